@@ -1,8 +1,9 @@
 // @ts-check
 /** What every script does with a page: makes elements, says counts, takes keys before the notebook does. */
 
-/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} children */
-function filled(element, attributes, children) {
+/** An element with more: a function among the attributes listens, true is an empty attribute, and what is false or null is not there.
+ * @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} [children] */
+export function filled(element, attributes, children = []) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
     else if (value === true) element.setAttribute(name, "");
@@ -12,8 +13,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** An element. A function among the attributes listens, true is an empty attribute, and what is false or null is not there.
- * @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+/** A new element. @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
 export function html(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }

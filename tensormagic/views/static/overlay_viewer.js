@@ -41,16 +41,12 @@ class Strip {
   show({ start, stop }) {
     this.range = { start, stop };
     const found = this.rows.map(({ name, cells }) => {
-      const here = cells.filter((one) => one.start < stop && start < one.stop && this.read(one.cell));
+      const read = ({ cell }) => !cell.classList.contains("tm-skip") || cell.firstElementChild; // at least in part
+      const here = cells.filter((one) => one.start < stop && start < one.stop && read(one));
       cells.forEach((one) => one.cell.classList.toggle("tm-on", here.includes(one)));
       return this.told(name, here.map((one) => one.cell.title));
     });
     this.said.textContent = found.filter(Boolean).join("  \u00b7  ") || this.words.unread;
-  }
-
-  /** Whether a cell is read, at least in part. */
-  read(cell) {
-    return !cell.classList.contains("tm-skip") || cell.firstElementChild !== null;
   }
 
   /** What one row has there: its elements by name, or how much of a run of bytes it reads. */

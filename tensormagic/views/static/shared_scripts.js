@@ -27,10 +27,6 @@ const mountPanels = (script) => {
     while ((outer = outer?.parentElement?.closest("section.tm"))) panel = outer;
     return panel;
   };
-  const begin = (panel) => {
-    panel.tensormagicSource = panel.outerHTML;
-    keepingKeys(panel);
-  };
   const missing = (panel, piece, words) => {
     if (piece.text) return;
     const line = panel.appendChild(document.createElement("p"));
@@ -42,7 +38,10 @@ const mountPanels = (script) => {
     const { tmCode: key, tmElsewhere: words } = element.dataset, panel = panelOf(element), piece = pieceOf(key);
     if (!panel || element.tensormagicTaken) return;
     element.tensormagicTaken = true;
-    if (panel.tensormagicSource === undefined) begin(panel);
+    if (panel.tensormagicSource === undefined) {
+      panel.tensormagicSource = panel.outerHTML;
+      keepingKeys(panel);
+    }
     if (typeof DecompressionStream === "undefined") return;
     if (element.textContent) piece.come((piece.text ??= element.textContent));
     else if (!key.startsWith("export")) setTimeout(missing, patience, panel, piece, words);

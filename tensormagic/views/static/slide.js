@@ -1,6 +1,6 @@
 // A panel as slides: one part at a time, as large as it fits. The parts are the panel's own; without this script they
 // stand one below the other. Keys count only while the focus is inside.
-import { html, isCommand } from "./dom.js";
+import { clamp, filled, html, isCommand } from "./dom.js";
 
 const GROUPS = ".tm-folds,.tm-more,.tm-scroll,.tm-inside";
 const WORDS = ".tm-find,.tm-gaps,.tm-clear,.tm-failed";
@@ -72,12 +72,14 @@ class Slides {
     const alone = section.parentElement.matches("body,body>main");
     section.classList.toggle("tm-alone", alone);
     if (alone) document.body.style.margin = "0";
-    section.tabIndex = 0;
-    section.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the arrow keys for its own
-    section.setAttribute("aria-roledescription", "slides");
-    section.addEventListener("keydown", (event) => this.key(event));
-    section.addEventListener("click", (event) => this.click(event));
-    section.addEventListener("fullscreenchange", () => this.resized());
+    filled(section, {
+      tabindex: 0,
+      "data-lm-suppress-shortcuts": "true", // JupyterLab would take the arrow keys for its own
+      "aria-roledescription": words.slides,
+      keydown: (event) => this.key(event),
+      click: (event) => this.click(event),
+      fullscreenchange: () => this.resized(),
+    });
     this.measure();
     new ResizeObserver(() => this.resized()).observe(section);
     const lists = new MutationObserver(() => this.measure()); // a viewer has sorted a table, or filled it
@@ -98,7 +100,7 @@ class Slides {
 
   show(at) {
     const focused = document.activeElement;
-    this.at = Math.min(Math.max(at, 0), this.pages.length - 1);
+    this.at = clamp(at, 0, this.pages.length - 1);
     this.turn();
     if (this.pages[this.at].to === undefined && this.rolls() && this.split()) this.turn();
     if (this.rolls()) this.fit(SHORTER);

@@ -114,12 +114,9 @@ class Slices {
 
   values() {
     const { data } = this;
-    if (data.elements) return data.rows.map((_, row) => data.columns.map((__, column) => data.elements[this.rank(row, column)]));
-    return this.state() === this.first ? this.stored : [];
-  }
-
-  rank(row, column) {
-    return this.panel.indexAt(row, column).reduce((total, at, dim) => total * this.data.shape[dim] + at, 0);
+    if (!data.elements) return this.state() === this.first ? this.stored : [];
+    const rank = (index) => index.reduce((total, at, dim) => total * data.shape[dim] + at, 0);
+    return data.rows.map((_, row) => data.columns.map((__, column) => data.elements[rank(this.panel.indexAt(row, column))]));
   }
 
   /** @returns {number[]} */

@@ -1,5 +1,5 @@
 // Links the index grid of a tensor to its storage strip: pick an element in one, see it in the other and in the formula.
-import { arrowOf, clamp, digits, html, svg, take, worded } from "./dom.js";
+import { arrowOf, clamp, digits, filled, html, svg, take, worded } from "./dom.js";
 
 const DOT = "\u00b7", TWO_LINES = 8;
 
@@ -69,13 +69,9 @@ export class TensorPanel {
       if (surface.tensormagicListens) continue;
       surface.tensormagicListens = true;
       const strip = surface.matches('.tm-strip,[data-kind="strip"]');
-      surface.tabIndex = 0;
-      surface.setAttribute("role", "group");
-      surface.setAttribute("aria-label", worded(strip ? this.words.storage : this.words.indices, this.data));
-      surface.addEventListener("keydown", (event) => this.key(event, strip));
-      for (const kind of ["pointermove", "pointerdown"]) {
-        surface.addEventListener(kind, (event) => this.point(event, surface));
-      }
+      const label = worded(strip ? this.words.storage : this.words.indices, this.data),
+        point = (event) => this.point(event, surface), keydown = (event) => this.key(event, strip);
+      filled(surface, { tabindex: 0, role: "group", "aria-label": label, keydown, pointermove: point, pointerdown: point });
     }
   }
 

@@ -1,5 +1,5 @@
 // Sorts and filters the table of %tensors.
-import { dataIn, digits, html, worded } from "./dom.js";
+import { dataIn, digits, filled, html, worded } from "./dom.js";
 
 const NUMEL = 8, BYTES = 9, GROUP = 10; // behind the eight cells of a row stand what they are sorted by
 const NAME = 0, SHAPE = 2, SIZE = 5, MEMORY = 6;
@@ -21,7 +21,9 @@ class Table {
     this.collator = new Intl.Collator(undefined, { numeric: true });
     this.texts = this.rows.map((row) => row.slice(0, NUMEL).join(" ").toLowerCase());
     this.addTools();
-    this.addSorting();
+    this.heads.forEach((head, at) => {
+      head.replaceChildren(html("button", { type: "button", click: () => this.sort(at) }, head.textContent));
+    });
     this.tools.hidden = this.rows.length < 8;
     this.show();
   }
@@ -36,18 +38,10 @@ class Table {
     this.tools = html("div", { class: "tm-tools" }, this.input, this.state);
     const scroll = this.section.querySelector(".tm-scroll");
     scroll.before(this.tools);
-    scroll.tabIndex = 0; // the arrow keys scroll it
-    scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", this.section.getAttribute("aria-label"));
+    filled(scroll, { tabindex: 0, role: "region", "aria-label": this.section.getAttribute("aria-label") }); // the arrow keys scroll it
     this.button = html("button", { type: "button", click: () => { this.most += 4 * this.data.first; this.show(); } });
     this.more = html("p", { class: "tm-more" }, this.button);
     this.listed.replaceWith(this.more);
-  }
-
-  addSorting() {
-    this.heads.forEach((head, at) => {
-      head.replaceChildren(html("button", { type: "button", click: () => this.sort(at) }, head.textContent));
-    });
   }
 
   /** Once: numbers the largest first, words from A on; twice: the other way round; thrice: as they came. */

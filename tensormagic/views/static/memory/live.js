@@ -6,7 +6,7 @@
  * when a newer one comes.
  */
 
-import { fed, html, keepingKeys, svg } from "../dom.js";
+import { fed, filled, html, keepingKeys, svg } from "../dom.js";
 
 /** @typedef {{seconds:number, live:number, peak:number, words:[string, string]}} Frame */
 
@@ -89,13 +89,8 @@ export class Now {
     if (!frame) return;
     const { area, top } = this.track.drawn(WIDTH, HEIGHT, frame.peak);
     this.area.setAttribute("d", area);
-    this.top.setAttribute("y1", String(top));
-    this.top.setAttribute("y2", String(top));
+    filled(this.top, { y1: top, y2: top });
     this.words.replaceChildren(html("b", {}, frame.words[0]), ` · ${frame.words[1]}`);
-  }
-
-  dispose() {
-    cancelAnimationFrame(this.waiting);
   }
 }
 
@@ -103,37 +98,24 @@ export class Now {
  * Put newer markup in the place of the old: what was open, chosen or focused is so again.
  * @param {Element} element @param {string} markup
  */
-export function replace(element, markup) {
-  const kept = hold(element);
-  element.innerHTML = markup;
-  kept(element);
-}
-
-/**
- * Note what a user did in a panel, and return what does it again in another one.
- * @param {Element} element @returns {(newer:Element)=>void}
- */
-function hold(element) {
+function replace(element, markup) {
   // by the words up to the first number: the numbers move
   const named = (/** @type {Element} */ each) => (each.querySelector("summary")?.textContent ?? "").split(/\d/)[0];
-  const all = (/** @type {Element} */ of, /** @type {string} */ selector) => [...of.querySelectorAll(selector)];
-  const open = new Set(all(element, "details[open]").map(named));
-  const shut = new Set(all(element, "details:not([open])").map(named));
-  const chosen = new Set(all(element, "input:checked").map((each) => each.className));
-  const scrolled = all(element, ".tm-scroll").map((each) => each.scrollTop);
+  const all = (/** @type {string} */ selector) => /** @type {any[]} */ ([...element.querySelectorAll(selector)]);
+  const open = new Set(all("details[open]").map(named));
+  const shut = new Set(all("details:not([open])").map(named));
+  const chosen = new Set(all("input:checked").map((each) => each.className));
+  const scrolled = all(".tm-scroll").map((each) => each.scrollTop);
   const places = "summary, input, [tabindex]";
-  const focused = document.activeElement ? all(element, places).indexOf(document.activeElement) : -1;
-  return (newer) => {
-    for (const each of /** @type {HTMLDetailsElement[]} */ (all(newer, "details"))) {
-      if (open.has(named(each))) each.open = true;
-      else if (shut.has(named(each))) each.open = false;
-    }
-    for (const each of /** @type {HTMLInputElement[]} */ (all(newer, "input"))) {
-      if (chosen.has(each.className)) each.checked = true;
-    }
-    all(newer, ".tm-scroll").forEach((each, at) => { each.scrollTop = scrolled[at] ?? 0; });
-    if (focused >= 0) /** @type {HTMLElement|undefined} */ (all(newer, places)[focused])?.focus();
-  };
+  const focused = all(places).indexOf(document.activeElement);
+  element.innerHTML = markup;
+  for (const each of all("details")) {
+    if (open.has(named(each))) each.open = true;
+    else if (shut.has(named(each))) each.open = false;
+  }
+  for (const each of all("input")) if (chosen.has(each.className)) each.checked = true;
+  all(".tm-scroll").forEach((each, at) => { each.scrollTop = scrolled[at] ?? 0; });
+  if (focused >= 0) all(places)[focused]?.focus();
 }
 
 /**
@@ -149,7 +131,7 @@ function render({ model, el }) {
   show(model.get("_document"));
   return () => {
     end();
-    now.dispose();
+    cancelAnimationFrame(now.waiting);
   };
 }
 

@@ -59,12 +59,6 @@ export class Camera {
     return { width, height: height + top + low, top };
   }
 
-  /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
-  wantedHeight(width) {
-    const { width: w, height: h } = this.extent();
-    return clamp(h * Math.min(LARGEST, (width - 16) / w) + 12, 110, this.graph.opened.length ? TALLEST_OPEN : TALLEST);
-  }
-
   /** Whether a graph is higher than the screen, folded, at so many pixels of width, its boxes as large as they are read. @param {any} graph @param {number} width */
   isTall({ drawing }, width) {
     return drawing.height * Math.min(LARGEST, (width - 16) / drawing.width) > Math.max(globalThis.innerHeight, 600);
@@ -73,9 +67,11 @@ export class Camera {
   resize() {
     const width = this.element.clientWidth;
     if (!width || !this.graph) return;
-    const { style } = this.element;
+    const { style } = this.element,
+      { width: w, height: h } = this.extent(),
+      tallest = this.graph.opened.length ? TALLEST_OPEN : TALLEST,
+      wanted = `${Math.round(clamp(h * Math.min(LARGEST, (width - 16) / w) + 12, 110, tallest))}px`;
     if (style.height !== this.ownHeight) this.sized = true; // the user pulled at the corner
-    const wanted = `${Math.round(this.wantedHeight(width))}px`;
     if (this.fills) style.height = this.ownHeight = "";
     else if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
     this.room = { width, height: this.element.clientHeight };
@@ -97,12 +93,6 @@ export class Camera {
     this.view = view;
     this.moved = true;
     this.show();
-  }
-
-  /** @param {string} height as a user pulled it */
-  pull(height) {
-    this.sized = true;
-    this.element.style.height = height;
   }
 
   /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */

@@ -1,7 +1,7 @@
 // @ts-check
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
-import { html, svg, worded } from "../dom.js";
+import { filled, html, svg, worded } from "../dom.js";
 import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, normText, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
@@ -278,9 +278,8 @@ function lossChart(words, hatch) {
 
 /** Put the line, and the knob where there is a height for it. @param {any} chart @param {number} x @param {number|null} y */
 function point({ now, knob }, x, y) {
-  for (const end of ["x1", "x2"]) now.setAttribute(end, x);
-  knob.setAttribute("cx", y === null ? -9 : x);
-  knob.setAttribute("cy", y ?? 0);
+  filled(now, { x1: x, x2: x });
+  filled(knob, { cx: y === null ? -9 : x, cy: y ?? 0 });
 }
 
 /** @param {number} norm */

@@ -257,12 +257,15 @@ function pathChanged(panel) {
 
 /** Say which way is shown, and how much of the graph lies on it. @param {Panel} panel */
 export function sayPath(panel) {
-  const { way, selection } = panel,
+  const { way, selection, words } = panel,
+    { pathButton } = panel.drawer,
     count = panel.model.graphs[panel.graph]?.count ?? 0;
-  hide(panel.wayChip, !way, panel.drawer.pathButton, panel.graphView.marks[panel.graphView.focused]?.element);
+  hide(panel.wayChip, !way, pathButton, panel.graphView.marks[panel.graphView.focused]?.element);
   panel.stage.classList.toggle("on-path", Boolean(way));
-  say(panel.wayText, way ? worded(panel.words.path, { label: way.label, on: digits(way.nodes.size), nodes: count }) : "");
-  panel.drawer.pressPath(Boolean(way && selection && way.starts.join() === String(selection.node)));
+  say(panel.wayText, way ? worded(words.path, { label: way.label, on: digits(way.nodes.size), nodes: count }) : "");
+  const ends = way && selection && way.starts.join() === String(selection.node);
+  say(pathButton, ends ? words.end_path : words.show_path);
+  pathButton.title = ends ? words.end_path_keys : words.show_path_keys;
 }
 
 /** Light what is asked for: the line that is picked, else what was found, else the way. @param {Panel} panel */
@@ -349,7 +352,10 @@ function sizeOf({ graphView: { graph } }) {
 export function recall(panel) {
   const look = known(panel),
     { graphView, looks } = panel;
-  if (looks?.tall) graphView.pull(looks.tall);
+  if (looks?.tall) {
+    graphView.sized = true;
+    graphView.element.style.height = looks.tall;
+  }
   if (!look) return;
   const box = graphView.graph.boxOf.get(look.node);
   if (box !== undefined) choose(panel, box, look.node);

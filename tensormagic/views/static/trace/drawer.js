@@ -67,12 +67,6 @@ export class Drawer {
     return getComputedStyle(this.element).position === "absolute" ? this.element.offsetWidth + MARGIN : 0;
   }
 
-  /** @param {boolean} on whether the way through this node is shown */
-  pressPath(on) {
-    say(this.pathButton, on ? this.words.end_path : this.words.show_path);
-    this.pathButton.title = on ? this.words.end_path_keys : this.words.show_path_keys;
-  }
-
   hide() {
     this.element.hidden = true;
     this.live = null;
@@ -159,7 +153,8 @@ export class Drawer {
     const { model, graph, node } = this.live,
       { kind, variable } = model.node(graph, node);
     const first = picture.nonfinite.find((one) => one.node === node);
-    const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
+    const parameter = kind === "accumulate" && model.doc.parameters.find((/** @type {any} */ one) => one.name === variable),
+      moved = parameter && parameter.updates[model.passNumbers.indexOf(picture.pass)];
     say(this.story, first ? first.said : worded(this.words.moved, { moved }));
   }
 
@@ -234,10 +229,4 @@ export function statistics(row, words) {
   });
   const measured = worded(words.measured, { pass, count, finite: nan + inf > 0 && "finite" });
   return [drawerPart(words.statistics, measured, html("table", {}, ...rows.filter((one) => !one.hidden)))];
-}
-
-/** How far the step after a pass moved a parameter. @param {Model} model @param {string} name @param {number} pass @returns {string} */
-export function updateText(model, name, pass) {
-  const series = model.doc.parameters.find((/** @type {any} */ one) => one.name === name);
-  return series?.updates[model.passNumbers.indexOf(pass)] ?? "";
 }

@@ -2,7 +2,7 @@
 /** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
 import { Camera, FAR, boundsOf, mapSize, listenTo } from "./camera.js";
-import { html, svg } from "../dom.js";
+import { filled, html, svg } from "../dom.js";
 import { pointsOf } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
 
@@ -116,7 +116,8 @@ export class GraphView extends Camera {
     this.paintMarks();
     if (lens.wires || this.derivativeLayer.childElementCount)
       this.derivativeLayer.replaceChildren(...derivativeMarks(this.graph, lens.wires, this.states));
-    this.paintCursor(picture);
+    const at = picture.cursor >= 0 && picture.running ? this.graph.boxOf.get(picture.cursor) : undefined;
+    around(this.cursorMark, at === undefined ? null : this.graph.boxes[at], 3);
     this.paintBorn(picture);
     this.paintFar();
     this.paintMap();
@@ -134,12 +135,6 @@ export class GraphView extends Camera {
   /** Classes of a box beside that of its state. @param {number} at */
   flags(at) {
     return `${this.lit?.has(at) ? " picked" : ""}${at === this.born ? " born" : ""}`;
-  }
-
-  /** @param {Picture} picture */
-  paintCursor(picture) {
-    const place = picture.cursor >= 0 && picture.running ? this.graph.boxOf.get(picture.cursor) : undefined;
-    around(this.cursorMark, place === undefined ? null : this.graph.boxes[place], 3);
   }
 
   /** @param {Picture} picture */
@@ -275,7 +270,7 @@ export class GraphView extends Camera {
     const { width, height } = this.graph.size,
       { w, h, scale } = mapSize(this.graph.size, this.room.height);
     this.mapScale = scale;
-    for (const [name, value] of Object.entries({ width: w, height: h, viewBox: `0 0 ${width} ${height}` })) this.specks.setAttribute(name, String(value));
+    filled(this.specks, { width: w, height: h, viewBox: `0 0 ${width} ${height}` });
     this.specks.replaceChildren(...boxSpecks(this.graph.boxes, this.litStates(), SPECK / scale, SPECK / scale));
     this.moveMap();
   }

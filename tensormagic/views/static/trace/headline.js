@@ -53,10 +53,6 @@ export class Headline {
     if (!before || told(before) !== told(doc)) this.drawFindings();
   }
 
-  serious() {
-    return this.model.doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
-  }
-
   drawHeader() {
     const { doc } = this.model;
     this.progress = html("span", { class: "quiet" });

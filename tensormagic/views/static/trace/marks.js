@@ -1,7 +1,7 @@
 // @ts-check
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
-import { clamp, svg, html, worded } from "../dom.js";
+import { clamp, filled, svg, html, worded } from "../dom.js";
 import { HEAD, BADGE, wireWidth, drawerPart, pointsOf, say } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
@@ -169,9 +169,7 @@ export function wireState(wire, states) {
 /** @param {Element} mark @param {Box|null} box @param {number} gap */
 export function around(mark, box, gap) {
   mark.setAttribute("visibility", box ? "visible" : "hidden");
-  if (!box) return;
-  const place = { x: box.x - gap, y: box.y - gap, width: box.w + 2 * gap, height: box.h + 2 * gap };
-  for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
+  if (box) filled(mark, { x: box.x - gap, y: box.y - gap, width: box.w + 2 * gap, height: box.h + 2 * gap });
 }
 
 /** Where words are at a box: at their place in the drawing (marks.py), else over the middle, above the number, which they
@@ -299,11 +297,6 @@ export function crashMarks(graph) {
 /** @typedef {[string, number[]]} CutRow its words, and which cuts they are */
 
 const CUT_INDENT = 20; // where the words of a cut begin
-
-/** How many ways were cut. @param {any} ends of a graph */
-export function cutCount(ends) {
-  return ends?.cuts.filter((/** @type {Cut} */ cut) => cut[2]).length ?? 0;
-}
 
 /** Everything that is drawn of cuts, for the boxes that are shown now. @param {any} graph @returns {Element[]} */
 export function cutMarks(graph) {

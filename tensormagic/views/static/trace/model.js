@@ -128,7 +128,7 @@ function decodedGraph(graph) {
       ...frame,
       norms: decoded(norms[at]),
       bad: decodedBad(frame.bad),
-      forward: decodedForward(frame.forward),
+      forward: frame.forward && { ...frame.forward, norms: decoded(frame.forward.norms), bad: decodedBad(frame.forward.bad) },
       parts: decoded(parts[at]),
     })),
   };
@@ -161,9 +161,4 @@ export function samePicture(old, now) {
 /** What is not finite, by node: how many NaN, how many infinite. @param {number[][]} rows @returns {Map<number, [number, number]>} */
 function decodedBad(rows) {
   return new Map(rows.map(([node, nan, inf]) => [node, [nan, inf]]));
-}
-
-/** The forward values of a frame as the drawer asks for them (columns.py). @param {any} forward @returns {any} */
-function decodedForward(forward) {
-  return forward ? { ...forward, norms: decoded(forward.norms), bad: decodedBad(forward.bad) } : null;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
-import { cutCount, cutKey } from "./marks.js";
+import { cutKey } from "./marks.js";
 import { clamp, html, svg, worded } from "../dom.js";
 import { UNTOUCHED, ENDS, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, secondsText } from "./words.js";
 
@@ -51,7 +51,7 @@ export class Heat {
     );
     this.boxes = undefined;
     this.derivatives = model.graphs[graph]?.frames.some((/** @type {any} */ frame) => frame.values);
-    this.hasCuts = cutCount(model.graphs[graph]?.ends) > 0;
+    this.hasCuts = model.graphs[graph]?.ends?.cuts.some((/** @type {any[]} */ cut) => cut[2]) ?? false; // not only read
     this.drawLegend();
   }
 

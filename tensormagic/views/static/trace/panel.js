@@ -68,7 +68,8 @@ export class Panel extends Views {
     const last = doc.state === "lost" && this.newest && this.following; // what it sent last is looked at
     if (!this.running && !last) this.setFollowing(false);
     this.headline.load(this.model, old?.doc);
-    this.healthy = doc.state === "finished" && doc.passes_seen > 0 && !this.headline.serious();
+    const calm = doc.findings.every((/** @type {any} */ finding) => finding.severity === "note");
+    this.healthy = doc.state === "finished" && doc.passes_seen > 0 && calm;
     this.charts.load(this.model, this.collapsed());
     drawNotes(this);
     this.passes.limit(this.model.frames.length - 1);

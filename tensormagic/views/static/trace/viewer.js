@@ -60,7 +60,10 @@ export class Link {
   heard() {
     this.last = this.clock();
     this.panel.headline.silent = 0;
-    regain(this.panel);
+    const { doc } = this.panel.model;
+    if (doc.state !== "lost") return;
+    this.panel.following = true; // it was the way to it that was cut
+    this.panel.update({ ...doc, state: "running" });
   }
 
   /** The host says whether its kernel is there: JupyterLab marks a widget that has none. */
@@ -91,13 +94,6 @@ function lose(panel) {
   if (!panel.running) return;
   const { step, pass, seconds } = panel.headline.told;
   panel.update({ ...panel.model.doc, state: "lost", steps_seen: step, passes_seen: pass, seconds });
-}
-
-/** It speaks again: it was the way to it that was cut. @param {Panel} panel */
-function regain(panel) {
-  if (panel.model.doc.state !== "lost") return;
-  panel.following = true;
-  panel.update({ ...panel.model.doc, state: "running" });
 }
 
 // Takes apart what a kernel sends of a run that goes on: one buffer, written by columns.py.
