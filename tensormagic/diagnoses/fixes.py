@@ -211,7 +211,12 @@ def _frozen(_finding: Finding, _report: Report, line: str) -> str:
 
 
 def _unscaled(finding: Finding, report: Report, line: str) -> str:
-    """The gradients lose the scaler's factor before they are clipped; the scaler is that of which the cell steps."""
+    """The gradients lose the scaler's factor before they are clipped; the scaler is that of which the cell steps.
+
+    Of several statements on the line the backward may be one: nothing above that line has a gradient to unscale.
+    """
+    if statement_of(line) is None:
+        return ""
     span = next((span for span in spans(finding) if span.startswith("scaler.unscale_(")), "")
     scaler = _scaler(report)
     return f"{span.replace('scaler', scaler, 1)}\n{line}" if span and scaler else ""

@@ -38,7 +38,12 @@ from tensormagic.words import count, is_or_are, part_of, plural
 
 _MASKED_ROW = (
     "A row in which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
-    "negative number{place}, `{code}`."
+    "negative number in {place}, `{code}`."
+)
+_ANY_ROW = (
+    "A row that holds inf, or in which every score is -inf, has no softmax. If scores grow from step to step, lower "
+    "the learning rate; of a row that is masked, leave one element unmasked, or fill with a large negative number, "
+    "`{code}`."
 )
 _SOFTMAX = {"softmax", "log_softmax"}
 _MINUS_INFINITY = {
@@ -205,8 +210,8 @@ def _masked_row(report: TraceReport, graph: Graph, softmax: Node) -> str:
     if line is not None and fill is not None and len(fill.args) >= 2 and _is_minus_infinity(fill.args[-1]):
         mended = spliced(line.text, fill.args[-1], finite)
     if line is None or not mended:
-        return _MASKED_ROW.format(place="", code=f"scores.masked_fill(mask, {finite})")
-    return _MASKED_ROW.format(place=f" in {line.label}", code=mended)
+        return _ANY_ROW.format(code=f"scores.masked_fill(mask, {finite})")
+    return _MASKED_ROW.format(place=line.label, code=mended)
 
 
 def _is_minus_infinity(value: ast.expr) -> bool:

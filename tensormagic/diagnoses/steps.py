@@ -387,7 +387,7 @@ def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | N
         return clip.late, why, between
     if clip.empty == clip.calls >= IN_A_ROW:
         return clip.empty, f"{_NOTHING}: no parameter had a gradient then", between
-    if clip.scaled >= max(IN_A_ROW, clip.calls - 1):  # the scaler is known from the first step on
+    if clip.scaled >= max(IN_A_ROW, clip.calls - 1):  # of several scalers, each is known from its first step on
         return clip.scaled, _STILL_SCALED, f"Unscale before: `scaler.unscale_({optimizer})`, and then clip"
     return None
 

@@ -132,6 +132,20 @@ def a_masked_row_that_nobody_uses_with_the_forward_measured():
     return trace.report
 
 
+@ill("TM401", severity="error", op="log_softmax", line="cross_entropy(net(x), y)", also=("TM404",), says=(
+    "A row that holds inf", "lower the learning rate"))  # fmt: skip
+def scores_that_grew_until_they_were_infinite():
+    """Nothing is masked: the steps are far too long."""
+    net = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 3))
+    optimizer, x, y = torch.optim.SGD(net.parameters(), lr=1e4), torch.randn(64, 10), torch.randint(0, 3, (64,))
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(12):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM407", severity="error", op="addmm", line="loss = F.mse_loss(net(x).float(), y)", says=(
     "The forward overflows float16 in addmm of net.2", "compute this part in float32"))  # fmt: skip
 def activations_beyond_float16():

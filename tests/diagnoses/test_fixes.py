@@ -51,6 +51,15 @@ def test_a_mask_before_the_op(line, fix):
     assert fixed("TM406", line, subject="sqrt", severity="error") == fix
 
 
+def test_what_is_unscaled_before_a_clip_has_had_its_backward():
+    """Above a line that holds the backward as well, there is nothing to unscale yet."""
+    cell = {"filename": "", "count": None, "lines": ["s.scale(loss).backward()"]}
+    run, clip = TraceReport.from_dict({**_saved(), "cell": cell}), "clip_grad_norm_(ps, 1.0)"
+    for line, fix in ((clip, f"s.unscale_(opt)\n{clip}"), (f"s.scale(loss).backward(); {clip}", "")):
+        found = Finding("TM618", "warning", "", Location("cell.py", 3, line), {}, "Unscale: `scaler.unscale_(opt)`")
+        assert with_fix(found, run).fix == fix
+
+
 @pytest.mark.parametrize(
     ("line", "op", "fix"),
     [

@@ -119,8 +119,7 @@ class LoopNotes:
     region: Callable[[], int | None] = lambda: None  # Gives the line that has switched gradients off.
     # The optimizers that made a step since the last backward.
     stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
-    # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, of gradients that
-    # still had a ``GradScaler``'s factor.
+    # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
     clips: dict[int | None, list[int]] = field(default_factory=dict)
     # The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
     scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=dict)
@@ -260,8 +259,9 @@ def clipped(watch: NotesOfLoop, call: Call) -> None:
     else:
         wanted = next((id(one) for one in parameters if one.grad is not None), 0)
         counts[1] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
-        pairs = [(owner(), scaler) for owner, scaler in watch.loop.scalers.values()]
-        counts[4] += any(_holds(owner, wanted) and is_scaled(owner, scaler) for owner, scaler in pairs)
+        known = [(owner(), scaler) for owner, scaler in watch.loop.scalers.values()]  # each from its first step on
+        pairs = [pair for pair in known if _holds(pair[0], wanted)] if known else [(None, watch.loop.scaler)]
+        counts[4] += any(is_scaled(*pair) for pair in pairs)
 
 
 def _holds(optimizer: Any, wanted: int) -> bool:
@@ -270,13 +270,13 @@ def _holds(optimizer: Any, wanted: int) -> bool:
     return any(id(one) == wanted for group in groups for one in group["params"])
 
 
-def is_scaled(optimizer: Any, scaler: weakref.ref[Any]) -> bool:
-    """Return whether an optimizer's gradients still have the scaler's factor: `unscale_` was not called yet."""
-    scales = scaler()
+def is_scaled(optimizer: Any, scaler: weakref.ref[Any] | None) -> bool:
+    """Return whether an optimizer's (None: any's) gradients have the scaler's factor: `unscale_` was not called yet."""
+    scales = scaler() if scaler is not None else None
     if scales is None or not scales.is_enabled():
         return False
-    state = scales._per_optimizer_states.get(id(optimizer))
-    return state is None or state["stage"].name == "READY"
+    asked = scales._per_optimizer_states.items()
+    return all(one["stage"].name == "READY" for key, one in asked if optimizer is None or key == id(optimizer))
 
 
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
