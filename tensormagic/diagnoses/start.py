@@ -178,6 +178,22 @@ def _mixing(report: StartReport) -> Iterator[Probe]:
         yield Probe("samples", "fine", "the result of the first sample does not depend on the others")
 
 
+_LOGITS = {"crossentropy": "softmax", "bcewithlogits": "sigmoid", "binarycrossentropywithlogits": "sigmoid"}
+
+
+def _unfit(report: StartReport) -> tuple[str, str] | None:
+    """Return why the loss does not fit what the model ends with, and what to do; None where it may."""
+    loss = report.loss.lower().replace("_", "").removesuffix("loss")
+    if report.last and _LOGITS.get(loss) == report.last:
+        text = f"and applies {report.last} itself, with which the model ends already"
+        return text, f"Leave the {report.last} out in training (TM608)"
+    seen = [report.value or 0.0, *([report.overfit.last] if report.overfit is not None else [])]
+    if loss == "nll" and (report.last in {"softmax", "sigmoid"} or min(seen) < 0):
+        text = "and takes logarithms of probabilities, which the outputs are not"
+        return text, "End the model with `log_softmax`, or take `F.cross_entropy`, which applies it"
+    return None
+
+
 def _initial_loss(report: StartReport) -> Iterator[Probe]:
     if report.value is None:
         return
@@ -185,6 +201,8 @@ def _initial_loss(report: StartReport) -> Iterator[Probe]:
     expected = report.expected
     if not math.isfinite(report.value):
         yield Probe("initial loss", "wrong", text, "`%%tracegrad` finds where it began")
+    elif unfit := _unfit(report):
+        yield Probe("initial loss", "look", f"{text}, {unfit[0]}", unfit[1])
     elif expected is None:
         yield Probe("initial loss", "fine", text)
     elif report.value > HIGH * expected and report.value > expected + EXCESS:

@@ -19,7 +19,7 @@ def full() -> StartReport:
         unknown_parameters=2, training=False, in_eval=("bn",),
         inputs=(Extent(shape=(2, 3), dtype="float32", low=0.0, high=1.0, mean=0.5, std=0.2, bad=1, different=0),),
         target=Extent(shape=(), dtype="int64", low=1.0, high=1.0, different=1),
-        outputs=(2, 3), loss="mse_loss", value=1.0, expected=2.0, without_gradient=("c",), zero_gradient=("d",),
+        outputs=(2, 3), loss="mse_loss", last="sigmoid", value=1.0, expected=2.0, without_gradient=("c",), zero_gradient=("d",),
         bad_gradient=("e",), mixes=True, overfit=Overfit(8, 50, 2.0, 1.0), error="RuntimeError: x", seconds=0.5,
         function=FunctionCheck(arguments=(ArgumentCheck("x", 1.0, 2.0, agrees=False),), doubled=1.0,
                                location=Location("cell", 3, "return g")),

@@ -170,10 +170,14 @@ def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judge
     return Judged(getattr(F, name)(out, target), name, _of_nothing(name, out, target))
 
 
+def _last(out: torch.Tensor) -> str:
+    node = normalising_node(out.grad_fn)
+    return NORMALISING[node.name()] if node is not None else ""
+
+
 def usual_loss(out: torch.Tensor, target: torch.Tensor) -> str:
     """Return the loss that is usual for such a target; empty where none is."""
-    node = normalising_node(out.grad_fn)
-    last = NORMALISING[node.name()] if node is not None else ""
+    last = _last(out)
     if not target.is_floating_point() and out.dim() > 1 and out.shape[1] > 1:
         usual = "nll_loss" if last == "log_softmax" else "cross_entropy"
         return usual if target.shape == (out.shape[0], *out.shape[2:]) else ""
@@ -352,6 +356,7 @@ class _Runs:
             result = net(*fresh.inputs, **fresh.named)
             out = first_tensor(result)
             facts["outputs"] = tuple(out.shape) if out is not None else None
+            facts["last"] = _last(out) if out is not None else ""
             if out is not None and _is_out_of_range(out, fresh.target, self._loss):
                 facts["loss"] = "cross_entropy"
                 return facts  # on a GPU the loss would end the process's use of it

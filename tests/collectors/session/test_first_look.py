@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import tensormagic as tm
@@ -48,6 +49,19 @@ def test_a_training_that_is_ready():
     assert (report.model, report.loss, report.gaps, report.findings) == ("net", "cross_entropy", (), ())
     assert report.overfit.steps == 50
     assert "Ready" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("last", "loss", "state"),
+    [(None, nn.CrossEntropyLoss(), "fine"), (nn.Softmax(1), nn.CrossEntropyLoss(), "look"),
+     (nn.LogSoftmax(1), nn.CrossEntropyLoss(), "fine"), (nn.LogSoftmax(1), nn.NLLLoss(), "fine"),
+     (None, nn.NLLLoss(), "look"), (nn.Softmax(1), F.nll_loss, "look"), (nn.Softmax(1), F.cross_entropy, "look"),
+     (nn.Sigmoid(), lambda p, y: F.binary_cross_entropy(p, F.one_hot(y, 3).float()), "fine")],
+)  # fmt: skip
+def test_a_loss_that_does_not_fit_what_the_model_ends_with(last, loss, state):
+    """Softmax before a loss that applies it; scores for one that takes logarithms, by which it falls below zero."""
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3), *([last] if last else []))
+    assert states(tm.check(net, DataLoader(data(), batch_size=16), loss))["initial loss"] == state
 
 
 class Drawing(TensorDataset):
