@@ -259,16 +259,19 @@ def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
 def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     here = report.location(cut.location)
     assert cut.target is not None
+    assert cut.source is not None
+    source = graph.nodes[cut.source]
+    name = source.variable or source.module or cut.source_name
     joined = report.location(graph.nodes[cut.target].location)
     return Finding(
         code="TM313",
         severity="note",
-        message=f"No gradient reaches `{cut.source_name or 'the parameters'}` through this sample: "
+        message=f"No gradient reaches `{name or 'the parameters'}` through this sample: "
         f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss alone.",
         location=here or joined,
         evidence={"kind": cut.kind, "times": cut.count},
         remedy=f"If it should learn from its samples, {instead(cut, here)}.",
-        subject=cut.source_name,
+        subject=name,
         related=related_lines(("used here", joined), besides=here),
     )
 
