@@ -165,37 +165,6 @@ def weights_in_bfloat16_and_a_small_rate():
     return trace.report
 
 
-@ill("TM617", severity="warning", subject="p", line="p = p - 0.1 * p.grad",
-     says=("gives the name p to a new tensor", "in place: `p -= 0.1 * p.grad`"))  # fmt: skip
-def an_update_by_hand_of_a_name_alone():
-    net = mlp(64, 16, 10)
-    with tm.trace(namespace={"net": net}) as trace:
-        for images, classes in batches(4):
-            net.zero_grad()
-            F.cross_entropy(net(images.flatten(1)), classes).backward()
-            with torch.no_grad():
-                for p in net.parameters():
-                    p = p - 0.1 * p.grad  # noqa: PLW2901  (that is what this is about)
-    return trace.report
-
-
-@ill("TM617", severity="warning", subject="p", line="p = p - p.grad * rate",
-     says=("gives the name p to a new tensor", "in place: `with torch.no_grad(): p -= p.grad * rate`"))  # fmt: skip
-def an_update_by_hand_of_a_name_alone_in_a_function():
-    net, rate = nn.Linear(64, 10), 0.1
-
-    def update():
-        for p in net.parameters():
-            p = p - p.grad * rate  # noqa: PLW2901  (that is what this is about)
-
-    with tm.trace(namespace={"net": net}) as trace:
-        for images, classes in batches(4):
-            net.zero_grad(set_to_none=False)
-            F.cross_entropy(net(images.flatten(1)), classes).backward()
-            update()
-    return trace.report
-
-
 @ill("TM617", severity="warning", line="optimizer.step()", says=("has fallen from 0.1 to (almost) zero",))
 def a_scheduler_for_epochs_that_is_stepped_every_batch():
     net = mlp(64, 16, 10)

@@ -1,12 +1,14 @@
-"""Gradients looked for where there are none (TM307), and leaves written to while autograd records (TM308)."""
+"""Gradients looked for where there are none (TM307), leaves written to while autograd records (TM308) or not at all."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import tensormagic as tm
 from tests.corpus.cases import ill
+from tests.corpus.data import batches
 from tests.corpus.refusals import refused
 
 
@@ -104,3 +106,34 @@ def one_row_of_a_weight_scaled():
         row.mul_(2)
 
     return refused(program, table=table)
+
+
+@ill("TM617", severity="warning", subject="p", line="p = p - 0.1 * p.grad",
+     says=("gives the name p to a new tensor", "in place: `p -= 0.1 * p.grad`"))  # fmt: skip
+def an_update_by_hand_of_a_name_alone():
+    net = nn.Linear(64, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            net.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p = p - 0.1 * p.grad  # noqa: PLW2901  (that is what this is about)
+    return trace.report
+
+
+@ill("TM617", severity="warning", subject="p", line="p = p - p.grad * rate",
+     says=("gives the name p to a new tensor", "in place: `with torch.no_grad(): p -= p.grad * rate`"))  # fmt: skip
+def an_update_by_hand_of_a_name_alone_in_a_function():
+    net, rate = nn.Linear(64, 10), 0.1
+
+    def update():
+        for p in net.parameters():
+            p = p - p.grad * rate  # noqa: PLW2901  (that is what this is about)
+
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            net.zero_grad(set_to_none=False)
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            update()
+    return trace.report
