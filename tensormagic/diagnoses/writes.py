@@ -151,7 +151,7 @@ def update_by_hand(line: str) -> str:
     A ``.detach()`` of the new tensor is left out: in place and under ``no_grad`` it is not needed.
     """
     statement = statement_of(line)
-    if not isinstance(statement, ast.Assign):
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return ""
     name, value = ast.unparse(statement.targets[0]), statement.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":

@@ -147,6 +147,29 @@ def inner_updates_that_are_used_and_dropped():
 
 
 @healthy(nearly="TM617")
+def steps_that_are_tried_and_dropped():
+    """What would the loss be after a step: how much a batch would teach, and an attack on an image that is trained."""
+    net, image, drops = nn.Linear(64, 10), nn.Parameter(torch.rand(1, 64)), []
+
+    def attacked(image):
+        image = image + 0.1 * image.grad.sign()
+        return net(image)
+
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(5):
+            x, image.grad = images.flatten(1), None
+            net.zero_grad()
+            (F.cross_entropy(net(x), classes) + F.cross_entropy(net(image), classes[:1])).backward()
+            with torch.no_grad():
+                tried = []
+                for p in net.parameters():
+                    p = p - 0.1 * p.grad  # noqa: PLW2901  (that is what this is about)
+                    tried.append(p)
+                drops.append(F.cross_entropy(F.linear(x, *tried), classes).item() - attacked(image).max().item())
+    return trace.report
+
+
+@healthy(nearly="TM617")
 def a_rate_that_warms_up_and_falls_to_zero_at_the_end():
     net = mlp(64, 16, 10)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

@@ -51,6 +51,16 @@ def test_a_mask_before_the_op(line, fix):
     assert fixed("TM406", line, subject="sqrt", severity="error") == fix
 
 
+@pytest.mark.parametrize(("line", "fix"), [
+    ("w = w - 0.1 * w.grad", "with torch.no_grad():\n    w -= 0.1 * w.grad"),
+    ("w = (w - 0.1 * w.grad).detach()", "with torch.no_grad():\n    w -= 0.1 * w.grad"),
+    ("w = new = w - 0.1 * w.grad", ""),
+])  # fmt: skip
+def test_an_update_of_a_name_alone(line, fix):
+    """One that binds a second name is left as it is: in place, that name would stand for nothing."""
+    assert fixed("TM617", line) == fix
+
+
 def test_what_is_unscaled_before_a_clip_has_had_its_backward():
     """Above a line that holds the backward as well, there is nothing to unscale yet."""
     cell = {"filename": "", "count": None, "lines": ["s.scale(loss).backward()"]}

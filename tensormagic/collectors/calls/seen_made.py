@@ -1,4 +1,4 @@
-"""What calls make: memory that nothing has filled yet, and random numbers."""
+"""What calls make: memory that nothing has filled yet, random numbers, and updates that are lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import sys
 import weakref
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from tensormagic.collectors.calls.call_notes import Call, CallNotes, running_par
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import is_own_code, lines_of, syntax_of
 
 # Memory that was asked for without a value, and read before anybody wrote one.
 #
@@ -369,6 +370,7 @@ def _leaves_mode_out(frame: FrameType) -> bool:
 # time, and the parameter stays as it is. That is known when the line runs again, for a later gradient.
 
 UPDATING = ("add", "sub")
+_ROUNDS = (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
 MOST_UPDATES = 64  # that are remembered
 
 
@@ -399,15 +401,46 @@ class NotesOfUpdates(CallNotes):
 def updated(watch: NotesOfUpdates, call: Call) -> None:
     """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
     x, result = call.args[0] if call.args else None, call.result
-    if type(x) is not nn.Parameter or x.grad is None or type(result) is not torch.Tensor:
+    if type(x) is not nn.Parameter or not x.is_leaf or x.layout is not torch.strided:
+        return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
+    if x.grad is None or type(result) is not torch.Tensor:
         return
     if not is_own_code(call.frame.f_code.co_filename):
         return  # a library's updates are right by themselves
     site = watch.site(call)
-    for key in [key for key, one in watch.updates.items() if key[0] == site and one.is_lost()]:
-        del watch.updates[key]
+    lost = [key for key, one in list(watch.updates.items()) if key[0] == site and one.is_lost()]
+    if lost and _is_read_below(call.frame):
+        return  # it was meant for what reads it: a step that is tried, an attack on what was trained
+    for key in lost:
+        watch.updates.pop(key, None)
         watch.note("update lost", call, operands=(x,), of=2, detail="" if torch.is_grad_enabled() else "no_grad")
     if len(watch.updates) < MOST_UPDATES:
         state = x._version, x.data_ptr()
         made = Update(weakref.ref(x), state, weakref.ref(x.grad), x.grad._version, weakref.ref(result))
         watch.updates.setdefault((site, id(x)), made)
+
+
+def _is_read_below(frame: FrameType) -> bool:
+    """Return whether the name that a line binds is read after it, in the same round of the loop or call."""
+    code = frame.f_code
+    return _reads_below("".join(lines_of(code.co_filename, frame.f_globals)), frame.f_lineno)
+
+
+@lru_cache(maxsize=16)
+def _reads_below(source: str, line: int) -> bool:
+    statements = (node for node in ast.walk(syntax_of(source)) if isinstance(node, ast.stmt))
+    around = [node for node in statements if node.lineno <= line <= _end(node)[0]]  # the innermost last
+    scope = next((node for node in reversed(around) if isinstance(node, _ROUNDS)), None)
+    bound = next((node for node in reversed(around) if isinstance(node, ast.Assign)), None)
+    if scope is None or bound is None:
+        return False
+    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+    stored = {node.id for target in bound.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return any(
+        node.id in stored and isinstance(node.ctx, ast.Load) and (node.lineno, node.col_offset) >= _end(bound)
+        for node in names
+    )
+
+
+def _end(node: ast.stmt) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0

@@ -162,3 +162,19 @@ def test_two_tensors_that_differ_are_asked(x, y, kind):
         _ = x + y
         _ = x.float() + x.float()
     assert [one.seen for one in observed(trace, kind)] == [1]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [
+    lambda: nn.Parameter(torch.zeros(3), requires_grad=False).add_(torch.ones(3, requires_grad=True)),
+    lambda: nn.Parameter(torch.eye(3).to_sparse()),
+])  # fmt: skip
+def test_a_parameter_that_is_no_plain_leaf_is_asked_for_no_gradient(make):
+    """One that was written to warns where its gradient is read; a sparse one has no memory that begins anywhere."""
+    weight = make()
+    with tm.trace() as trace:
+        for _ in range(2):
+            (weight + weight).sum().backward()
+            weight + weight
+    assert trace.report.gaps == ()
+    assert observed(trace, "update lost") == []
