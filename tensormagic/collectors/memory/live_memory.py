@@ -11,11 +11,13 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import torch
+from torch import nn
 
 from tensormagic.collectors.devices import READERS, Reader, read_devices
 from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
 from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed_referrers
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, Place
 from tensormagic.collectors.quiet import numbers, quiet
@@ -37,12 +39,13 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
     def preference(pair: tuple[Place, torch.Tensor]) -> tuple[int, ...]:
         """Put the name first that a user would write: their own, a plain path, of all of it, quick to write.
 
-        Of outputs, the one that shows the cell.
+        Of outputs, the one that shows the cell; a parameter's before that of its entry in a ``state_dict()``.
         """
         place, x = pair
         path, is_part = place.path, id(x) in block.composed
         kept = place.kind in SESSION_KINDS, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), is_part
-        return *kept, not path.startswith("Out["), path.count(".") + path.count("[")
+        is_entry = not is_kind(x, nn.Parameter)
+        return *kept, not path.startswith("Out["), is_entry, path.count(".") + path.count("[")
 
     named = [pair for pair in block.places if pair[0].kind not in BASE_KINDS]
     places = list({(place.path, place.location): (place, x) for place, x in reversed(named)}.values())[::-1]

@@ -97,6 +97,9 @@ def _freeable_notes(freeable: FreeableMemory) -> Cell:
     return Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
 
 
+_NO_OTHER = "nothing else", "nothing else of torch's"  # whether somebody besides torch is on the memory
+
+
 def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> Section:
     """Return the largest storages with their holders, folded, and how many more there are."""
     columns = [
@@ -107,7 +110,7 @@ def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Seque
         Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
     ]
     columns += [Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
-    columns.append(Column("held by", lambda one: held_by(one) or "nothing else", "quiet wide"))
+    columns.append(Column("held by", lambda one: held_by(one) or _NO_OTHER[one.shared], "quiet wide"))
     smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
     table = table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip

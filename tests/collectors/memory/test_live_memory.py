@@ -86,6 +86,14 @@ def test_an_optimizer_that_comes_first_does_not_name_the_weights():
     assert of(report, "optimizer.state[deep['net'][0].3.bias]['step']").nbytes == 4
 
 
+def test_a_state_dict_does_not_name_the_weights():
+    """What was kept of the best model so far shares its memory: the memory is the model's."""
+    net = nn.Linear(10, 20)
+    report = seen({"best": net.state_dict(), "net": net})
+    assert paths(of(report, "net.weight")) == ["net.weight", "best['weight']"]
+    assert paths(of(report, "net.bias")) == ["net.bias", "best['bias']"]
+
+
 @pytest.mark.parametrize(
     ("roles", "category"),
     [
