@@ -127,19 +127,21 @@ def _labels(report: StartReport) -> Iterator[Probe]:
             yield Probe("targets", "fine", text)
         else:
             text = f"{text}, against outputs of {tuple_text(out or ())}"
-            if "cross_entropy" in report.loss:
+            if report.loss.startswith("binary_cross_entropy"):
                 text += f": {report.loss} takes equal shapes only"
             elif not report.error:
                 text += ": the loss broadcasts them against each other"
-            yield Probe("targets", "look", text, f"Give both one shape: `{_reshaped(y.shape, out or ())}`")
+            yield Probe("targets", "look", text, f"Give both one shape{_reshaped(y.shape, out or ())}")
     else:
         yield _classes(report, y, shape)
 
 
 def _reshaped(target: tuple[int, ...], outputs: tuple[int, ...]) -> str:
     if outputs == (*target, 1):
-        return "y.unsqueeze(-1)"
-    return "y.squeeze(-1)" if target == (*outputs, 1) else "y.view_as(outputs)"
+        return ": `y.unsqueeze(-1)`"
+    if target == (*outputs, 1):
+        return ": `y.squeeze(-1)`"
+    return ": `y.view_as(outputs)`" if math.prod(target) == math.prod(outputs) else ""
 
 
 def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
@@ -188,7 +190,8 @@ def _unfit(report: StartReport) -> tuple[str, str] | None:
         text = f"and applies {report.last} itself, with which the model ends already"
         return text, f"Leave the {report.last} out in training (TM608)"
     seen = [report.value or 0.0, *([report.overfit.last] if report.overfit is not None else [])]
-    if loss == "nll" and (report.last in {"softmax", "sigmoid"} or min(seen) < 0):
+    classes = report.loss in {"NLLLoss", "nll_loss"} and report.target is not None and "int" in report.target.dtype
+    if classes and (report.last in {"softmax", "sigmoid"} or min(seen) < 0):
         text = "and takes logarithms of probabilities, which the outputs are not"
         return text, "End the model with `log_softmax`, or take `F.cross_entropy`, which applies it"
     return None

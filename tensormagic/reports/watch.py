@@ -309,7 +309,9 @@ class StartReport(Report):
     #: The shape of what comes out; None where that is no tensor, or nothing came out.
     outputs: tuple[int, ...] | None = None
     loss: str = ""  #: What the loss is called; empty where there is none.
-    last: str = ""  #: What the model ends with: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``; empty for others.
+    #: What the model ends with: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``; empty for others, and where the loss
+    #: is not torch's own.
+    last: str = ""
     value: float | None = None  #: The loss of the batch before training; None where there is none.
     expected: float | None = None  #: What it would be of a model that knows nothing; None where that is not known.
     #: Parameters that ask for a gradient and got none; None where no backward ran.

@@ -175,6 +175,12 @@ def _last(out: torch.Tensor) -> str:
     return NORMALISING[node.name()] if node is not None else ""
 
 
+def _is_of_torch(loss: Callable[..., Any] | None) -> bool:
+    """Return whether a loss is torch's own: what it applies itself is known then, whatever others call theirs."""
+    home = type(loss) if isinstance(loss, nn.Module) else loss
+    return loss is None or str(getattr(home, "__module__", "")).startswith("torch.")
+
+
 def usual_loss(out: torch.Tensor, target: torch.Tensor) -> str:
     """Return the loss that is usual for such a target; empty where none is."""
     last = _last(out)
@@ -356,7 +362,7 @@ class _Runs:
             result = net(*fresh.inputs, **fresh.named)
             out = first_tensor(result)
             facts["outputs"] = tuple(out.shape) if out is not None else None
-            facts["last"] = _last(out) if out is not None else ""
+            facts["last"] = _last(out) if out is not None and _is_of_torch(self._loss) else ""
             if out is not None and _is_out_of_range(out, fresh.target, self._loss):
                 facts["loss"] = "cross_entropy"
                 return facts  # on a GPU the loss would end the process's use of it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 
 import numpy as np
@@ -62,6 +63,26 @@ def test_a_loss_that_does_not_fit_what_the_model_ends_with(last, loss, state):
     """Softmax before a loss that applies it; scores for one that takes logarithms, by which it falls below zero."""
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3), *([last] if last else []))
     assert states(tm.check(net, DataLoader(data(), batch_size=16), loss))["initial loss"] == state
+
+
+def cross_entropy(probabilities, classes):
+    """As textbooks write it, for a model that ends with a softmax."""
+    return -probabilities.gather(1, classes[:, None]).log().mean()
+
+
+def nll(mean, y):
+    """Of a normal distribution: a density may be more than 1, and its loss less than 0."""
+    return (50 * (mean - y).square() - math.log(4)).mean()
+
+
+def test_a_loss_of_one_s_own_may_be_called_as_torch_s_is():
+    """Nothing is known of what it applies, or takes."""
+    probabilities = nn.Sequential(nn.Linear(8, 3), nn.Softmax(1))
+    assert states(tm.check(probabilities, DataLoader(data(), batch_size=16), cross_entropy))["initial loss"] == "fine"
+    mean = nn.Sequential(nn.Linear(8, 1), nn.Flatten(0))
+    report = tm.check(mean, (torch.randn(16, 8), torch.zeros(16)), nll)
+    assert report.overfit.last < 0
+    assert states(report)["initial loss"] == "fine"
 
 
 class Drawing(TensorDataset):
@@ -177,6 +198,13 @@ def test_the_usual_loss_fits_what_made_the_outputs(last, targets, loss):
         (probe,) = (probe for probe in report.probes if probe.question == "targets")
         assert probe.answer.endswith(f"against outputs of (16, 1): {loss} takes equal shapes only")
         assert probe.remedy == "Give both one shape: `y.unsqueeze(-1)`"
+
+
+def test_shapes_that_no_view_makes_one():
+    """The remedy has no code that would raise."""
+    report = tm.check(net_of(nn.Linear(8, 3)), (torch.randn(16, 8), torch.randn(16, 2)), F.mse_loss)
+    (probe,) = (probe for probe in report.probes if probe.question == "targets")
+    assert probe.remedy == "Give both one shape"
 
 
 def test_samples_that_mix():
