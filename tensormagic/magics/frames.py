@@ -29,7 +29,7 @@ from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.words import error_text
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Report
+    from tensormagic.reports import FailureReport, Report
 
 
 # What all magics do: read their line or print help, refuse what cannot work, run a cell, show the report.
@@ -155,7 +155,7 @@ def note_explained(shell: Any) -> None:
     _EXPLAINED.add(id(shell))
 
 
-def explanation(shell: Any, error: BaseException, *, source: str = "") -> Report | None:
+def explanation(shell: Any, error: BaseException, *, source: str = "") -> FailureReport | None:
     """Return what is known of the call that torch refused; None where the error is not torch's."""
     number = functools.partial(cell_number, shell)
     return api.explain_error(error, namespace=shell.user_ns, cell_number=number, source=source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from tensormagic.magics.frames import (
     value_of,
 )
 from tensormagic.magics.live_output import last_report
-from tensormagic.magics.shared_assets import cell_number
+from tensormagic.magics.shared_assets import cell_number, running_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cell, Report
@@ -90,8 +91,15 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
     report = None if error is None else explanation(shell, error)
     if report is None:
         last = "there was none" if error is None else f"{type(error).__name__} is not PyTorch's"
+        del error  # what is raised here becomes the last error: its frames would keep those of this one
         raise UsageError(f"%why alone explains the last error, but {last}; %why x explains the gradient of x")
-    return report
+    number = report.stack[0].cell if report.stack else None
+    if number is None or number >= running_number(shell) - 1:
+        return report
+    from tensormagic.reports import Gap
+
+    since = Gap("operands", f"cells have run since cell {number}: what its names stand for now is shown")
+    return replace(report, gaps=(*report.gaps, since))
 
 
 def _loss(shell: Any, expression: str | None) -> Any:

@@ -125,6 +125,32 @@ def test_alone_without_an_error_of_torch(shell, cell, monkeypatch, code, words):
         shell.run_line_magic("why", "")
 
 
+def test_alone_some_cells_later(shell):
+    """Names that were bound anew since stand for other tensors: said, as the error itself no longer tells."""
+    for code in (
+        "import torch; x = torch.ones(2, 3)",
+        "x @ torch.ones(4)",
+        "%why --into at_once",
+        "x = torch.ones(2, 5)",
+    ):
+        shell.run_cell(code, store_history=True)
+    shell.run_cell("%why --into later", store_history=True)
+    at_once, later = shell.user_ns["at_once"], shell.user_ns["later"]
+    assert "cells have run since" not in str(at_once)
+    assert at_once.operands[0].shape == (2, 3)
+    assert later.operands[0].shape == (2, 5)
+    assert f"cells have run since cell {later.location.cell}: what its names stand for now is shown" in str(later)
+
+
+def test_alone_it_keeps_nothing_of_an_error_that_is_not_torch_s(shell):
+    """What it raises becomes the last error: its frames hold nothing of the one before."""
+    shell.run_cell("{}['a']")
+    with pytest.raises(UsageError) as raised:
+        shell.run_line_magic("why", "")
+    held = [value for entry in raised.traceback[1:] for value in entry.frame.f_locals.values()]
+    assert [value for value in held if isinstance(value, KeyError)] == []
+
+
 def test_a_loss_alone_is_refused(shell, cell):
     """A loss says where a gradient comes from: of what, is missing."""
     cell("pass")
