@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import posixpath
 import re
@@ -344,7 +345,8 @@ def code_of(name: str, entry: str, *, mount: str, words: str = "", beside: str =
 @cache
 def loader() -> str:
     """Return the script that a panel with code ends with."""
-    return tag("script", f"(() => {{{script('shared_scripts.js')}\nmountPanels(document.currentScript)}})()")
+    called = f"mountPanels(document.currentScript, {json.dumps(_ELSEWHERE)})"
+    return tag("script", f"(() => {{{script('shared_scripts.js')}\n{called}}})()")
 
 
 def with_loader(html: str) -> str:
@@ -368,8 +370,7 @@ def deduplicate(html: str, elsewhere: Mapping[str, int]) -> str:
     def pointer(match: re.Match[str]) -> str:
         if match[1] not in elsewhere:
             return match[0]
-        words = _ELSEWHERE.format(cell=elsewhere[match[1]])
-        return tag("script", type="text/plain", data_tm_code=match[1], data_tm_elsewhere=words)
+        return tag("script", type="text/plain", data_tm_code=match[1], data_tm_cell=elsewhere[match[1]])
 
     return _CARRIED.sub(pointer, html)
 

@@ -25,6 +25,9 @@ ADD = (
     " place.append(document.createRange().createContextualFragment(html)) }"
 )
 SENTENCE = "The interactive view needs the output of cell [3]"
+EARLIER = (
+    '<section class="tm"><script type="text/plain" data-tm-code="trace-0a1b2c3d" data-tm-cell="3"></script></section>'
+)
 
 
 def test_the_code_may_come_before_or_after(static_page):
@@ -40,6 +43,15 @@ def test_the_code_may_come_before_or_after(static_page):
     expect(page.locator(".tm-export")).to_have_count(4)
     expect(page.get_by_text(SENTENCE)).to_have_count(0)
     assert page.evaluate("document.adoptedStyleSheets.length") == 1
+
+
+def test_outputs_of_two_versions_are_on_one_page(static_page):
+    """A front end may add them at once: the script of one takes the elements of all, which are called the same."""
+    page = static_page("")
+    page.evaluate(ADD, WHOLE + EARLIER)
+    expect(page.locator(".tmv")).to_have_count(1)
+    expect(page.locator("section.tm").last).to_contain_text(SENTENCE)
+    assert re.findall(r'<script type="text/plain" data-tm-code="trace-\w+" data-tm-cell="3"></script>', LEAN)
 
 
 def test_without_scripts_nothing_is_missed(static_page):
