@@ -16,6 +16,7 @@ The viewers' JavaScript says the same in ``static/dom.js`` and ``static/trace/wo
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -212,3 +213,12 @@ def error_text(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  (the user's ``__str__`` raised: that is not to take the exception's place)
         words = ""
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def binding(expression: str) -> str:
+    """Return an expression as it is written before ``.method()``: in brackets where it would bind too loosely."""
+    try:
+        body = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError):
+        return f"({expression})"
+    return expression if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({expression})"

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
-from tensormagic.diagnoses.rule import binding, called, every_call, expression, how_often, of_kind, related_lines, times
+from tensormagic.diagnoses.rule import called, every_call, expression, how_often, of_kind, related_lines, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
-from tensormagic.words import count, listed, number_of_bytes, plural, tuple_text
+from tensormagic.words import binding, count, listed, number_of_bytes, plural, tuple_text
 
 # TM701: random numbers that no second run will give again.
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
-from tensormagic.diagnoses.rule import atom, binding, call_on, called, every_call, of_kind, related_lines, spliced
+from tensormagic.diagnoses.rule import atom, call_on, called, every_call, of_kind, related_lines, spliced
 from tensormagic.diagnoses.writes import UPDATE_IN_PLACE, assigned, described_write, update_by_hand
 from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
-from tensormagic.words import count, listed, plural, tuple_text
+from tensormagic.words import binding, count, listed, plural, tuple_text
 
 _Description = tuple[Severity, str, str]  # how certain, the sentence, the remedy
 

@@ -23,7 +23,7 @@ from tensormagic.reports import (
     Report,
     TraceReport,
 )
-from tensormagic.words import count, plural, tidy_exponent
+from tensormagic.words import binding, count, plural, tidy_exponent
 
 # What a diagnosis is: a function from a report to findings, with the code it may give and what it is about.
 
@@ -128,15 +128,6 @@ def scientific(value: float) -> str:
     if 1000 <= value < 1e6:
         return count(round(value))
     return tidy_exponent(f"{value:.3g}")
-
-
-def binding(expression: str) -> str:
-    """Return an expression as it is written before ``.method()``: in brackets where it would bind too loosely."""
-    try:
-        body = ast.parse(expression, mode="eval").body
-    except (SyntaxError, ValueError):
-        return f"({expression})"
-    return expression if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({expression})"
 
 
 def rebound(expression: str, method: str) -> str:

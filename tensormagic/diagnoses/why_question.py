@@ -18,7 +18,7 @@ from tensormagic.reports import (
     TraceReport,
     WhyReport,
 )
-from tensormagic.words import listed, plural
+from tensormagic.words import binding, listed, plural
 
 # The way from a tensor towards the loss, stop by stop: from a traced run, or from the graph as it is.
 
@@ -265,7 +265,7 @@ def not_asked(question: Question) -> WhyReport | None:
         return None
     if facts.grad == "present":
         says = f"{grad} is there, but {name} no longer requires a gradient: backward adds nothing to it."
-        return question.described("frozen", says, remedy=(f"{code}.requires_grad_()",))
+        return question.described("frozen", says, remedy=(f"{binding(code)}.requires_grad_()",))
     if facts.inference:
         says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never records it."
         return question.described("inference tensor", says, remedy=(rebound(code, "clone().requires_grad_()"),))
@@ -289,10 +289,10 @@ def _switched_off(question: Question) -> WhyReport:
     if facts.is_parameter:
         place = _frozen_at(question)
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
-        return question.described("frozen", says, remedy=(f"{code}.requires_grad_()",), location=place)
+        return question.described("frozen", says, remedy=(f"{binding(code)}.requires_grad_()",), location=place)
     says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
     rests = "Nothing it was made from requires one, or `torch.no_grad()` or `.detach()` cut it off."
-    remedy = (f"{code}.requires_grad_()  # before it is used",)
+    remedy = (f"{binding(code)}.requires_grad_()  # before it is used",)
     return question.described("does not require grad", says, evidence=(rests,), remedy=remedy)
 
 
@@ -319,7 +319,10 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
         evidence += [f"In the last pass its gradient had norm {scientific(norm)}."] if norm >= 0 else []
     code = as_code(name)
-    remedy = (f"{code}.retain_grad()  # before backward()", f"torch.autograd.grad(loss, {code})  # returns it instead")
+    remedy = (
+        f"{binding(code)}.retain_grad()  # before backward()",
+        f"torch.autograd.grad(loss, {code})  # returns it instead",
+    )
     return question.described("not a leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, path=way)
 
 

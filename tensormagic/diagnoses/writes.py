@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import as_code, binding, call_on, rebound, spliced, statement_of
+from tensormagic.diagnoses.rule import as_code, call_on, rebound, spliced, statement_of
 from tensormagic.reports import ChangedName, Clash, Finding, Location, Write, WritesReport
 from tensormagic.reports.base import Scalar, Severity
 from tensormagic.reports.failure import SavedWrite
-from tensormagic.words import listed, part_of, plural
+from tensormagic.words import binding, listed, part_of, plural
 
 # Reads a line of the user's for what it does: which name it writes to, how to say it, and what to write instead.
 

@@ -114,6 +114,8 @@ def test_code_on_its_panel_has_its_name() -> None:
                  for kind, specimen in ZOO.items()}  # fmt: skip
     assert [kind for kind, text in specimens.items() if re.search(r"(?<![\w.])x[.\[]|\(x[,)]|\0", text)] == []
     assert squeezed("theirs.resolve_neg() copies 4 B") in squeezed(specimens["neg"])
+    of_two = ZOO["neg"].visit(lambda x: str(api.inspect(x, "a * b", namespace={})))
+    assert squeezed("(a * b).resolve_neg() copies 4 B") in squeezed(of_two)
     assert squeezed("torch.empty_like(theirs, device='cpu')") in squeezed(specimens["meta"])
 
 

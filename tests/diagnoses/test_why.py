@@ -64,7 +64,9 @@ def test_code_that_it_gives_can_be_typed():
     net[0].weight.requires_grad_(False)
     names = {"net": net, "out": [net(torch.ones(2, 4))]}
     assert ask(net[0].weight, names).remedy == ("net[0].weight.requires_grad_()",)
-    assert ask(names["out"][0], names, "out[0] * 1.5").remedy[1].startswith("torch.autograd.grad(loss, out[0] * 1.5)")
+    retained, asked = ask(names["out"][0], names, "out[0] * 1.5").remedy
+    assert retained.startswith("(out[0] * 1.5).retain_grad()")
+    assert asked.startswith("torch.autograd.grad(loss, out[0] * 1.5)")
 
 
 def test_what_was_detached_was_made_from_something_that_requires_a_gradient():

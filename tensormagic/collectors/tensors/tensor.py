@@ -31,7 +31,7 @@ from tensormagic.reports import (
     StorageReport,
     TensorReport,
 )
-from tensormagic.words import count
+from tensormagic.words import binding, count
 
 _DATA_LINES = 6
 _DATA_COLUMNS = 160
@@ -251,9 +251,10 @@ def _kinds(
             Component(f"{name}{part.path}", part.role, _collect(part.tensor, f"{name}{part.path}", {}, depth=depth + 1))
             for part in parts
         )
-        facts = tuple(replace(fact, value=fact.value.replace(ITSELF, name)) for fact in sentence.facts)
+        code = binding(name)
+        facts = tuple(replace(fact, value=fact.value.replace(ITSELF, code)) for fact in sentence.facts)
         yield KindReport(
-            one.kind.key, sentence.label, sentence.summary.replace(ITSELF, name), facts, components,
+            one.kind.key, sentence.label, sentence.summary.replace(ITSELF, code), facts, components,
             map=sentence.map, stored=sentence.stored, reading=sentence.reading, stored_bytes=sentence.stored_bytes,
             placed=sentence.placed,
         )  # fmt: skip
