@@ -148,7 +148,7 @@ UPDATE_IN_PLACE = "Change the leaf in place, so that it stays one: `{}`."
 def update_by_hand(line: str) -> str:
     """Return an update that makes a new tensor as one in place: ``w -= lr * w.grad``; empty for any other line.
 
-    A ``.detach()`` of the new tensor is left out: in place and under ``no_grad`` it is not needed.
+    A ``.detach()`` or ``.data`` of what was there is left out: in place and under ``no_grad`` it is not needed.
     """
     statement = statement_of(line)
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
@@ -158,7 +158,8 @@ def update_by_hand(line: str) -> str:
         value = value.func.value
     if not isinstance(value, ast.BinOp):
         return ""
-    if not isinstance(value.op, ast.Sub | ast.Add) or ast.unparse(value.left) != name or f"{name}.grad" not in line:
+    left = ast.unparse(value.left).removesuffix(".detach()").removesuffix(".data")
+    if not isinstance(value.op, ast.Sub | ast.Add) or left != name or f"{name}.grad" not in line:
         return ""
     return f"{name} {_OPERATORS[type(value.op)]}= {ast.unparse(value.right)}"
 

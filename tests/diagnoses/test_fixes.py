@@ -25,6 +25,7 @@ def fixed(code, line, remedy="", *, subject="", severity="warning", **evidence):
         ("TM105", "d = é(ü, 2 * y)", "`(2 * y).squeeze(-1)`", "d = é(ü, (2 * y).squeeze(-1))"),
         ("TM308", "w -= lr * w.grad", "`with torch.no_grad(): …`", "with torch.no_grad():\n    w -= lr * w.grad"),
         ("TM307", "w = w - lr * w.grad", "", "with torch.no_grad():\n    w -= lr * w.grad"),
+        ("TM307", "w = w.data - lr * w.grad", "", "with torch.no_grad():\n    w -= lr * w.grad"),
         ("TM301", "y.add_(1)", "Use `add` instead of `add_`", "y = y.add(1)"),
         ("TM301", "torch.relu_(y)", "Use `relu` instead of `relu_`", "y = torch.relu(y)"),
         ("TM312", "total += loss", "Add only the number: `total += loss.item()`", "total += loss.detach()"),

@@ -409,7 +409,8 @@ def updated(watch: NotesOfUpdates, call: Call) -> None:
         return  # a library's updates are right by themselves
     site = watch.site(call)
     lost = [key for key, one in list(watch.updates.items()) if key[0] == site and one.is_lost()]
-    if lost and _is_read_below(call.frame):
+    code, namespace = call.frame.f_code, call.frame.f_globals
+    if lost and _reads_below("".join(lines_of(code.co_filename, namespace)), call.frame.f_lineno):
         return  # it was meant for what reads it: a step that is tried, an attack on what was trained
     for key in lost:
         watch.updates.pop(key, None)
@@ -418,12 +419,6 @@ def updated(watch: NotesOfUpdates, call: Call) -> None:
         state = x._version, x.data_ptr()
         made = Update(weakref.ref(x), state, weakref.ref(x.grad), x.grad._version, weakref.ref(result))
         watch.updates.setdefault((site, id(x)), made)
-
-
-def _is_read_below(frame: FrameType) -> bool:
-    """Return whether the name that a line binds is read after it, in the same round of the loop or call."""
-    code = frame.f_code
-    return _reads_below("".join(lines_of(code.co_filename, frame.f_globals)), frame.f_lineno)
 
 
 @lru_cache(maxsize=16)
