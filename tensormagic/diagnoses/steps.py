@@ -263,7 +263,8 @@ LEAST_SHARE = 0.1  # of the steps
 
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
-    yield from _updates_of_a_name(report)
+    if report.observations:
+        yield from _updates_of_a_name(report)
     for use in report.training.optimizers if report.training is not None else ():
         if use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
             yield _no_rate(report, use)

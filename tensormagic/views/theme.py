@@ -320,8 +320,7 @@ def _called_by(rest: str, name: str) -> str:
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
 _END = "</section>"
 _ELSEWHERE = (
-    "The interactive view needs the output of cell [{cell}], which is not on this page yet. "
-    "If that output is gone, run this cell again."
+    "The interactive view needs the output of cell [{cell}], which is not here yet. If it is gone, run this cell again."
 )
 
 

@@ -212,4 +212,4 @@ def test_a_lesson_holds_the_viewer_once(tmp_path):
     first, second = (shown.outputs[0]["data"]["text/html"] for shown in outputs[1:])
     assert [name.partition("-")[0] for name in sorted(keys(first))] == ["export", "tensor"]
     assert not keys(second)
-    assert re.findall(r"needs the output of cell \[(\d+)\]", second) == ["2", "2"]
+    assert re.findall(r"data-tm-cell=\W?(\d+)", second) == ["2", "2"]
