@@ -98,7 +98,7 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
         return report
     from tensormagic.reports import Gap
 
-    since = Gap("operands", f"cells have run since cell {number}: what its names stand for now is shown")
+    since = Gap("the operands as they were", f"cells have run since cell {number}; the names stand for these now")
     return replace(report, gaps=(*report.gaps, since))
 
 
