@@ -257,8 +257,8 @@ _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.\.?/\w+\.js)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _FUNCTION = re.compile(r"^(?:export )?(?:async )?function (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
-_TYPE = re.compile(r"/\*\* @.*? \*/ ?")  # a type written into a line of code: for the checker alone
-# A line that is nothing but comment: a type in front of code is none.
+_NOTE = re.compile(r"/\*\* .*? \*/ ?")  # what a field means, in front of it
+# A line that is nothing but comment: a note in front of code is none.
 _COMMENT = re.compile(r"(?://|\*/|\* ).*|\*|/\*(?:.*\*/|(?!.*\*/).*)")
 
 
@@ -270,7 +270,7 @@ def static(filename: str) -> str:
 
 def _stripped(text: str) -> str:
     lines = (line.strip() for line in text.splitlines())
-    return "\n".join(_TYPE.sub("", line) for line in lines if line and not _COMMENT.fullmatch(line))
+    return "\n".join(_NOTE.sub("", line) for line in lines if line and not _COMMENT.fullmatch(line))
 
 
 @cache

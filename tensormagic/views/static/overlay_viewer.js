@@ -6,7 +6,6 @@ const MOST = 8; // elements of one row that are named
 
 /** One strip with its rows. */
 class Strip {
-  /** @param {HTMLTableElement} table @param {any} words */
   constructor(table, words) {
     this.words = words;
     this.rows = [...table.querySelectorAll(".tm-strip")].map((row) => ({ name: row.querySelector("code").textContent, cells: this.placed(row) }));
@@ -59,7 +58,7 @@ class Strip {
   }
 }
 
-/** Mount every strip of a panel, once. @param {HTMLElement} section @param {any} _unpacked @param {any} words */
+/** Mount every strip of a panel, once. */
 export function mountStrips(section, _unpacked, words) {
   for (const table of section.querySelectorAll("table.tm-storage")) table.tensormagicStrip ??= new Strip(table, words);
 }

@@ -63,7 +63,7 @@ class Slides {
     this.section = section;
     this.parts = partsOf(section);
     this.heads = this.parts.filter((part) => part.matches(".tm-head"));
-    /** @type {{parts:Element[], from?:number, to?:number}[]} a slide each; which rows of its lists it shows */
+    // A slide each: `parts`, and `from` and `to` where it shows a piece of its lists alone.
     this.pages = pagesOf(this.parts).map((parts) => ({ parts }));
     if (!this.pages.length) this.pages = [{ parts: [] }];
     this.at = 0;
@@ -237,7 +237,7 @@ class Slides {
   }
 }
 
-/** Turn a panel into slides, once. @param {any} section null in a shadow root @param {any} words */
+/** Turn a panel into slides, once. section: null in a shadow root. */
 export function mountSlides(section, words) {
   if (section) section.tensormagicSlides ??= new Slides(section, words);
 }

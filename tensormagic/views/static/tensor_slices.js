@@ -5,20 +5,18 @@ import { TensorPanel } from "./tensor_viewer.js";
 
 const OTHER = "#aab1ba", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
 
-/** @param {number} count @returns {number[]} all indices below count, or evenly spaced ones */
+/** All indices below count, or evenly spaced ones. */
 const evenly = (count) => {
   const shown = Math.min(count, MOST);
   return Array.from({ length: shown }, (_, at) => Math.floor(at * count / shown));
 };
-/** @param {number} value @param {number} low @param {number} high */
 const fraction = (value, low, high) => high > low ? clamp((value - low) / (high - low), 0, 1) : 0;
-/** @param {string} text an element as the report has it; bool as 0 or 1 @returns {number} */
+/** The number in an element as the report has it; bool as 0 or 1. */
 const level = (text) => text === "True" ? 1 : text === "False" ? 0 : text === "inf" ? Infinity
   : text === "-inf" ? -Infinity : Number(text);
 
 /** The grid of one panel, as it is or turned. */
 class Slices {
-  /** @param {any} panel */
   constructor(panel) {
     this.panel = panel;
     this.data = panel.data;
@@ -119,13 +117,11 @@ class Slices {
     return data.rows.map((_, row) => data.columns.map((__, column) => data.elements[rank(this.panel.indexAt(row, column))]));
   }
 
-  /** @returns {number[]} */
   channels(share) {
     const at = share * (this.scale.length - 1), low = Math.min(Math.floor(at), this.scale.length - 2);
     return this.scale[low].map((from, channel) => Math.round(from + (this.scale[low + 1][channel] - from) * (at - low)));
   }
 
-  /** @returns {string} */
   colour(offset) {
     return `rgb(${this.channels(fraction(offset, this.low, this.high))})`;
   }
@@ -227,7 +223,7 @@ class Slices {
   }
 }
 
-/** Mount the panels of all tensors within an element, each once. @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked @param {any} words ELEMENT_WORDS in tensor_elements.py */
+/** Mount the panels of all tensors within an element, each once. words: ELEMENT_WORDS in tensor_elements.py. */
 export async function mountTensors(scope, unpacked, words) {
   for (const section of [scope, ...scope.querySelectorAll("section")]) {
     const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");

@@ -6,7 +6,6 @@ const DOT = "\u00b7", TWO_LINES = 8;
 /**
  * Find an index that reads a storage offset, or null. Exact: dimensions with the longest strides first, each tried
  * only where the rest can still reach what is left.
- * @param {any} data @param {number} offset
  */
 const indexOf = (data, offset) => {
   const order = data.stride.map((_, dim) => dim).sort((a, b) => Math.abs(data.stride[b]) - Math.abs(data.stride[a]));
@@ -31,7 +30,6 @@ const indexOf = (data, offset) => {
 
 /** The panel of one tensor. */
 export class TensorPanel {
-  /** @param {HTMLElement} section @param {any} data @param {any} words */
   constructor(section, data, words) {
     this.section = section;
     this.data = data;

@@ -6,7 +6,6 @@ const NAME = 0, SHAPE = 2, SIZE = 5, MEMORY = 6;
 const sortedBy = { [SHAPE]: NUMEL, [SIZE]: BYTES, [MEMORY]: GROUP };
 
 class Table {
-  /** @param {HTMLElement} section @param {any} data @param {any} words */
   constructor(section, data, words) {
     this.section = section;
     this.data = data;
@@ -89,7 +88,7 @@ class Table {
   }
 }
 
-/** Mount the table of a panel, once. @param {HTMLElement} section @param {(text:string)=>Promise<string>} unpacked @param {any} words */
+/** Mount the table of a panel, once. */
 export async function mountTable(section, unpacked, words) {
   const block = section.querySelector("script.tm-table-data");
   if (!block || section.tensormagicTable) return;

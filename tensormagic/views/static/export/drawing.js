@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What is on the screen, as one SVG file: boxes, text, pictures and drawings, where they are and as they look.
  *
@@ -6,9 +5,9 @@
  */
 
 const LEFT_OUT = "script,style,input,select,textarea,.tm-export";
-const SIDES = /** @type {const} */ (["Top", "Right", "Bottom", "Left"]);
+const SIDES = ["Top", "Right", "Bottom", "Left"];
 const INHERITED = "fill fill-opacity stroke stroke-width stroke-dasharray stroke-linecap stroke-linejoin stroke-opacity font-family font-size font-weight font-style text-anchor dominant-baseline paint-order letter-spacing".split(" ");
-/** @type {Record<string, string>} what need not be said */
+/** What need not be said. */
 const INITIAL = {
   fill: "rgb(0, 0, 0)", stroke: "none", "stroke-width": "1px", "stroke-dasharray": "none", "stroke-linecap": "butt",
   "stroke-linejoin": "miter", "font-style": "normal", "text-anchor": "start", "dominant-baseline": "auto",
@@ -16,7 +15,7 @@ const INITIAL = {
 }; // prettier-ignore
 const OWN_SHARE = /^(class|style|tabindex|role|transform|opacity|on.*|aria-.*|data-.*)$/;
 
-/** The panel as SVG. @param {HTMLElement} section @returns {{svg:string, width:number, height:number}} */
+/** The panel as SVG. */
 export function drawingOf(section) {
   const { left, top } = section.getBoundingClientRect(),
     width = section.offsetWidth + section.scrollWidth - section.clientWidth,
@@ -30,36 +29,34 @@ export function drawingOf(section) {
   return { svg, width, height };
 }
 
-/** The colour behind an element. @param {Element|null} element @returns {string} */
+/** The colour behind an element. */
 function groundOf(element) {
   const colour = element ? getComputedStyle(element).backgroundColor : "rgb(255, 255, 255)";
   return !element || paint("fill", colour) ? colour : groundOf(element.parentElement);
 }
 
 class Drawing {
-  /** @type {string[]} */ out = [];
-  /** @type {Map<string, number>} */ ascents = new Map();
+  out = [];
+  ascents = new Map();
   gradients = 0;
   pen = document.createElement("canvas").getContext("2d");
 
-  /** @param {number} x @param {number} y where the picture begins, in the window */
+  /** x, y: where the picture begins, in the window */
   constructor(x, y) {
     this.x = x;
     this.y = y;
   }
 
-  /** Where a box is drawn: on whole points, as on the screen. @param {DOMRect} rect @returns {Box} */
+  /** Where a box is drawn: on whole points, as on the screen. */
   placed(rect) {
     const [left, top] = [Math.round(rect.left - this.x), Math.round(rect.top - this.y)];
     return { left, top, width: Math.round(rect.right - this.x) - left, height: Math.round(rect.bottom - this.y) - top };
   }
 
-  /** @param {string} name @param {Record<string, unknown>} pairs @param {string} [inner] */
   add(name, pairs, inner) {
     this.out.push(`<${name}${attributes(pairs)}${inner === undefined ? "/>" : `>${inner}</${name}>`}`);
   }
 
-  /** @param {any} element */
   walk(element) {
     if (element.matches(LEFT_OUT) || element.checkVisibility?.() === false) return;
     const style = getComputedStyle(element),
@@ -80,7 +77,7 @@ class Drawing {
     this.out.push((style.opacity !== "1" ? "</g>" : "") + (clips ? "</svg>" : ""));
   }
 
-  /** Ground, inner rims and borders. @param {Element} element @param {CSSStyleDeclaration} style */
+  /** Ground, inner rims and borders. */
   box(element, style) {
     for (const rect of element.getClientRects()) {
       const box = this.placed(rect),
@@ -105,8 +102,7 @@ class Drawing {
     }
   }
 
-  /** An inner shadow without blur: the box, less a smaller one that may be moved.
-   * @param {Box} box @param {object|null} fill @param {number[]} sizes */
+  /** An inner shadow without blur: the box, less a smaller one that may be moved. */
   shade({ left, top, width, height }, fill, [across, down, wide]) {
     const inner = [Math.max(wide + across, 0), Math.max(wide + down, 0), Math.min(width - wide + across, width), Math.min(height - wide + down, height)],
       [x, y, right, bottom] = inner.map((at, side) => at + (side % 2 ? top : left)),
@@ -114,14 +110,12 @@ class Drawing {
     if (fill) this.add("path", { d, ...fill, "fill-rule": "evenodd" });
   }
 
-  /** @param {Box} box @param {number} wide @param {object|null} stroke @param {number} rx @param {string} [dashes] */
   rim({ left, top, width, height }, wide, stroke, rx, dashes) {
     const size = { x: left + wide / 2, y: top + wide / 2, width: width - wide, height: height - wide };
     if (!stroke || !wide || size.width <= 0 || size.height <= 0) return;
     this.add("rect", { ...size, rx, fill: "none", ...stroke, "stroke-width": wide, "stroke-dasharray": dashes ?? "none" });
   }
 
-  /** @param {Box} box @param {any} style @param {number} rx */
   borders(box, style, rx) {
     const { left, top, width, height } = box,
       sides = SIDES.map((side) => ({
@@ -131,7 +125,7 @@ class Drawing {
       })),
       [first] = sides,
       shared = style.borderCollapse === "collapse" && style.display === "table-cell";
-    const dashed = (/** @type {any} */ { line, wide }) => ({ dashed: `${wide * 3}`, dotted: `${wide}` })[/** @type {"dashed"} */ (line)];
+    const dashed = ({ line, wide }) => ({ dashed: `${wide * 3}`, dotted: `${wide}` })[line];
     if (sides.every((side) => JSON.stringify(side) === JSON.stringify(first)))
       return this.rim(box, first.wide, paint("stroke", first.colour), rx, dashed(first));
     sides.forEach((side, at) => {
@@ -145,7 +139,6 @@ class Drawing {
     });
   }
 
-  /** @param {Text} node @param {CSSStyleDeclaration} style */
   text(node, style) {
     const font = {
       "font-family": style.fontFamily,
@@ -160,7 +153,7 @@ class Drawing {
     }
   }
 
-  /** How far below the upper edge of a line its letters stand. @param {CSSStyleDeclaration} style @param {number} height */
+  /** How far below the upper edge of a line its letters stand. */
   rise(style, height) {
     const font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`,
       key = `${height} ${font}`;
@@ -172,7 +165,6 @@ class Drawing {
     return this.ascents.get(key) ?? height;
   }
 
-  /** @param {any} element @param {CSSStyleDeclaration} style @param {Box} box */
   image(element, style, { left: x, top: y, width, height }) {
     const href = element.toDataURL?.() ?? element.src,
       more = style.filter === "none" ? {} : { style: `filter:${style.filter}` };
@@ -181,7 +173,7 @@ class Drawing {
     this.add("image", { x, y, width, height, ...look, "xlink:href": href, "xmlns:xlink": "http://www.w3.org/1999/xlink", ...more });
   }
 
-  /** A drawing inside the panel. @param {any} element @param {CSSStyleDeclaration} style @param {Box} box */
+  /** A drawing inside the panel. */
   vector(element, style, { left: x, top: y, width, height }) {
     const viewBox = element.getAttribute("viewBox") ?? `0 0 ${width} ${height}`,
       fit = element.getAttribute("preserveAspectRatio") ?? "xMidYMid",
@@ -191,13 +183,12 @@ class Drawing {
     this.out.push("</svg>");
   }
 
-  /** @param {Element} element @param {any} above the style of what it is in */
+  /** above: the style of what it is in */
   shape(element, above) {
     const style = getComputedStyle(element),
       name = element.localName,
       own = [...element.attributes].filter((one) => !OWN_SHARE.test(one.name) && !INHERITED.includes(one.name));
     if (style.display === "none" || style.visibility === "hidden") return;
-    /** @type {Record<string, string>} */
     const pairs = Object.fromEntries(own.map(({ name, value }) => [name, value]));
     for (const key of INHERITED) {
       const value = style.getPropertyValue(key);
@@ -210,28 +201,27 @@ class Drawing {
     this.out.push(`<${name}${attributes(pairs)}>`);
     const inherited = Object.fromEntries(INHERITED.map((key) => [key, style.getPropertyValue(key)]));
     for (const child of element.childNodes) {
-      if (child.nodeType === 1) this.shape(/** @type {Element} */ (child), inherited);
+      if (child.nodeType === 1) this.shape(child, inherited);
       else this.out.push(escaped(child.textContent ?? ""));
     }
     this.out.push(`</${name}>`);
   }
 }
 
-/** By how much a shape is drawn larger than it is written. @param {any} element */
+/** By how much a shape is drawn larger than it is written. */
 function enlargement(element) {
   const { a, b, c, d } = element.getCTM();
   return Math.sqrt(Math.abs(a * d - b * c)) || 1;
 }
 
-/** A box without its borders. @param {Box} box @param {Element} element @returns {Box} */
+/** A box without its borders. */
 function within(box, { clientLeft, clientTop, clientWidth: width, clientHeight: height }) {
   return width ? { left: box.left + clientLeft, top: box.top + clientTop, width, height } : box;
 }
 
-/** The lines in which a text stands. @param {Text} node */
+/** The lines in which a text stands. */
 function linesOf(node) {
   const range = document.createRange();
-  /** @type {{left:number, right:number, top:number, height:number, text:string}[]} */
   const lines = [];
   let at = 0;
   for (const letter of node.data.trim() ? node.data : "") {
@@ -255,26 +245,23 @@ function linesOf(node) {
 
 /** @typedef {{left:number, top:number, width:number, height:number}} Box */
 
-/** @param {number} value */
 export const round = (value) => Math.round(value * 100) / 100;
 
-/** Text that can stand in XML; what XML cannot say at all is left out. @param {string} text */
+/** Text that can stand in XML; what XML cannot say at all is left out. */
 export const escaped = (text) =>
   text
     .replace(/[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "")
     .replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
-/** @param {Record<string, unknown>} pairs */
 export const attributes = (pairs) =>
   Object.entries(pairs)
     .map(([name, value]) => ` ${name}="${escaped(String(typeof value === "number" ? round(value) : value))}"`)
     .join("");
 
-/** A list that a style holds, cut at the commas outside brackets. @param {string} list */
+/** A list that a style holds, cut at the commas outside brackets. */
 export const items = (list) => list.split(/,\s*(?![^(]*\))/);
 
-/** A colour as a paint and its opacity; null for what is not seen.
- * @param {string} name fill or stroke @param {string} colour as computed @returns {Record<string, string>|null} */
+/** A colour as a paint and its opacity; null for what is not seen. name: fill or stroke; colour: as computed. */
 export function paint(name, colour) {
   const [, kind, parts] = /^(rgba?|color)\(([^)]*)/.exec(colour) ?? [],
     [r, g, b, given] = parts?.match(/[\d.]+(e-\d+)?/g) ?? [],
@@ -285,11 +272,9 @@ export function paint(name, colour) {
   return share < 1 ? { ...told, [`${name}-opacity`]: given } : told;
 }
 
-/** @type {Record<string, number>} */
 const TURNS = { top: 0, right: 90, left: 270 };
 
-/** A linear gradient of a box as one of SVG, or null for anything else.
- * @param {string} image as computed @param {Box} box @param {string} id */
+/** A linear gradient of a box as one of SVG, or null for anything else. image: as computed. */
 export function gradient(image, { left, top, width, height }, id) {
   const [, repeats, degrees, side, list] = /^(repeating-)?linear-gradient\((?:(-?[\d.]+)deg, |to (\w+), )?(.*)\)$/s.exec(image) ?? [];
   if (!list) return null;
@@ -310,11 +295,11 @@ export function gradient(image, { left, top, width, height }, id) {
   return `<linearGradient${attributes({ id, ...ends, ...more })}>${inner.join("")}</linearGradient>`;
 }
 
-/** The part of a box that a background fills. @param {Box} box @param {string} size as computed @param {string} position @returns {Box} */
+/** The part of a box that a background fills. size: as computed. */
 export function part({ left, top, width, height }, size, position) {
   const [wide, high = "auto"] = size.split(" "),
     [across, down = "50%"] = position.split(" "),
-    length = (/** @type {string} */ told, /** @type {number} */ whole) =>
+    length = (told, whole) =>
       told.endsWith("%") ? (Number.parseFloat(told) / 100) * whole : Number.parseFloat(told),
     [w, h] = [/^\d/.test(wide) ? length(wide, width) : width, /^\d/.test(high) ? length(high, height) : height];
   return { left: left + length(across, width - w), top: top + length(down, height - h), width: w, height: h };

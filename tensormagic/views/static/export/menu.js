@@ -1,4 +1,3 @@
-// @ts-check
 /** The line below a panel that hands it on: as a picture, as a page, as data. Made by a script: without, it is not there. */
 
 import { html, toClipboard } from "../dom.js";
@@ -13,7 +12,7 @@ const [FRAME, LAST, SETTLES] = [160, 1800, 150]; // milliseconds that a picture 
 const PAGE =
   '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title></title><style>body{margin:16px;background:Canvas;color-scheme:light dark}</style></head><body>';
 
-/** What a style sheet puts before and after elements, as elements: only those can be measured. @param {HTMLElement} section */
+/** What a style sheet puts before and after elements, as elements: only those can be measured. */
 function spelledOut(section) {
   const made = [];
   for (const element of section.querySelectorAll("*"))
@@ -39,14 +38,14 @@ function spelledOut(section) {
   };
 }
 
-/** Open what is folded and unroll what scrolls, look, and put everything back. @template T @param {HTMLElement} section @param {()=>T} look @returns {T} */
+/** Open what is folded and unroll what scrolls, look, and put everything back. */
 function unfolded(section, look) {
   const closed = [...section.querySelectorAll("details:not([open])")];
   for (const one of closed) one.toggleAttribute("open", true);
   const rolled = [section, ...section.querySelectorAll("*")].filter(
     (one) => /auto|scroll/.test(getComputedStyle(one).overflow) && (one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1),
   );
-  const old = rolled.map((/** @type {any} */ { style }) => {
+  const old = rolled.map(({ style }) => {
     const { cssText } = style;
     style.cssText += ";max-height:none!important;height:auto!important;overflow:visible!important";
     return () => (style.cssText = cssText);
@@ -61,20 +60,19 @@ function unfolded(section, look) {
 
 /**
  * The output as it came, before a script touched it: what runs again on a page of its own. Code that another output of
- * this page carries comes along. @param {Section} section
+ * this page carries comes along.
  */
 function sourceOf(section) {
   const kept = html("template");
   kept.innerHTML = section.tensormagicSource;
   const [copy] = kept.content.children,
-    { tensormagicScripts: shared } = /** @type {any} */ (globalThis);
+    { tensormagicScripts: shared } = globalThis;
   for (const element of copy.querySelectorAll("script[data-tm-code]:empty")) {
     element.textContent = shared[element.getAttribute("data-tm-code") ?? ""]?.text ?? "";
   }
   return copy.outerHTML;
 }
 
-/** @param {string} svg @param {number} width @param {number} height @returns {Promise<Blob>} */
 async function raster(svg, width, height) {
   const scale = Math.min(2, 16000 / Math.max(width, height)),
     canvas = html("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) }),
@@ -86,7 +84,6 @@ async function raster(svg, width, height) {
   return new Promise((done) => canvas.toBlob(done));
 }
 
-/** @param {string} filename @param {Blob|string} content @param {string} type */
 function download(filename, content, type) {
   const link = html("a", { href: URL.createObjectURL(new Blob([content], { type })), download: filename });
   document.body.append(link);
@@ -95,24 +92,18 @@ function download(filename, content, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/**
- * Put the line below a panel, once.
- * @param {Section} section @param {(text:string)=>Promise<string>} unpacked @param {any} says its words
- */
+/** Put the line below a panel, once. says: its words. */
 export function offerExport(section, unpacked, says) {
-  const held = /** @type {HTMLElement?} */ (section.querySelector(":scope > script.tm-report")),
+  const held = section.querySelector(":scope > script.tm-report"),
     packed = held?.textContent;
   if (held && !section.querySelector(":scope > .tm-export")) offer(section, says, held.dataset.name ?? "", packed ? () => unpacked(packed) : null);
 }
 
-/**
- * Put the line below a panel.
- * @param {Section} section @param {any} says @param {string} name what its files are called @param {(()=>Promise<string>)|null} json the report; null where it is too large to be carried along
- */
+/** Put the line below a panel. name: what its files are called; json: the report; null where it is too large to be carried along. */
 function offer(section, says, name, json) {
   const said = html("output"),
     whole = html("input", { type: "checkbox" });
-  const drawn = (/** @type {HTMLElement} */ part = section) => {
+  const drawn = (part = section) => {
     line.style.display = "none"; // it is no part of the picture
     const restore = spelledOut(section);
     try {
@@ -122,7 +113,7 @@ function offer(section, says, name, json) {
       line.style.display = "";
     }
   };
-  const button = (/** @type {string} */ label, /** @type {()=>any} */ act) => {
+  const button = (label, act) => {
     const click = async () => {
       said.value = "";
       try {
@@ -133,11 +124,11 @@ function offer(section, says, name, json) {
     };
     return html("button", { type: "button", click }, label);
   };
-  const copy = async (/** @type {string} */ text) => {
+  const copy = async (text) => {
     if (!(await toClipboard(text))) throw Error(says.cannot_copy);
     return says.copied;
   };
-  const save = (/** @type {string} */ ending, /** @type {Blob|string} */ content, /** @type {string} */ type) => {
+  const save = (ending, content, type) => {
     download(name + ending, content, type);
     return says.saved + name + ending;
   };
@@ -146,11 +137,11 @@ function offer(section, says, name, json) {
     return save(".png", await raster(svg, width, height), "image/png");
   };
   const film = async () => {
-    const [slider, stage] = ["[aria-label=order]", ".stage"].map((one) => /** @type {any} */ (section.querySelector(one)));
+    const [slider, stage] = ["[aria-label=order]", ".stage"].map((one) => section.querySelector(one));
     if (!slider?.checkVisibility()) throw Error(says.no_graph);
     const at = slider.value,
       frames = [],
-      to = (/** @type {number} */ place) => {
+      to = (place) => {
         slider.value = place;
         slider.dispatchEvent(new Event("input"));
         return new Promise((done) => setTimeout(done, SETTLES));
@@ -179,7 +170,7 @@ function offer(section, says, name, json) {
     said,
   );
   const line = html("details", { class: "tm-export" }, html("style", {}, LOOK), html("summary", {}, says.title), tools);
-  line.onkeydown = (/** @type {KeyboardEvent} */ event) => {
+  line.onkeydown = (event) => {
     event.stopPropagation();
     if (event.key !== "Escape" || !line.open) return;
     event.preventDefault();
@@ -195,7 +186,7 @@ function offer(section, says, name, json) {
 
 const SIGNATURE = 8; // bytes before the first chunk of a PNG
 
-/** @param {Uint8Array} bytes the checksum of PNG */
+/** The checksum of PNG. */
 export function checksum(bytes) {
   let sum = -1;
   for (const byte of bytes) {
@@ -205,32 +196,28 @@ export function checksum(bytes) {
   return ~sum >>> 0;
 }
 
-/** @param {number[]} values each in four bytes */
+/** Numbers, each in four bytes. */
 const words = (...values) => values.flatMap((value) => [value >>> 24, (value >>> 16) & 255, (value >>> 8) & 255, value & 255]);
 
-/** @param {string} kind @param {Iterable<number>} data */
 function chunk(kind, data) {
   const inner = new Uint8Array([...new TextEncoder().encode(kind), ...data]);
   return new Uint8Array([...words(inner.length - 4), ...inner, ...words(checksum(inner))]);
 }
 
-/** @param {Uint8Array} picture @returns {[string, Uint8Array][]} its chunks: what they are, and what is in them */
+/** The chunks of a PNG: what they are, and what is in them. */
 export function chunksOf(picture) {
   const found = [],
     view = new DataView(picture.buffer, picture.byteOffset);
   for (let at = SIGNATURE; at < picture.length; ) {
     const length = view.getUint32(at),
       data = picture.subarray(at + 4, at + 8 + length);
-    found.push(/** @type {[string, Uint8Array]} */ ([String.fromCharCode(...data.subarray(0, 4)), data.subarray(4)]));
+    found.push([String.fromCharCode(...data.subarray(0, 4)), data.subarray(4)]);
     at += 12 + length;
   }
   return found;
 }
 
-/**
- * Pictures of one size as one that shows each in its turn, again and again.
- * @param {Uint8Array[]} pictures PNG files @param {number[]} milliseconds for each
- */
+/** Pictures of one size as one that shows each in its turn, again and again. pictures: PNG files; milliseconds: for each of them. */
 export function moving(pictures, milliseconds) {
   const [[, head]] = chunksOf(pictures[0]),
     made = [pictures[0].subarray(0, SIGNATURE), chunk("IHDR", head), chunk("acTL", words(pictures.length, 0))];

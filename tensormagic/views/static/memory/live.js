@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * `%%gpumem` while its cell runs: a line of bytes that moves, over the panel as it is every second or so.
  *
@@ -18,40 +17,30 @@ const MOST = 600; // moments that are kept: two for each pixel of a narrow noteb
 /** The bytes alive over time; of crowded neighbours the lowest and the highest stay. */
 export class Track {
   constructor() {
-    /** @type {[number, number][]} */
     this.points = [];
   }
 
-  /** @param {Frame} frame */
   add(frame) {
     this.points.push([frame.seconds, frame.live]);
     if (this.points.length > MOST) this.points = thinned(this.points);
   }
 
-  /**
-   * The line as an SVG path in a box, and the height of the peak in it.
-   * @param {number} width @param {number} height @param {number} peak
-   * @returns {{area:string, top:number}}
-   */
+  /** The line as an SVG path in a box, and the height of the peak in it. */
   drawn(width, height, peak) {
     const [first, last] = [this.points[0], this.points[this.points.length - 1]];
     if (!first || !last) return { area: "", top: height };
     const span = last[0] - first[0] || 1;
     const most = Math.max(peak, ...this.points.map((point) => point[1])) || 1;
-    const across = (/** @type {number} */ seconds) => (((seconds - first[0]) / span) * width).toFixed(1);
-    const down = (/** @type {number} */ bytes) => (height - (bytes / most) * (height - 2)).toFixed(1);
+    const across = (seconds) => (((seconds - first[0]) / span) * width).toFixed(1);
+    const down = (bytes) => (height - (bytes / most) * (height - 2)).toFixed(1);
     // what is alive stays what it is until it changes: steps, not slopes
     const steps = this.points.map(([seconds, bytes]) => `H${across(seconds)}V${down(bytes)}`);
     return { area: `M0 ${height}V${down(first[1])}${steps.join("")}H${width}V${height}Z`, top: Number(down(peak)) };
   }
 }
 
-/**
- * Half as many: of each four neighbours the lowest and the highest, in their order.
- * @param {[number, number][]} points @returns {[number, number][]}
- */
+/** Half as many: of each four neighbours the lowest and the highest, in their order. */
 export function thinned(points) {
-  /** @type {[number, number][]} */
   const kept = [];
   for (let at = 0; at < points.length; at += 4) {
     const few = points.slice(at, at + 4);
@@ -71,12 +60,10 @@ export class Now {
     const size = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" };
     this.words = html("p", { "aria-hidden": "true" }); // thirty times a second nobody wants to hear it
     this.element = html("div", { class: "tm-now" }, this.words, svg("svg", size, this.area, this.top));
-    /** @type {Frame|null} */
     this.frame = null;
     this.waiting = 0;
   }
 
-  /** @param {Frame} frame */
   show(frame) {
     this.track.add(frame);
     this.frame = frame;
@@ -94,14 +81,11 @@ export class Now {
   }
 }
 
-/**
- * Put newer markup in the place of the old: what was open, chosen or focused is so again.
- * @param {Element} element @param {string} markup
- */
+/** Put newer markup in the place of the old: what was open, chosen or focused is so again. */
 function replace(element, markup) {
   // by the words up to the first number: the numbers move
-  const named = (/** @type {Element} */ each) => (each.querySelector("summary")?.textContent ?? "").split(/\d/)[0];
-  const all = (/** @type {string} */ selector) => /** @type {any[]} */ ([...element.querySelectorAll(selector)]);
+  const named = (each) => (each.querySelector("summary")?.textContent ?? "").split(/\d/)[0];
+  const all = (selector) => [...element.querySelectorAll(selector)];
   const open = new Set(all("details[open]").map(named));
   const shut = new Set(all("details:not([open])").map(named));
   const chosen = new Set(all("input:checked").map((each) => each.className));
@@ -118,16 +102,13 @@ function replace(element, markup) {
   if (focused >= 0) all(places)[focused]?.focus();
 }
 
-/**
- * What anywidget calls, once a view.
- * @param {{model:any, el:Element}} context
- */
+/** What anywidget calls, once a view. */
 function render({ model, el }) {
   const now = new Now();
   const page = html("div");
   el.append(keepingKeys(html("section", { class: "tm tm-memory-live" }, now.element, page)));
-  const show = (/** @type {{html:string}} */ doc) => replace(page, doc.html),
-    end = fed(model, show, (/** @type {Frame} */ frame) => now.show(frame));
+  const show = (doc) => replace(page, doc.html),
+    end = fed(model, show, (frame) => now.show(frame));
   show(model.get("_document"));
   return () => {
     end();

@@ -1,11 +1,7 @@
-// @ts-check
 /** Where a user looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
 
 import { arrowOf, clamp, svg, isCommand, take } from "../dom.js";
 import { LARGEST } from "./words.js";
-
-/** @import { Box, Piece, Wire } from "./words.js" */
-/** @import { GraphView } from "./graph.js" */
 
 export const FAR = 0.5; // below that zoom only names are read
 const BORN = 108; // how far the words over a box reach in which NaN was born
@@ -13,13 +9,13 @@ const ON_A_WALL = 4; // how far a graph is enlarged there
 const TALLEST = 420;
 const TALLEST_OPEN = 620;
 
-/** How large the map is, where there is one. @param {{width:number, height:number}} size @param {number} tall of the view */
+/** How large the map is, where there is one. tall: of the view. */
 export function mapSize({ width, height }, tall) {
   const scale = Math.min(150 / width, Math.min(tall - 30, 180) / height);
   return { scale, w: Math.max(Math.round(width * scale), 24), h: Math.max(Math.round(height * scale), 8) };
 }
 
-/** The piece of a picture in which some points lie. @param {number[][]} points @returns {Piece} */
+/** The piece of a picture in which some points lie. */
 export function boundsOf(points) {
   const [across, down] = [0, 1].map((side) => points.map((point) => point[side])),
     [x, y] = [Math.min(...across), Math.min(...down)];
@@ -29,11 +25,9 @@ export function boundsOf(points) {
 /** The part of a picture that is seen: `show` applies it, and is what a picture has to bring along. */
 export class Camera {
   view = { k: 1, x: 0, y: 0 };
-  /** @type {any} */ element;
-  /** @type {any} */ canvas;
-  /** @type {any} */ graph = null;
-  /** @type {string} the height that the view gave itself */ ownHeight = "";
-  /** @type {{k:number, x:number, y:number, size:string}|null} what is to be seen once there is room: the zoom, and what is in the middle */ wanted = null;
+  graph = null;
+  /** the height that the view gave itself */ ownHeight = "";
+  /** what is to be seen once there is room: the zoom, and what is in the middle */ wanted = null;
   /** pixels at the right that something lies over */ aside = 0;
   born = -1;
   fills = false; // whether it is as large as its place, to be seen from the last row
@@ -48,18 +42,18 @@ export class Camera {
     return false;
   }
 
-  /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
+  /** What has to be seen, the words above the boxes included. */
   extent() {
     const { width, height } = this.graph.size,
       { marks, nonfinite, forwardMark, opened } = this.graph,
-      places = [...marks.map((/** @type {any[]} */ mark) => mark[3]), ...[...nonfinite, forwardMark].filter(Boolean).map(({ place }) => place)],
+      places = [...marks.map((mark) => mark[3]), ...[...nonfinite, forwardMark].filter(Boolean).map(({ place }) => place)],
       words = places.map((place) => (place?.length && !opened.length ? place[1] : -20)), // their baselines (marks.py)
       top = Math.max(20, 14 - Math.min(...words, 0)),
       low = Math.max(0, Math.max(...words, 0) + 4 - height);
     return { width, height: height + top + low, top };
   }
 
-  /** Whether a graph is higher than the screen, folded, at so many pixels of width, its boxes as large as they are read. @param {any} graph @param {number} width */
+  /** Whether a graph is higher than the screen, folded, at so many pixels of width, its boxes as large as they are read. */
   isTall({ drawing }, width) {
     return drawing.height * Math.min(LARGEST, (width - 16) / drawing.width) > Math.max(globalThis.innerHeight, 600);
   }
@@ -81,14 +75,12 @@ export class Camera {
     else this.show();
   }
 
-  /** @param {{k:number, x:number, y:number}} wanted */
   lookAt({ k, x, y }) {
     const { width, height } = this.clear();
     this.wanted = null;
     this.stand({ k, x: width / 2 - x * k, y: height / 2 - y * k });
   }
 
-  /** @param {{k:number, x:number, y:number}} view */
   stand(view) {
     this.view = view;
     this.moved = true;
@@ -113,9 +105,9 @@ export class Camera {
   }
 
   rootBox() {
-    const fed = new Set(this.graph.wires.map((/** @type {Wire} */ wire) => wire.target));
+    const fed = new Set(this.graph.wires.map((wire) => wire.target));
     return Math.max(
-      this.graph.boxes.findIndex((/** @type {Box} */ _box, /** @type {number} */ place) => !fed.has(place)),
+      this.graph.boxes.findIndex((_box, place) => !fed.has(place)),
       0,
     );
   }
@@ -126,14 +118,14 @@ export class Camera {
     this.frame({ x: 0, y: -top, w: width, h: height }, 1.5);
   }
 
-  /** Bring a piece of the picture into view, as large as it can be. @param {Piece} piece @param {number} [most] */
+  /** Bring a piece of the picture into view, as large as it can be. */
   frame({ x, y, w, h }, most = LARGEST) {
     const { width: W, height: H } = this.clear(),
       k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
     this.stand({ k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k });
   }
 
-  /** Bring the boxes of some nodes into view, not larger than they are now if all of them can be seen. @param {Set<number>} places */
+  /** Bring the boxes of some nodes into view, not larger than they are now if all of them can be seen. */
   frameBoxes(places) {
     const boxes = [...places].map((at) => this.graph.boxes[at]).filter((box) => !box.open);
     if (!boxes.length) return;
@@ -146,14 +138,14 @@ export class Camera {
     if (!seen || k < FAR) this.frame(piece, clamp(k, 0.8, LARGEST));
   }
 
-  /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
+  /** x, y: the point that stays where it is */
   zoom(factor, x = this.clear().width / 2, y = this.room.height / 2) {
     const k = clamp(this.view.k * factor, 0.01, 4),
       change = k / this.view.k;
     this.stand({ k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change });
   }
 
-  /** Move as little as needed to see a box. @param {Piece} box */
+  /** Move as little as needed to see a box. */
   reveal(box) {
     const { k } = this.view,
       { width: W, height: H } = this.clear(),
@@ -166,11 +158,11 @@ export class Camera {
     this.show();
   }
 
-  /** Bring an opened box into view: whole where it has room, else from its upper left corner. @param {number} part @param {{x:number,y:number}|null} [from] where the box stood that was opened */
+  /** Bring an opened box into view: whole where it has room, else from its upper left corner. from: where the box stood that was opened. */
   revealFrame(part, from = null) {
     const { boxes, opened } = this.graph,
-      frame = opened.find((/** @type {any} */ one) => one.part === part),
-      high = boxes.find((/** @type {Box} */ one) => one.part === part)?.y;
+      frame = opened.find((one) => one.part === part),
+      high = boxes.find((one) => one.part === part)?.y;
     if (!frame) return;
     const { k, y } = this.view,
       { width: W, height: H } = this.room,
@@ -185,7 +177,7 @@ export class Camera {
     this.stand({ k: now, x, y: height * now <= H ? Math.max(down, 24) : down });
   }
 
-  /** Keep the box of a node in view, while the order is played. @param {number} node */
+  /** Keep the box of a node in view, while the order is played. */
   follow(node) {
     const box = this.graph.boxes[this.graph.boxOf.get(node) ?? -1],
       { k, x, y } = this.view;
@@ -194,7 +186,7 @@ export class Camera {
     if (left < 0 || left + box.w * k > this.clear().width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
   }
 
-  /** Move a box out from under what lies over the picture, no further. @param {number} at */
+  /** Move a box out from under what lies over the picture, no further. */
   uncover(at) {
     const box = this.graph.boxes[at],
       { k, x } = this.view,
@@ -222,29 +214,27 @@ export class Camera {
 
 // What a user does to the picture: point, drag, pinch, turn the wheel, press keys.
 
-/** @param {GraphView} view */
 export function listenTo(view) {
   const { canvas, map } = view;
   const hand = dragged(view, canvas, (dx, dy, { pointerType }) => {
     view.view.x += dx;
     if (pointerType !== "touch" || held(view)) view.view.y += dy; // else the page goes up and down
   });
-  canvas.addEventListener("click", (/** @type {any} */ event) => {
+  canvas.addEventListener("click", (event) => {
     if (!hand.moved || !event.detail) clicked(view, event); // a screen reader clicks without a pointer
   });
-  canvas.addEventListener("focusin", (/** @type {any} */ event) => view.hold(event.target.closest("[data-box]")));
-  canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(view, event));
-  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => turned(view, event), { passive: false });
-  canvas.addEventListener("pointerover", (/** @type {any} */ event) => {
+  canvas.addEventListener("focusin", (event) => view.hold(event.target.closest("[data-box]")));
+  canvas.addEventListener("keydown", (event) => pressed(view, event));
+  canvas.addEventListener("wheel", (event) => turned(view, event), { passive: false });
+  canvas.addEventListener("pointerover", (event) => {
     const mark = event.target.closest("[data-box]");
     if (mark && !mark.querySelector(":scope > title"))
       mark.prepend(svg("title", {}, view.hooks.tell(Number(mark.dataset.box))));
   });
-  map.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => centred(view, event));
+  map.addEventListener("pointerdown", (event) => centred(view, event));
   dragged(view, map, (_dx, _dy, event) => centred(view, event));
 }
 
-/** @param {GraphView} view @param {any} event */
 function clicked(view, event) {
   const handle = event.target.closest(".handle");
   if (handle) return view.hooks.fold(Number(handle.closest("[data-frame]").dataset.frame));
@@ -256,36 +246,34 @@ function clicked(view, event) {
   else view.hooks.select(place, node);
 }
 
-/** Where in an element a pointer is. @param {Element} element @param {{clientX:number, clientY:number}} event */
+/** Where in an element a pointer is. */
 function within(element, { clientX, clientY }) {
   const { left, top } = element.getBoundingClientRect();
   return [clientX - left, clientY - top];
 }
 
-/** The box under a pointer, where boxes are no elements. @param {GraphView} view @param {any} event @returns {number} */
+/** The box under a pointer, where boxes are no elements. */
 function boxAt(view, event) {
   const [across, down] = within(view.canvas, event),
     { k, x, y } = view.view;
   const [wx, wy] = [(across - x) / k, (down - y) / k];
   return view.graph.boxes.findIndex(
-    (/** @type {any} */ one) => wx >= one.x && wx <= one.x + one.w && wy >= one.y && wy <= one.y + one.h,
+    (one) => wx >= one.x && wx <= one.x + one.w && wy >= one.y && wy <= one.y + one.h,
   );
 }
 
-/** @param {GraphView} view @param {Element} surface @param {(dx:number, dy:number, event:PointerEvent)=>void} move */
 function dragged(view, surface, move) {
   const hand = { moved: false };
-  /** @type {Map<number, PointerEvent>} */
   const fingers = new Map();
-  surface.addEventListener("pointerdown", (/** @type {any} */ event) => {
+  surface.addEventListener("pointerdown", (event) => {
     if (event.button) return; // a menu takes the rest of it
     fingers.set(event.pointerId, event);
     hand.moved = false;
   });
   for (const end of ["pointerup", "pointercancel", "pointerleave"])
-    surface.addEventListener(end, (/** @type {any} */ event) => fingers.delete(event.pointerId));
+    surface.addEventListener(end, (event) => fingers.delete(event.pointerId));
   let waiting = 0;
-  surface.addEventListener("pointermove", (/** @type {any} */ event) => {
+  surface.addEventListener("pointermove", (event) => {
     const before = fingers.get(event.pointerId);
     if (!before || !event.buttons) return void fingers.delete(event.pointerId); // let go where nobody told
     const [dx, dy] = [event.clientX - before.clientX, event.clientY - before.clientY];
@@ -303,28 +291,26 @@ function dragged(view, surface, move) {
   return hand;
 }
 
-/** @param {GraphView} view @param {Map<number, PointerEvent>} fingers @param {PointerEvent} event */
 function pinched(view, fingers, event) {
   const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
   const before = fingers.get(event.pointerId);
   if (!other || !before) return;
-  const spread = (/** @type {PointerEvent} */ finger) =>
+  const spread = (finger) =>
     Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
   const middle = { clientX: (event.clientX + other.clientX) / 2, clientY: (event.clientY + other.clientY) / 2 };
   view.zoom(spread(event) / Math.max(spread(before), 1), ...within(view.canvas, middle));
 }
 
-/** Whether the graph has the focus: then what scrolls a page is for the graph. @param {GraphView} view */
+/** Whether the graph has the focus: then what scrolls a page is for the graph. */
 const held = (view) => view.element.contains(document.activeElement);
 
-/** Plain wheel scrolls the page until the graph has the focus. @param {GraphView} view @param {WheelEvent} event */
+/** Plain wheel scrolls the page until the graph has the focus. */
 function turned(view, event) {
   if (!(event.ctrlKey || event.metaKey || held(view))) return;
   event.preventDefault();
   view.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...within(view.canvas, event));
 }
 
-/** @param {GraphView} view @param {PointerEvent} event */
 function centred(view, event) {
   const [across, down] = within(view.map, event),
     { width, height } = view.room,
@@ -333,7 +319,6 @@ function centred(view, event) {
   view.stand({ k, x: width / 2 - (across / scale) * k, y: height / 2 - (down / scale) * k });
 }
 
-/** @param {GraphView} view @param {KeyboardEvent} event */
 function pressed(view, event) {
   const place = view.focused,
     way = arrowOf(event);

@@ -1,27 +1,22 @@
-// @ts-check
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
 import { filled, html, svg, worded } from "../dom.js";
 import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, normText, say } from "./words.js";
-
-/** @import { Model } from "./model.js" */
 
 const ROW_HEIGHT = 22;
 const LOSS_HEIGHT = 56;
 
 /** Small multiples, one a parameter, on one shared log scale. */
 export class Charts {
-  /** @type {number[]} */ passes = [];
-  /** @type {number[][]} a row of norms for each parameter */ series = [];
-  /** @type {any[]} */ parameters = [];
-  /** @type {[number, number]|null} log10 of the scale's ends */ bounds = null;
-  /** @type {{passes:number[], values:(number|undefined)[], said:string[]}} */ losses = { passes: [], values: [], said: [] };
-  /** @type {string} */ names = "";
-  /** @type {number|undefined} */ current;
+  passes = [];
+  /** a row of norms for each parameter */ series = [];
+  parameters = [];
+  /** log10 of the scale's ends */ bounds = null;
+  losses = { passes: [], values: [], said: [] };
+  names = "";
   width = 0;
   grid = false;
 
-  /** @param {any} words @param {string} hatch @param {{goto:(pass:number)=>void}} hooks */
   constructor(words, hatch, hooks) {
     this.words = words;
     this.hatch = hatch;
@@ -41,22 +36,22 @@ export class Charts {
     );
     this.list.addEventListener("scroll", () => this.paintVisible());
     for (const part of [this.list, this.loss.plot]) {
-      part.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.hover(this.passAt(event)));
+      part.addEventListener("pointermove", (event) => this.hover(this.passAt(event)));
       part.addEventListener("pointerleave", () => this.hover(null));
-      part.addEventListener("click", (/** @type {PointerEvent} */ event) => {
+      part.addEventListener("click", (event) => {
         const pass = this.passAt(event);
         if (pass !== null) this.hooks.goto(pass);
       });
     }
-    /** @type {any[]} */ this.rows = [];
-    /** @type {number|null} */ this.hovered = null;
+    this.rows = [];
+    this.hovered = null;
   }
 
-  /** @param {Model} model @param {boolean} grid small multiples in columns, as in a run without problems */
+  /** grid: small multiples in columns, as in a run without problems */
   load(model, grid) {
     this.passes = [...model.passNumbers];
     this.series = model.series.map((norms) => [...norms]); // what comes live is added to it
-    this.losses = { passes: [...model.passNumbers], values: model.losses(), said: model.doc.passes.map((/** @type {any[]} */ row) => row[3]) };
+    this.losses = { passes: [...model.passNumbers], values: model.losses(), said: model.doc.passes.map((row) => row[3]) };
     this.loss.element.hidden = this.losses.values.filter((value) => value !== undefined).length < 2;
     this.parameters = model.doc.parameters;
     this.grid = grid;
@@ -65,11 +60,11 @@ export class Charts {
     this.sampled = model.doc.state === "running";
     const names =
       JSON.stringify(
-        this.parameters.map((/** @type {any} */ one) => [one.said, one.requires_grad, one.used]),
+        this.parameters.map((one) => [one.said, one.requires_grad, one.used]),
       ) + model.doc.parameters_said;
     if (names === this.names) return this.changed();
     this.names = names;
-    this.rows = this.parameters.map((/** @type {any} */ parameter) => this.row(parameter));
+    this.rows = this.parameters.map((parameter) => this.row(parameter));
     const [above, none] = model.doc.parameters_said;
     say(this.count, above);
     this.list.replaceChildren(
@@ -78,7 +73,6 @@ export class Charts {
     this.changed();
   }
 
-  /** @param {any} parameter */
   row(parameter) {
     const chart = emptyChart(ROW_HEIGHT, 2.2, this.hatch),
       [zero, blind, alone] = ["zero-passes", "blind-passes", "series alone"].map((look) => svg("path", { class: look })),
@@ -91,7 +85,7 @@ export class Charts {
     return { ...chart, element, alone, zero, blind, share, stale: true, parameter };
   }
 
-  /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
+  /** One more pass, from the live feed. */
   append(pass, norms) {
     if (this.passes[this.passes.length - 1] >= pass || norms.length !== this.rows.length) return;
     this.passes.push(pass);
@@ -101,7 +95,7 @@ export class Charts {
   }
 
   thin() {
-    const bad = (/** @type {number} */ at) => this.series.some((norms) => !Number.isFinite(norms[at]));
+    const bad = (at) => this.series.some((norms) => !Number.isFinite(norms[at]));
     const keep = this.passes.map((_pass, at) => at % 2 === 0 || at === this.passes.length - 1 || bad(at));
     this.passes = this.passes.filter((_pass, at) => keep[at]);
     this.series = this.series.map((norms) => norms.filter((_norm, at) => keep[at]));
@@ -130,7 +124,7 @@ export class Charts {
     say(this.axis, this.hovered === null ? worded(this.words.passes, shown) : worded(this.words.of_pass, { pass: this.hovered }));
   }
 
-  /** @param {number} pass the one whose values are read when nothing is hovered */
+  /** pass: the one whose values are read when nothing is hovered */
   at(pass) {
     this.current = pass;
     this.paintVisible();
@@ -155,13 +149,13 @@ export class Charts {
       { passes, values, said } = this.losses,
       width = plot.clientWidth;
     if (element.hidden || !width) return;
-    const drawn = (/** @type {any} */ loss) => Number.isFinite(loss),
+    const drawn = (loss) => Number.isFinite(loss),
       known = values.filter(drawn),
       [least, most] = [Math.min(...known), Math.max(...known)],
       turn = least > 0 && most > 30 * least ? Math.log10 : Number,
       span = turn(most) - turn(least);
-    const x = (/** @type {number} */ at) => this.x(at, passes, width),
-      y = (/** @type {number} */ loss) => LOSS_HEIGHT - 4 - (span ? (turn(loss) - turn(least)) / span : 0.5) * (LOSS_HEIGHT - 8);
+    const x = (at) => this.x(at, passes, width),
+      y = (loss) => LOSS_HEIGHT - 4 - (span ? (turn(loss) - turn(least)) / span : 0.5) * (LOSS_HEIGHT - 8);
     line.setAttribute("d", curve(values, drawn, x, y)[0]);
     bad.setAttribute("d", values.map((loss, at) => (loss !== undefined && !drawn(loss) ? `M${x(at) - 2} 1h4V${LOSS_HEIGHT - 1}h-4z` : "")).join(""));
     const at = this.read(passes),
@@ -172,7 +166,6 @@ export class Charts {
     say(this.loss.scope, known.length ? worded(this.words.loss_scale, { from, to, log: turn === Math.log10 && "log" }) : this.words.no_loss);
   }
 
-  /** @param {any} row @param {number} place */
   paintRow(row, place) {
     if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
     const at = this.read(this.passes),
@@ -185,19 +178,17 @@ export class Charts {
     say(row.value, this.wording(row.parameter, norm));
   }
 
-  /** @param {any} parameter @param {number} norm */
   wording(parameter, norm) {
     if (!parameter.requires_grad) return this.words.frozen;
     if (norm === UNTOUCHED || norm === undefined) return parameter.used ? this.words.none : this.words.unused;
     return norm < UNTOUCHED ? this.words.unknown : normText(norm);
   }
 
-  /** @param {any} row @param {number[]} norms */
   plot(row, norms) {
     const [line, alone] = curve(norms, hasLogarithm, (at) => this.x(at), (norm) => this.y(norm));
-    const band = (/** @type {[number, number]} */ [from, to]) =>
+    const band = ([from, to]) =>
       `M${from.toFixed(1)} 1H${to.toFixed(1)}V${ROW_HEIGHT - 1}H${from.toFixed(1)}z`;
-    const flat = (/** @type {number} */ height) => (/** @type {[number, number]} */ [from, to]) =>
+    const flat = (height) => ([from, to]) =>
       `M${from.toFixed(1)} ${height}H${to.toFixed(1)}`;
     row.line.setAttribute("d", line);
     row.alone.setAttribute("d", norms.length > 1 ? alone : "");
@@ -208,8 +199,7 @@ export class Charts {
     row.width = this.width;
   }
 
-  /** Where the passes for which it holds lie: one stretch a run of them, from half way to the neighbours on.
-   * @param {number[]} norms @param {(norm:number)=>boolean} holds @returns {[number, number][]} */
+  /** Where the passes for which it holds lie: one stretch a run of them, from half way to the neighbours on. */
   stretches(norms, holds) {
     return runs(norms, holds).map(([first, last]) => {
       const from = first ? (this.x(first - 1) + this.x(first)) / 2 : 0.5,
@@ -219,20 +209,17 @@ export class Charts {
     });
   }
 
-  /** @param {number} at @param {number[]} [passes] @param {number} [width] @returns {number} */
   x(at, passes = this.passes, width = this.width) {
     return 3 + ((passes[at] - passes[0]) / Math.max(passes[passes.length - 1] - passes[0], 1)) * (width - 6);
   }
 
-  /** @param {number} norm @returns {number} */
   y(norm) {
     const [low, high] = this.bounds ?? ENDS;
     return ROW_HEIGHT - 3 - ((Math.log10(norm) - low) / (high - low)) * (ROW_HEIGHT - 6);
   }
 
-  /** @param {PointerEvent} event @returns {number|null} */
   passAt(event) {
-    const plot = /** @type {Element} */ (event.target).closest?.(".plot");
+    const plot = event.target.closest?.(".plot");
     if (!plot || !this.passes.length) return null;
     const box = plot.getBoundingClientRect(),
       share = (event.clientX - box.left - 3) / Math.max(box.width - 6, 1);
@@ -243,12 +230,11 @@ export class Charts {
     );
   }
 
-  /** Where the pass stands that is read: the one under the pointer, else the one that is shown. @param {number[]} passes @returns {number} */
+  /** Where the pass stands that is read: the one under the pointer, else the one that is shown. */
   read(passes) {
     return passes.findLastIndex((pass) => pass <= (this.hovered ?? this.current ?? Infinity));
   }
 
-  /** @param {number|null} pass */
   hover(pass) {
     if (pass === this.hovered) return;
     this.hovered = pass;
@@ -257,8 +243,7 @@ export class Charts {
   }
 }
 
-/** A chart without anything in it: a curve, what is not finite, and a line with a knob at the pass that is read.
- * @param {number} height @param {number} r of the knob @param {string} hatch */
+/** A chart without anything in it: a curve, what is not finite, and a line with a knob at the pass that is read. r: of the knob. */
 function emptyChart(height, r, hatch) {
   const line = svg("path", { class: "series" }),
     bad = svg("path", { class: "bad-passes", fill: `url(#${hatch})` }),
@@ -268,7 +253,7 @@ function emptyChart(height, r, hatch) {
   return { plot, line, bad, now, knob, value: html("span", { class: "reading" }) };
 }
 
-/** The chart of the loss, larger than the others. @param {any} words @param {string} hatch */
+/** The chart of the loss, larger than the others. */
 function lossChart(words, hatch) {
   const chart = emptyChart(LOSS_HEIGHT, 2.6, hatch),
     scope = html("span", { class: "quiet end" });
@@ -276,19 +261,17 @@ function lossChart(words, hatch) {
   return { ...chart, element, scope };
 }
 
-/** Put the line, and the knob where there is a height for it. @param {any} chart @param {number} x @param {number|null} y */
+/** Put the line, and the knob where there is a height for it. */
 function point({ now, knob }, x, y) {
   filled(now, { x1: x, x2: x });
   filled(knob, { cx: y === null ? -9 : x, cy: y ?? 0 });
 }
 
-/** @param {number} norm */
 function hasLogarithm(norm) {
   return norm > 0 && Number.isFinite(norm);
 }
 
-/** The line through the values that are drawn, and the points that have no neighbour.
- * @param {any[]} values @param {(value:any)=>boolean} drawn @param {(at:number)=>number} x @param {(value:any)=>number} y @returns {[string, string]} */
+/** The line through the values that are drawn, and the points that have no neighbour. */
 function curve(values, drawn, x, y) {
   let line = "",
     alone = "";
@@ -300,9 +283,8 @@ function curve(values, drawn, x, y) {
   return [line, alone];
 }
 
-/** First and last place of every run of values for which it holds. @param {number[]} values @param {(value:number)=>boolean} holds @returns {[number, number][]} */
+/** First and last place of every run of values for which it holds. */
 function runs(values, holds) {
-  /** @type {[number, number][]} */
   const found = [];
   values.forEach((value, at) => {
     if (!holds(value)) return;

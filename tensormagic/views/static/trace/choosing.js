@@ -1,14 +1,9 @@
-// @ts-check
 /** What a user chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
 import { sayBoxes } from "./headline.js";
 import { digits, worded } from "../dom.js";
 import { hide, level, UNTOUCHED, say } from "./words.js";
 
-/** @import { Panel } from "./panel.js" */
-/** @import { GraphView } from "./graph.js" */
-
-/** @param {Panel} panel @param {number} box */
 export function openBox(panel, box) {
   const { x, y, open } = panel.graphView.graph.boxes[box],
     part = panel.folds.part(box),
@@ -18,22 +13,21 @@ export function openBox(panel, box) {
   reshaped(panel);
   panel.graphView.revealFrame(part, { x, y });
   const { boxes } = panel.graphView.graph,
-    first = boxes.findIndex((/** @type {any} */ one) => boxes[one.inside]?.part === part);
+    first = boxes.findIndex((one) => boxes[one.inside]?.part === part);
   if (first >= 0) panel.graphView.focus(first);
   slide(panel.graphView, before, before.get(part) ?? null);
 }
 
-/** @param {Panel} panel @param {number} part */
 export function foldPart(panel, part) {
   const before = standing(panel.graphView);
   panel.folds.fold(part);
   reshaped(panel);
-  const box = panel.graphView.graph.boxes.findIndex((/** @type {any} */ one, /** @type {number} */ at) => panel.folds.part(at) === part);
+  const box = panel.graphView.graph.boxes.findIndex((one, at) => panel.folds.part(at) === part);
   if (box >= 0) panel.graphView.focus(box);
   slide(panel.graphView, before, null);
 }
 
-/** Fold what lies round the box that has the focus; whether there was anything. @param {Panel} panel @returns {boolean} */
+/** Fold what lies round the box that has the focus; whether there was anything. */
 export function foldAround(panel) {
   if (!panel.folds.anyOpen()) return false;
   const tree = panel.folds.grown(),
@@ -42,7 +36,6 @@ export function foldAround(panel) {
   return around.length > 0;
 }
 
-/** @param {Panel} panel */
 export function foldAll(panel) {
   panel.folds.foldAll();
   reshaped(panel);
@@ -50,14 +43,13 @@ export function foldAll(panel) {
   panel.graphView.resize();
 }
 
-/** @param {Panel} panel */
 export function openAll(panel) {
   panel.folds.openAll();
   reshaped(panel);
   panel.graphView.fit();
 }
 
-/** The same graph with other boxes: everything that goes by boxes is told. @param {Panel} panel */
+/** The same graph with other boxes: everything that goes by boxes is told. */
 export function reshaped(panel) {
   const node = panel.selection?.node,
     { graphView } = panel;
@@ -75,7 +67,6 @@ export function reshaped(panel) {
   panel.paint();
 }
 
-/** @param {Panel} panel @param {number} box @param {number|string|null} node */
 export function choose(panel, box, node) {
   const shape = panel.model.graphs[panel.graph].boxes[box],
     chosen = node === null ? speaker(shape.nodes, panel.picture.norms) : Number(node);
@@ -91,7 +82,6 @@ export function choose(panel, box, node) {
   panel.source.mark(location === null ? undefined : panel.model.rowOfLocation.get(location));
 }
 
-/** @param {Panel} panel */
 export function close(panel) {
   const box = panel.selection?.box;
   panel.selection = null;
@@ -105,7 +95,7 @@ export function close(panel) {
     panel.graphView.marks[box]?.element.focus({ preventScroll: true });
 }
 
-/** @param {Panel} panel @param {number} graph @param {number} node @param {boolean} [searching] the focus stays in the field */
+/** searching: the focus stays in the field */
 export function showNode(panel, graph, node, searching = false) {
   if (panel.collapsed()) panel.toggle();
   if (graph !== panel.graph && panel.model.graphs[graph]) panel.chooseGraph(graph);
@@ -118,8 +108,7 @@ export function showNode(panel, graph, node, searching = false) {
   if (searching) panel.search.field.focus({ preventScroll: true });
 }
 
-/** Light the nodes of a line, and bring them into view; a fold or two that hides all of them is opened.
- * @param {Panel} panel @param {Set<number>|null} nodes */
+/** Light the nodes of a line, and bring them into view; a fold or two that hides all of them is opened. */
 export function pickLine(panel, nodes) {
   panel.lit = nodes;
   if (nodes && nodes.size <= 12 && panel.folds.hiding(nodes) && panel.folds.hiding(nodes) <= 3) {
@@ -130,7 +119,6 @@ export function pickLine(panel, nodes) {
   if (nodes && panel.graphView.lit) panel.graphView.frameBoxes(panel.graphView.lit);
 }
 
-/** @param {Panel} panel @param {number} location */
 export function showLine(panel, location) {
   if (panel.collapsed()) panel.toggle();
   const place = panel.model.rowOfLocation.get(location);
@@ -144,14 +132,14 @@ export function showLine(panel, location) {
 const MILLISECONDS = 200;
 const MOST = 160; // boxes that are moved; of more the eye follows none
 
-/** Where every box is on the screen, by the part that it stands for. @param {GraphView} view @returns {Map<number, [number, number]>} */
+/** Where every box is on the screen, by the part that it stands for. */
 export function standing({ graph, view: { k, x, y } }) {
   return new Map(
-    graph.boxes.map((/** @type {any} */ box, /** @type {number} */ at) => [box.part ?? at, [box.x * k + x, box.y * k + y]]),
+    graph.boxes.map((box, at) => [box.part ?? at, [box.x * k + x, box.y * k + y]]),
   );
 }
 
-/** @param {GraphView} view @param {Map<number, [number, number]>} before @param {[number, number]|null} from where new boxes come from */
+/** from: where new boxes come from */
 export function slide(view, before, from) {
   if (globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches || view.isFar()) return;
   const { k, x, y } = view.view,
@@ -173,8 +161,7 @@ export function slide(view, before, from) {
 
 /** @typedef {{starts:number[], label:string, nodes:Set<number>, edges:Uint8Array}} Way edges: 1 for each that is on it */
 
-/** What is reached along edges from some nodes, themselves included.
- * @param {number[]} from @param {number[]} to @param {number[]} starts @param {number} count @returns {Uint8Array} */
+/** What is reached along edges from some nodes, themselves included. */
 function reach(from, to, starts, count) {
   const first = new Int32Array(count).fill(-1),
     next = new Int32Array(from.length),
@@ -186,7 +173,7 @@ function reach(from, to, starts, count) {
   }
   for (const start of starts) seen[start] = 1;
   while (waiting.length)
-    for (let edge = first[/** @type {number} */ (waiting.pop())]; edge >= 0; edge = next[edge])
+    for (let edge = first[waiting.pop()]; edge >= 0; edge = next[edge])
       if (!seen[to[edge]]) {
         seen[to[edge]] = 1;
         waiting.push(to[edge]);
@@ -194,8 +181,7 @@ function reach(from, to, starts, count) {
   return seen;
 }
 
-/** Every way from the loss to the leaves that goes through any of these nodes.
- * @param {number[][]} edges @param {number[]} starts @param {number} count of nodes @param {string} label @returns {Way} */
+/** Every way from the loss to the leaves that goes through any of these nodes. count: of nodes. */
 export function wayThrough([sources, targets], starts, count, label = "") {
   const before = reach(targets, sources, starts, count),
     after = reach(sources, targets, starts, count),
@@ -207,8 +193,7 @@ export function wayThrough([sources, targets], starts, count, label = "") {
   return { starts, label, nodes, edges };
 }
 
-/** Which lines the way goes along, in a graph as it is folded now.
- * @param {any} graph @param {Way} way @returns {(wire:import("./words.js").Wire)=>boolean} */
+/** Which lines the way goes along, in a graph as it is folded now. */
 export function linesOf(graph, way) {
   const [sources, targets] = graph.edges,
     pairs = new Set();
@@ -218,13 +203,12 @@ export function linesOf(graph, way) {
   return ({ source, target, edges }) => (edges ? edges.some((edge) => way.edges[edge]) : pairs.has(`${source} ${target}`));
 }
 
-/** The node of a box that speaks for it: the first with NaN or Inf, else the first that was reached.
- * @param {number[]} nodes @param {Float32Array} norms */
+/** The node of a box that speaks for it: the first with NaN or Inf, else the first that was reached. */
 export function speaker(nodes, norms) {
   return nodes.find((one) => level(norms[one]) === "bad") ?? nodes.find((one) => norms[one] !== UNTOUCHED) ?? nodes[0];
 }
 
-/** Show the way through the box that has the focus, else through the node that is told of; the same again ends it. @param {Panel} panel */
+/** Show the way through the box that has the focus, else through the node that is told of; the same again ends it. */
 export function togglePath(panel) {
   const { selection, graphView } = panel,
     box = panel.model.graphs[panel.graph]?.boxes[graphView.focused],
@@ -235,27 +219,24 @@ export function togglePath(panel) {
   else if (starts.length) showPath(panel, starts, node >= 0 ? panel.model.boxLabel(panel.graph, node) : box.label);
 }
 
-/** @param {Panel} panel @param {number[]} starts @param {string} label */
 export function showPath(panel, starts, label) {
   const graph = panel.model.graphs[panel.graph];
   panel.way = wayThrough(graph.edges, starts, graph.count, label);
   pathChanged(panel);
 }
 
-/** @param {Panel} panel */
 export function endPath(panel) {
   panel.way = null;
   pathChanged(panel);
 }
 
-/** @param {Panel} panel */
 function pathChanged(panel) {
   relight(panel);
   sayPath(panel);
   panel.remember();
 }
 
-/** Say which way is shown, and how much of the graph lies on it. @param {Panel} panel */
+/** Say which way is shown, and how much of the graph lies on it. */
 export function sayPath(panel) {
   const { way, selection, words } = panel,
     { pathButton } = panel.drawer,
@@ -268,12 +249,12 @@ export function sayPath(panel) {
   pathButton.title = ends ? words.end_path_keys : words.show_path_keys;
 }
 
-/** Light what is asked for: the line that is picked, else what was found, else the way. @param {Panel} panel */
+/** Light what is asked for: the line that is picked, else what was found, else the way. */
 export function relight(panel) {
   light(panel, panel.lit ?? (panel.search.found.length ? new Set(panel.search.found) : null));
 }
 
-/** Light some nodes; the way, where there is one, as soon as there are none. @param {Panel} panel @param {Set<number>|null} nodes */
+/** Light some nodes; the way, where there is one, as soon as there are none. */
 export function light({ way, graphView }, nodes) {
   graphView.way = nodes || !way ? null : { nodes: way.nodes, on: linesOf(graphView.graph, way) };
   graphView.highlight(nodes ?? way?.nodes ?? null);
@@ -287,10 +268,9 @@ export function light({ way, graphView }, nodes) {
 const MOST_LOOKS = 12; // graphs that one place remembers
 
 /** What is known of the place in which an element stands: a notebook keeps the output area of a cell when the cell is run
- * again. Elsewhere a page is one place, and the title tells its runs apart.
- * @param {Element} element @param {string} title @returns {Looks} */
+ * again. Elsewhere a page is one place, and the title tells its runs apart. */
 export function looksAt(element, title) {
-  const places = /** @type {any} */ (globalThis).tensormagicLooks ??= new WeakMap(),
+  const places = globalThis.tensormagicLooks ??= new WeakMap(),
     area = element.closest(".jp-OutputArea"),
     place = area ?? document.documentElement,
     name = area ? "" : title;
@@ -302,11 +282,11 @@ export function looksAt(element, title) {
   return looks;
 }
 
-/** A name for a graph: the same where its nodes and edges are the same. @param {any} doc @param {number} place @param {number[][]} edges */
+/** A name for a graph: the same where its nodes and edges are the same. */
 export function nameOf(doc, place, edges) {
   const { op, variable } = doc.graphs[place].nodes;
   let hash = 0x811c9dc5;
-  const put = (/** @type {number} */ value) => {
+  const put = (value) => {
     hash = Math.imul(hash ^ value, 0x01000193);
   };
   for (const column of [op, variable])
@@ -315,12 +295,12 @@ export function nameOf(doc, place, edges) {
   return `${op.length} ${hash >>> 0}`;
 }
 
-/** @param {Panel} panel @returns {Look|undefined} how the graph that is shown was looked at */
+/** How the graph that is shown was looked at before; undefined where nobody has. */
 export function known(panel) {
   return panel.looks?.graphs.get(panel.name);
 }
 
-/** Write down how the graph is looked at now. @param {Panel} panel */
+/** Write down how the graph is looked at now. */
 export function note(panel) {
   const { looks, graphView, folds, selection, way } = panel;
   if (!looks || !graphView.graph || !panel.name) return;
@@ -343,12 +323,12 @@ export function note(panel) {
   if (panel.running && (view || open.size || selection || way)) looks.opened ??= true; // it stays before one's eyes at the end
 }
 
-/** Where a view fits: in a picture of the same boxes. @param {Panel} panel */
+/** Where a view fits: in a picture of the same boxes. */
 function sizeOf({ graphView: { graph } }) {
   return `${graph.boxes.length} ${Math.round(graph.size.width)} ${Math.round(graph.size.height)}`;
 }
 
-/** Look at a graph as it was looked at before: what was chosen, the way, the piece that was in view. @param {Panel} panel */
+/** Look at a graph as it was looked at before: what was chosen, the way, the piece that was in view. */
 export function recall(panel) {
   const look = known(panel),
     { graphView, looks } = panel;

@@ -1,28 +1,22 @@
-// @ts-check
 /** One node, in words. */
 
 import { cutsOf } from "./marks.js";
 import { html, digits, worded } from "../dom.js";
 import { keepingFocus, normText, drawerPart, tableRow, bytesText, badText, level, squareButton, GLYPHS, say } from "./words.js";
 
-/** @import { Model } from "./model.js" */
-/** @import { Box, Picture } from "./words.js" */
-
 const MARGIN = 12; // beside the drawer, where over the picture
 
 /** What is known of the selected node, at the pass that is shown. */
 export class Drawer {
-  /** @type {{model:Model, graph:number, node:number}|null} */ live = null;
-  /** @type {[number, number, any][]} edges by which it sent gradients, to whom, and the cells that say how large */ sent =
-    [];
+  live = null;
+  /** edges by which it sent gradients, to whom, and the cells that say how large */ sent = [];
   statistics = html("div", { class: "statistics" });
   forward = html("div", { class: "forward" });
-  /** @type {number|undefined} the pass whose statistics are shown */ measured;
+  /** the pass whose statistics are shown */ measured;
   normCell = html("td");
   heading = html("span", { class: "quiet" });
   story = html("p", { class: "story" });
 
-  /** @param {any} words @param {{close:()=>void, path:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
   constructor(words, hooks) {
     this.words = words;
     this.hooks = hooks;
@@ -31,7 +25,6 @@ export class Drawer {
     this.element = html("aside", { class: "drawer", "aria-label": words.selected, hidden: true }, this.inside);
   }
 
-  /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
   show(model, graph, box, node, picture) {
     this.element.hidden = false;
     keepingFocus(this.inside, () => this.fill(model, graph, box, node));
@@ -40,7 +33,6 @@ export class Drawer {
     this.refresh(picture);
   }
 
-  /** @param {Model} model @param {number} graph @param {number} box @param {number} node */
   fill(model, graph, box, node) {
     const facts = model.node(graph, node),
       members = this.members(model, graph, box, model.graphs[graph].boxes[box], node);
@@ -72,7 +64,6 @@ export class Drawer {
     this.live = null;
   }
 
-  /** @param {Model} model @param {number} graph @param {number} place @param {Box} box @param {number} node */
   members(model, graph, place, box, node) {
     const all = [...box.nodes, ...box.badges.map(([badge]) => badge)];
     if (all.length < 2) return null;
@@ -81,7 +72,7 @@ export class Drawer {
       .map((member) =>
         html("option", { value: member, selected: member === node }, `${model.nodeLabel(graph, member)}  #${member}`),
       );
-    const change = (/** @type {any} */ event) => this.hooks.select(place, Number(event.target.value));
+    const change = (event) => this.hooks.select(place, Number(event.target.value));
     return html(
       "label",
       { class: "members" },
@@ -90,7 +81,6 @@ export class Drawer {
     );
   }
 
-  /** @param {Model} model @param {any} facts */
   facts(model, facts) {
     const rows = {
       op: `${facts.op}, ${facts.name}`,
@@ -111,7 +101,6 @@ export class Drawer {
     return list;
   }
 
-  /** @param {Model} model @param {number} graph @param {number} node */
   gradient(model, graph, node) {
     const [sources, targets, inputs] = model.graphs[graph].edges,
       rows = [tableRow(this.words.received, this.normCell)];
@@ -125,13 +114,12 @@ export class Drawer {
     return drawerPart(this.words.norm, this.heading, html("table", {}, ...rows), this.story);
   }
 
-  /** @param {Picture} picture */
   refresh(picture) {
     if (!this.live) return;
     const { model, graph, node } = this.live,
       { words } = this,
       { norms, bad } = picture;
-    const put = (/** @type {Element} */ cell, /** @type {number} */ norm, /** @type {[number, number]|undefined} */ counts) => {
+    const put = (cell, norm, counts) => {
       say(cell, counts ? badText(...counts) : normText(norm));
       cell.classList.toggle("bad", level(norm) === "bad");
     };
@@ -147,18 +135,17 @@ export class Drawer {
     this.measure(picture.pass);
   }
 
-  /** What a gradient led to: a number that is none, or a step of the optimizer. @param {Picture} picture */
+  /** What a gradient led to: a number that is none, or a step of the optimizer. */
   tell(picture) {
     if (!this.live) return;
     const { model, graph, node } = this.live,
       { kind, variable } = model.node(graph, node);
     const first = picture.nonfinite.find((one) => one.node === node);
-    const parameter = kind === "accumulate" && model.doc.parameters.find((/** @type {any} */ one) => one.name === variable),
+    const parameter = kind === "accumulate" && model.doc.parameters.find((one) => one.name === variable),
       moved = parameter && parameter.updates[model.passNumbers.indexOf(picture.pass)];
     say(this.story, first ? first.said : worded(this.words.moved, { moved }));
   }
 
-  /** @param {number} pass */
   measure(pass) {
     if (!this.live) return;
     this.forward.replaceChildren(...forwardOf(this.live.model, this.live.graph, this.live.node, pass || Infinity));
@@ -169,7 +156,6 @@ export class Drawer {
   }
 }
 
-/** @param {any[]} tensors @param {string} title @returns {Element[]} */
 function saved(tensors, title) {
   if (!tensors.length) return [];
   const rows = tensors.map((tensor) =>
@@ -185,38 +171,33 @@ function saved(tensors, title) {
 
 // What the forward made of a node, at the pass that is shown or the nearest one before it; where it was asked for.
 
-/** @param {Model} model @param {number} graph @param {number} node @param {number} pass @returns {Element[]} */
 function forwardOf(model, graph, node, pass) {
   const frame = model.graphs[graph].frames.findLast(
-    (/** @type {any} */ one) => one.forward && one.pass <= pass && one.forward.norms[node] !== -1,
+    (one) => one.forward && one.pass <= pass && one.forward.norms[node] !== -1,
   );
   if (!frame) return [];
   const { norms, bad, ...words } = frame.forward,
     counts = bad.get(node),
-    first = tableRow("norm", html("td", { class: counts ? "bad" : "" }, counts ? badText(.../** @type {[number, number]} */ (counts)) : normText(norms[node])));
+    first = tableRow("norm", html("td", { class: counts ? "bad" : "" }, counts ? badText(...counts) : normText(norms[node])));
   const cells = [first, ...["|max|", "mean", "std", "zeros"].map((name) => tableRow(name, html("td", {}, words[name]?.[node] ?? (name === "zeros" ? "0 %" : "0"))))];
   return [drawerPart(model.doc.words.forward, worded(model.doc.words.of_pass, frame), html("table", {}, ...cells))];
 }
 
 // What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it.
 
-/**
- * The newest full measurement of a node up to a pass: [pass, count, norm, |max|, mean, std, zeros, NaN, Inf, below, at].
- * @param {Model} model @param {number} graph @param {number} node @param {number} pass @returns {any[]|null}
- */
+/** The newest full measurement of a node up to a pass: [pass, count, norm, |max|, mean, std, zeros, NaN, Inf, below, at]. */
 export function statisticsAt(model, graph, node, pass) {
   const first = model.node(graph, node).statistics;
   if (!first) return null;
-  const measured = model.graphs[graph].frames.filter((/** @type {any} */ frame) => frame.measures?.["|max|"][node]),
+  const measured = model.graphs[graph].frames.filter((frame) => frame.measures?.["|max|"][node]),
     alone = first.length > 2, // else the frame of that pass has the rest (columns.py)
-    frame = measured.findLast((/** @type {any} */ one) => one.pass <= pass) ?? (alone ? null : measured[0]);
+    frame = measured.findLast((one) => one.pass <= pass) ?? (alone ? null : measured[0]);
   if (!frame || (alone && frame.pass < first[0])) return alone ? first : null;
   const [nan, inf] = frame.bad.get(node) ?? [0, 0],
-    of = (/** @type {string} */ name) => frame.measures[name]?.[node] ?? "0";
+    of = (name) => frame.measures[name]?.[node] ?? "0";
   return [frame.pass, first[1], normText(frame.norms[node]), ...["|max|", "mean", "std", "zeros"].map(of), nan, inf, of("too small"), of("at the limit")];
 }
 
-/** @param {any[]|null} row @param {any} words @returns {Element[]} */
 export function statistics(row, words) {
   if (!row) return [];
   const [pass, count, norm, most, mean, std, zeros, nan, inf, below = "0", at = "0"] = row;

@@ -1,18 +1,15 @@
-// @ts-check
 /** Opening and folding boxes in place: the tree of what lies inside them (inside.py), and which of it is open. */
 
 import { clamp } from "../dom.js";
-
-/** @import { Box } from "./words.js" */
 
 const MOST_ALL = 4000; // boxes up to which everything may be opened at once
 
 /** The tree of the graph that is shown, and what of it is open. */
 export class Folds {
-  /** @type {Tree|null} */ tree = null;
-  /** @type {any} */ graph = null;
+  tree = null;
+  graph = null;
 
-  /** @param {any} graph a decoded graph @param {any} raw the same in the document @param {string[]} text its strings @param {Set<string>} [open] keys of the parts to open @param {boolean} [spread] whether all were opened at once */
+  /** graph: a decoded graph; raw: the same in the document; text: its strings; open: keys of the parts to open; spread: whether all were opened at once */
   constructor(graph, raw, text, open = new Set(), spread = false) {
     this.graph = graph;
     this.raw = raw;
@@ -24,23 +21,22 @@ export class Folds {
     if (this.grown().open.size) this.redraw();
   }
 
-  /** The tree: made when it is asked for, for most graphs are looked at folded. @returns {Tree} */
+  /** The tree: made when it is asked for, for most graphs are looked at folded. */
   grown() {
     this.tree ??= new Tree(this.raw, this.graph.edges, this.text, this.drawn.boxes);
     return this.tree;
   }
 
-  /** The part that a box stands for. @param {number} box */
+  /** The part that a box stands for. */
   part(box) {
     return this.graph.boxes[box]?.part ?? box;
   }
 
-  /** @param {number} box */
   opens(box) {
     return this.tree ? this.tree.opens(this.part(box)) : (this.raw.parts?.level?.[box] ?? -1) >= 0;
   }
 
-  /** What is open, by what stays the same from one document to the next. @returns {Set<string>} */
+  /** What is open, by what stays the same from one document to the next. */
   openKeys() {
     const { tree } = this;
     return new Set(tree ? [...tree.open].map((part) => tree.key(part)) : []);
@@ -50,13 +46,11 @@ export class Folds {
     return (this.tree?.open.size ?? 0) > 0;
   }
 
-  /** @param {number} part */
   open(part) {
     this.grown().open.add(part);
     this.redraw();
   }
 
-  /** @param {number} part */
   fold(part) {
     this.grown().fold(part);
     this.redraw();
@@ -68,7 +62,7 @@ export class Folds {
     this.redraw();
   }
 
-  /** Open whatever hides a node. @param {number} node @returns {boolean} whether anything had to be opened */
+  /** Open whatever hides a node. Returns whether anything had to be opened. */
   reveal(node) {
     const tree = this.grown(),
       home = tree.home(node);
@@ -79,7 +73,7 @@ export class Folds {
     return hidden.length > 0;
   }
 
-  /** How many folds hide any of these nodes. @param {Set<number>} nodes */
+  /** How many folds hide any of these nodes. */
   hiding(nodes) {
     const tree = this.grown(),
       closed = new Set();
@@ -114,10 +108,10 @@ export class Folds {
   }
 }
 
-/** A chain of views is opened by itself alone. @param {Part} part */
+/** A chain of views is opened by itself alone. */
 const isOpenedWithAll = (part) => part.children.length > 0 && part.kind !== "views";
 
-/** The innermost box of every node, and of every leaf the first that shows it. @param {Box[]} boxes @returns {Map<number, number>} */
+/** The innermost box of every node, and of every leaf the first that shows it. */
 export function placesOf(boxes) {
   const places = new Map();
   boxes.forEach((box, place) => {
@@ -132,11 +126,11 @@ export function placesOf(boxes) {
 
 /** The parts of one graph: the drawn boxes first, then what lies inside them, down to single ops. */
 export class Tree {
-  /** @type {Part[]} */ parts = [];
-  /** @type {Set<number>} the parts that are opened */ open = new Set();
+  parts = [];
+  /** the parts that are opened */ open = new Set();
   spread = false; // whether the picture may be wider than a screen: to see all of it at once
 
-  /** @param {any} raw the graph in the document @param {number[][]} edges decoded @param {string[]} text its table of strings @param {import("./words.js").Box[]} boxes */
+  /** raw: the graph in the document; edges: decoded; text: its table of strings */
   constructor({ nodes, parts = {}, drawing, ends }, edges, text, boxes) {
     this.edges = edges;
     this.drawing = drawing;
@@ -146,17 +140,17 @@ export class Tree {
     this.roots = boxes.length;
     this.parts = boxes.map((box) => ({ ...box, parent: -1, children: [], module: text[nodes.module[box.nodes[0]]] ?? "" }));
     const [inner, leaves] = [steps(parts.nodes), steps(parts.leaves)];
-    (parts.parent ?? []).forEach((/** @type {number} */ parent, /** @type {number} */ at) => {
+    (parts.parent ?? []).forEach((parent, at) => {
       const [label, detail, kind, module] = ["label", "detail", "kind", "module"].map((name) => text[parts[name][at]]);
-      const badges = leaves[at].map((leaf, row) => /** @type {[number,string]} */ ([leaf, text[parts.names[at][row]]]));
+      const badges = leaves[at].map((leaf, row) => [leaf, text[parts.names[at][row]]]);
       const [w, h, written] = [parts.width[at], parts.height[at], parts.written[at]];
       this.parts[parent].children.push(this.parts.length);
       this.parts.push({ parent, children: [], label, detail, kind, module, w, h, nodes: inner[at], badges, written });
     });
     this.fill();
-    /** @type {Int32Array} the innermost part of every node, -1 for leaves */
+    /** the innermost part of every node, -1 for leaves */
     this.partOf = new Int32Array(nodes.op.length).fill(-1);
-    /** @type {Map<number, number>} the innermost part that a leaf is a badge of first */
+    /** the innermost part that a leaf is a badge of first */
     this.badgeOf = new Map();
     this.parts.forEach((part, place) => {
       if (part.children.length) return;
@@ -175,50 +169,50 @@ export class Tree {
     }
   }
 
-  /** The layout of what lies inside a part; of all that is drawn: -1. @param {number} place @returns {Level} */
+  /** The layout of what lies inside a part; of all that is drawn: -1. */
   inside(place) {
     const { boxes } = this.drawing;
-    if (place < 0) return { ...this.drawing, places: boxes.flatMap((/** @type {any[]} */ [x, y]) => [x, y]), children: [...boxes.keys()] };
+    if (place < 0) return { ...this.drawing, places: boxes.flatMap(([x, y]) => [x, y]), children: [...boxes.keys()] };
     const [width, height, margin, ends, places, wires] = this.levels[this.level[place]];
     return { width, height, margin, ends, places, wires, children: this.parts[place].children };
   }
 
-  /** Whether a box can be opened. @param {number} place */
+  /** Whether a box can be opened. */
   opens(place) {
     return this.parts[place]?.children.length > 0;
   }
 
-  /** Close a part, and whatever is open inside it. @param {number} place */
+  /** Close a part, and whatever is open inside it. */
   fold(place) {
     for (const open of [...this.open]) if (this.path(open).includes(place)) this.open.delete(open);
   }
 
-  /** The part and what it lies in, outermost first. @param {number} place @returns {number[]} */
+  /** The part and what it lies in, outermost first. */
   path(place) {
     const found = [];
     for (let at = place; at >= 0; at = this.parts[at].parent) found.unshift(at);
     return found;
   }
 
-  /** Of the path to a part what is shown now: up to the outermost closed part. @param {number} place @returns {number[]} */
+  /** Of the path to a part what is shown now: up to the outermost closed part. */
   shown(place) {
     const path = this.path(place),
       closed = path.findIndex((at) => !this.open.has(at));
     return closed < 0 ? path : path.slice(0, closed + 1);
   }
 
-  /** The innermost part of a node or a leaf; -1 where it has none. @param {number} node */
+  /** The innermost part of a node or a leaf; -1 where it has none. */
   home(node) {
     return this.partOf[node] >= 0 ? this.partOf[node] : (this.badgeOf.get(node) ?? -1);
   }
 
-  /** What stays the same of a part from one document to the next. @param {number} place */
+  /** What stays the same of a part from one document to the next. */
   key(place) {
     const part = this.parts[place];
     return `${part.kind} ${part.module} ${part.nodes[part.nodes.length - 1]} ${part.nodes.length}`;
   }
 
-  /** Open what was open in another tree, where it is there again. @param {Set<string>} wanted keys */
+  /** Open what was open in another tree, where it is there again. wanted: keys. */
   adopt(wanted) {
     for (let place = 0; wanted.size && place < this.parts.length; place += 1)
       if (wanted.has(this.key(place)) && this.opens(place) && this.path(place).slice(0, -1).every((at) => this.open.has(at)))
@@ -226,7 +220,7 @@ export class Tree {
   }
 }
 
-/** Rows of numbers, each written as the step from the one before it (columns.py). @param {number[][]} [rows] @returns {number[][]} */
+/** Rows of numbers, each written as the step from the one before it (columns.py). */
 function steps(rows = []) {
   let last = 0;
   return rows.map((row) => row.map((step) => (last += step)));
@@ -249,12 +243,12 @@ const SPREAD = 2.4; // so many times as wide as high may all frames of a level b
 const NECK = 26;
 const MOST_ENDS = 6; // pairs of boxes that one line remembers to be coloured by
 
-/** Boxes, frames and wires as far as a tree is open; places in `boxes` are what everything else goes by. @param {Tree} tree */
+/** Boxes, frames and wires as far as a tree is open; places in `boxes` are what everything else goes by. */
 export function sceneOf(tree) {
   const size = measured(tree, -1),
-    boxes = /** @type {any[]} */ ([]),
-    frames = /** @type {Frame[]} */ ([]),
-    wires = /** @type {any[]} */ ([]);
+    boxes = [],
+    frames = [],
+    wires = [];
   const waiting = [{ size, x: 0, y: 0, depth: 0, inside: -1 }];
   for (const { size, x, y, depth, inside } of waiting) {
     const { level, width, rows } = size,
@@ -286,14 +280,14 @@ export function sceneOf(tree) {
   }
   carry(tree, boxes, wires);
   const down = lowered(size),
-    cutWires = tree.cutWires.map((/** @type {any[]} */ [source, target, points, cut]) => [source, target, points.map((/** @type {number} */ value, /** @type {number} */ at) => (at % 2 ? value + down(value) : value)), cut]);
+    cutWires = tree.cutWires.map(([source, target, points, cut]) => [source, target, points.map((value, at) => (at % 2 ? value + down(value) : value)), cut]);
   return { boxes, frames, wires, cutWires, width: size.width, height: size.height };
 }
 
-/** How large a level is with what is open inside of it, and where that stands. @param {Tree} tree @param {number} part -1 for all @returns {Size} */
+/** How large a level is with what is open inside of it, and where that stands. part: -1 for all. */
 function measured(tree, part) {
   const level = tree.inside(part),
-    rows = level.ends.map(() => ({ grown: 0, bodies: /** @type {Body[]} */ ([]) }));
+    rows = level.ends.map(() => ({ grown: 0, bodies: [] }));
   level.children.forEach((child, at) => {
     if (!tree.open.has(child)) return;
     const size = measured(tree, child),
@@ -314,7 +308,7 @@ function measured(tree, part) {
   return { level, width, height, rows };
 }
 
-/** Put the frames of a row below it, each under its box, beside each other where they have room. @param {Size["rows"][0]} row @param {number} margin @param {number} most how wide they may be @returns {number} how wide they are */
+/** Put the frames of a row below it, each under its box, beside each other where they have room. most: how wide they may be. Returns how wide they are. */
 function put(row, margin, most) {
   const { bodies } = row;
   let [right, y, tall] = [margin, APART, 0];
@@ -330,17 +324,17 @@ function put(row, margin, most) {
   return bodies.reduce((wide, { x, w }) => Math.max(wide, x + w), 0);
 }
 
-/** How far what stands at a height goes down, for the frames above it. @param {Size} size @returns {(y:number)=>number} */
+/** How far what stands at a height goes down, for the frames above it. */
 function lowered({ level, rows }) {
   return (y) => rows.reduce((sum, { grown }, row) => sum + (level.ends[row] < y ? grown : 0), 0);
 }
 
-/** Say of every line which edges go along it, and between which innermost boxes. @param {Tree} tree @param {any[]} boxes @param {any[]} wires */
+/** Say of every line which edges go along it, and between which innermost boxes. */
 function carry(tree, boxes, wires) {
   const lines = new Map(wires.map((wire) => [wire.parts, Object.assign(wire, { edges: [], ends: [] })])),
     boxOf = new Map(boxes.map((box, at) => [box.part, at])),
     paths = new Map();
-  const pathOf = (/** @type {number} */ node) => {
+  const pathOf = (node) => {
     const end = tree.partOf[node]; // badges show the edges to leaves
     if (!paths.has(end)) paths.set(end, tree.shown(end));
     return paths.get(end);
@@ -351,7 +345,7 @@ function carry(tree, boxes, wires) {
       ends = [boxOf.get(from[from.length - 1]), boxOf.get(to[to.length - 1])];
     let at = 0;
     while (at < from.length && at < to.length && from[at] === to[at]) at += 1;
-    const on = (/** @type {string} */ parts) => {
+    const on = (parts) => {
       const line = lines.get(parts);
       line?.edges.push(edge);
       if (line?.ends.length < MOST_ENDS) line.ends.push(ends);

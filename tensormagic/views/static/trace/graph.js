@@ -1,13 +1,9 @@
-// @ts-check
 /** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
 import { Camera, FAR, boundsOf, mapSize, listenTo } from "./camera.js";
 import { filled, html, svg } from "../dom.js";
 import { pointsOf } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
-
-/** @import { Box, Wire, Picture } from "./words.js" */
-/** @import { Lens } from "./node_coloring.js" */
 
 /** @typedef {{label:string, select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 
@@ -19,11 +15,11 @@ const STEPS = 4; // in which zoom doubles: within one, what is drawn only grows
 
 /** The picture of one graph: built once, then recoloured. */
 export class GraphView extends Camera {
-  /** @type {string} */ bornKey = "";
-  /** @type {Picture|null} */ picture = null;
-  /** @type {Lens|null} */ lens = null;
-  /** @type {string[]} what each box shows */ states = [];
-  /** @type {((zoom:number)=>void)|undefined} called when the zoom changed */ zoomed;
+  bornKey = "";
+  picture = null;
+  lens = null;
+  /** what each box shows */ states = [];
+  /** called when the zoom changed */ zoomed;
   cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
   chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
   bornLayer = svg("g", { class: "born" });
@@ -36,16 +32,15 @@ export class GraphView extends Camera {
   farLayer = svg("g", { class: "specks" });
   /** the zoom for which it was drawn; 0: it is empty */ farZoom = 0;
   /** the same of the map */ mapScale = 0;
-  /** @type {(any|undefined)[]} the elements of boxes, where they have any */ marks = [];
-  /** @type {(any|undefined)[]} */ lines = [];
-  /** @type {(any|undefined)[]} */ bars = [];
-  /** @type {[number,number,number,number]|null} the part of the picture that has elements */ covered = null;
-  /** @type {Set<number>|null} boxes that are lit while the others step back */ lit = null;
-  /** @type {{nodes:Set<number>, on:(wire:Wire)=>boolean}|null} the way that is lit */ way = null;
+  /** the elements of boxes, where they have any */ marks = [];
+  lines = [];
+  bars = [];
+  /** the part of the picture that has elements */ covered = null;
+  /** boxes that are lit while the others step back */ lit = null;
+  /** the way that is lit */ way = null;
   selected = -1;
   focused = 0;
 
-  /** @param {string} hatch @param {GraphHooks} hooks */
   constructor(hatch, hooks) {
     super();
     this.hooks = hooks;
@@ -74,7 +69,7 @@ export class GraphView extends Camera {
     listenTo(this);
   }
 
-  /** @param {any} graph a decoded graph */
+  /** graph: a decoded graph */
   load(graph) {
     this.picture = this.lens = this.lit = this.way = null;
     this.selected = -1;
@@ -88,7 +83,7 @@ export class GraphView extends Camera {
     this.resize();
   }
 
-  /** Take over other boxes and wires of the same graph: something was opened or folded. @param {any} graph */
+  /** Take over other boxes and wires of the same graph: something was opened or folded. */
   reshape(graph) {
     this.graph = graph;
     this.bornKey = "none";
@@ -109,7 +104,6 @@ export class GraphView extends Camera {
 
   // -- painting
 
-  /** @param {Picture} picture @param {Lens} lens */
   paint(picture, lens) {
     [this.picture, this.lens] = [picture, lens];
     this.states = this.graph.boxes.map(lens.box);
@@ -132,16 +126,15 @@ export class GraphView extends Camera {
     this.lines.forEach((line) => line && paintWire(line, wireState(line.wire, states), way?.on(line.wire) ? " picked" : ""));
   }
 
-  /** Classes of a box beside that of its state. @param {number} at */
+  /** Classes of a box beside that of its state. */
   flags(at) {
     return `${this.lit?.has(at) ? " picked" : ""}${at === this.born ? " born" : ""}`;
   }
 
-  /** @param {Picture} picture */
   paintBorn(picture) {
     const older = this.graph.forwardMark, // what the forward held already is not born in the backward
       nonfinite = older && older.pass === picture.pass ? [older] : picture.nonfinite;
-    const key = nonfinite.map((/** @type {any} */ first) => first.node).join();
+    const key = nonfinite.map((first) => first.node).join();
     if (key === this.bornKey) return;
     this.bornKey = key;
     const first = nonfinite[0],
@@ -154,17 +147,17 @@ export class GraphView extends Camera {
     for (const at of [before, this.born]) this.marks[at]?.element.classList.toggle("born", at === this.born);
   }
 
-  /** @param {number} box -1 for none */
+  /** box: -1 for none */
   select(box) {
     this.selected = box;
     around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 3.5);
   }
 
-  /** @param {Set<number>|null} nodes show these, step the others back */
+  /** nodes: show these, step the others back */
   highlight(nodes) {
     this.element.classList.toggle("picking", nodes !== null);
     this.lit = nodes && new Set();
-    this.graph?.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ at) => {
+    this.graph?.boxes.forEach((box, at) => {
       const hit = nodes && (box.nodes.some((node) => nodes.has(node)) || box.badges.some(([node]) => nodes.has(node)));
       if (hit) this.lit?.add(at);
     });
@@ -190,7 +183,7 @@ export class GraphView extends Camera {
     const { graph, states, way } = this,
       k = (this.farZoom = this.farStep());
     if (!k) return this.farLayer.replaceChildren();
-    const lineState = (/** @type {Wire} */ wire) => (way && !way.on(wire) ? "wait" : wireState(wire, states));
+    const lineState = (wire) => (way && !way.on(wire) ? "wait" : wireState(wire, states));
     this.farLayer.replaceChildren(
       ...frameSpecks(graph.opened, k),
       ...(k > LINES_SEEN ? lineSpecks(graph.wires, lineState) : []),
@@ -217,12 +210,12 @@ export class GraphView extends Camera {
       ? [-Infinity, -Infinity, Infinity, Infinity]
       : [seen[0] - wide, seen[1] - tall, seen[2] + wide, seen[3] + tall];
     const covers = coveredBy(this.covered);
-    this.graph.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ at) => {
+    this.graph.boxes.forEach((box, at) => {
       const { x, y, w, h } = box,
         within = covers({ x, y: y - 20, w, h: h + 20 }); // with the number above it
       if (within !== Boolean(this.marks[at])) this.exchange(at, within || at === this.focused);
     });
-    this.graph.wires.forEach((/** @type {any} */ wire, /** @type {number} */ at) => {
+    this.graph.wires.forEach((wire, at) => {
       wire.bounds ??= boundsOf(pointsOf(wire.points));
       exchanged(this.lines, at, covers(wire.bounds), this.wireLayer, () => wireMark(wire));
     });
@@ -230,7 +223,7 @@ export class GraphView extends Camera {
     this.paintMarks();
   }
 
-  /** Frames in their order, the outer ones below. @param {boolean[]} near */
+  /** Frames in their order, the outer ones below. */
   coverFrames(near) {
     if (near.every((within, at) => within === Boolean(this.bars[at]))) return;
     this.bars = near.map((within, at) =>
@@ -239,7 +232,7 @@ export class GraphView extends Camera {
     this.frameLayer.replaceChildren(...this.bars.filter(Boolean));
   }
 
-  /** Give a box its element, or take it away. @param {number} at @param {boolean} wanted */
+  /** Give a box its element, or take it away. */
   exchange(at, wanted) {
     const { boxes, words } = this.graph;
     exchanged(this.marks, at, wanted, this.boxLayer, () => boxMark(boxes[at], at, this.hooks.opens(at), words));
@@ -292,19 +285,19 @@ export class GraphView extends Camera {
 
   // -- focus
 
-  /** The box the arrow points to: along a wire where one leads there, else the nearest. @param {number} dx @param {number} dy @returns {number} */
+  /** The box the arrow points to: along a wire where one leads there, else the nearest. */
   neighbour(dx, dy) {
     const here = this.graph.boxes[this.focused],
-      middle = (/** @type {Box} */ box) => [box.x + box.w / 2, box.y + box.h / 2];
+      middle = (box) => [box.x + box.w / 2, box.y + box.h / 2];
     const [hx, hy] = middle(here);
     const wired = new Set(
-      this.graph.wires.flatMap((/** @type {Wire} */ wire) =>
+      this.graph.wires.flatMap((wire) =>
         wire.source === this.focused ? [wire.target] : wire.target === this.focused ? [wire.source] : [],
       ),
     );
     let best = this.focused,
       least = Infinity;
-    this.graph.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
+    this.graph.boxes.forEach((box, place) => {
       const [x, y] = middle(box),
         ahead = (x - hx) * dx + (y - hy) * dy,
         aside = Math.abs((x - hx) * dy) + Math.abs((y - hy) * dx);
@@ -315,19 +308,18 @@ export class GraphView extends Camera {
     return best;
   }
 
-  /** The keys go on from the box that has the focus, also where a click brought it there. @param {any} mark */
+  /** The keys go on from the box that has the focus, also where a click brought it there. */
   hold(mark) {
     if (mark) this.stopAt(Number(mark.dataset.box));
   }
 
-  /** @param {number} place the one box that Tab stops at */
+  /** place: the one box that Tab stops at */
   stopAt(place) {
     this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
     this.focused = place;
     this.marks[place]?.element.setAttribute("tabindex", "0");
   }
 
-  /** @param {number} place */
   focus(place) {
     this.stopAt(place);
     if (this.isFar()) this.zoom(0.6 / this.view.k);
@@ -338,12 +330,12 @@ export class GraphView extends Camera {
   }
 }
 
-/** Which pieces of the picture lie in a part of it, at least partly. @param {number[]} covered @returns {(piece:import("./words.js").Piece)=>boolean} */
+/** Which pieces of the picture lie in a part of it, at least partly. */
 function coveredBy([left, top, right, bottom]) {
   return ({ x, y, w, h }) => x < right && x + w > left && y < bottom && y + h > top;
 }
 
-/** Give one of many its element, or take it away. @param {any[]} marks @param {number} at @param {boolean} wanted @param {Element} layer @param {()=>any} made */
+/** Give one of many its element, or take it away. */
 function exchanged(marks, at, wanted, layer, made) {
   if (wanted === Boolean(marks[at])) return;
   if (wanted) layer.append((marks[at] = made()).element);

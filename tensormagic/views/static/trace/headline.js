@@ -1,12 +1,7 @@
-// @ts-check
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
 import { html, digits, toClipboard, worded } from "../dom.js";
 import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
-
-/** @import { Panel } from "./panel.js" */
-/** @import { Picture } from "./words.js" */
-/** @import { Model } from "./model.js" */
 
 const SHOWN_FINDINGS = 3;
 const STATES = {
@@ -20,17 +15,13 @@ const STATES = {
 
 /** The header, and the strip of findings below it. */
 export class Headline {
-  /** @type {any} a Model, once it is loaded */ model;
-  /** @type {any} */ progress;
-  /** @type {any} */ soFar;
-  /** @type {any} */ toggleButton;
-  /** @type {{step:number, pass:number, seconds:number, at:number, next:number}} what the kernel said last, and when that was */
+  /** a Model, once it is loaded */ model;
+  /** what the kernel said last, and when that was */
   told = { step: 0, pass: 0, seconds: 0, at: 0, next: -1 };
   all = false; // whether a user asked for all findings
   silent = 0; // seconds since it said anything, where these are many
 
-  /** @param {boolean} live a kernel feeds it, so that time goes on
-   * @param {{words:any, toggle:()=>void, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
+  /** live: a kernel feeds it, so that time goes on */
   constructor(live, hooks) {
     this.hooks = hooks;
     this.header = html("header", { class: "head" });
@@ -43,13 +34,13 @@ export class Headline {
     return this.model?.doc.state === "running";
   }
 
-  /** @param {Model} model @param {any} before the document that was shown */
+  /** before: the document that was shown */
   load(model, before) {
     const { doc } = model;
     this.model = model;
     if (before) this.announcer.compare(before, doc);
     this.drawHeader();
-    const told = (/** @type {any} */ one) => JSON.stringify([one.findings, one.state, one.passes_seen]);
+    const told = (one) => JSON.stringify([one.findings, one.state, one.passes_seen]);
     if (!before || told(before) !== told(doc)) this.drawFindings();
   }
 
@@ -66,7 +57,7 @@ export class Headline {
       html(
         "span",
         { class: `state ${doc.state}` },
-        glyph(/** @type {any} */ (STATES)[doc.state] ?? GLYPHS.done),
+        glyph(STATES[doc.state] ?? GLYPHS.done),
         doc.state === "lost" ? doc.words.gone : doc.state,
       ),
       this.progress,
@@ -78,7 +69,7 @@ export class Headline {
     this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds, doc.rest ?? -1);
   }
 
-  /** @param {number} step @param {number} pass @param {number} seconds @param {number} next about the step that is traced next, while the tracer rests */
+  /** next: about the step that is traced next, while the tracer rests */
   drawProgress(step, pass, seconds, next = -1) {
     // A document may be a moment older than what the clock shows already: it does not go back for that.
     const behind = this.running() ? this.seconds() - seconds : 0;
@@ -130,7 +121,7 @@ export class Headline {
       ? html("button", { type: "button", class: "more", click }, worded(doc.words.more, { rest: rest.length, codes: codes.join(", ") }))
       : null;
     const verdict = this.running() ? null : this.verdict();
-    const paced = (this.running() ? [] : doc.below).map((/** @type {string} */ line) =>
+    const paced = (this.running() ? [] : doc.below).map((line) =>
       html("p", { class: "paced quiet" }, capital(line)),
     );
     keepingFocus(this.findings, () =>
@@ -138,16 +129,16 @@ export class Headline {
     );
   }
 
-  /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */
+  /** What is to be said first of a run that has ended; nothing where a finding says it. */
   verdict() {
     const { doc } = this.model;
-    if (doc.state !== "lost") return doc.verdict && callout(...(/** @type {[string, string, string, string]} */ (doc.verdict)));
+    if (doc.state !== "lost") return doc.verdict && callout(...doc.verdict);
     const sent = worded(doc.words.last_sent, { time: doc.passes_seen && secondsText(doc.seconds) });
     return callout("failed", doc.words.why_lost, "", sent);
   }
 }
 
-/** One strip that says how the run ended. @param {string} kind @param {string} words @param {string} code @param {string} more */
+/** One strip that says how the run ended. */
 function callout(kind, words, code, more) {
   return html(
     "div",
@@ -165,15 +156,13 @@ const BETWEEN_WORDS = 1000; // milliseconds between two announcements
 
 /** A region that is heard, not seen. */
 export class Announcer {
-  /** @type {string[]} what was not said yet */ waiting = [];
-  /** @type {any} */ timer = undefined;
+  /** what was not said yet */ waiting = [];
 
   constructor() {
     this.element = html("div", { class: "tm-sr", role: "status", "aria-live": "polite" });
   }
 
-  /** What a newer document says that the older did not: its findings, and that the run has ended.
-   * @param {any} before @param {any} doc */
+  /** What a newer document says that the older did not: its findings, and that the run has ended. */
   compare(before, doc) {
     const known = new Set(before.findings.map(sameness));
     for (const finding of doc.findings)
@@ -181,7 +170,6 @@ export class Announcer {
     if (before.state === "running" && doc.state !== "running") this.say(worded(doc.words[doc.state === "lost" ? "heard_lost" : "heard_end"], doc));
   }
 
-  /** @param {string} words */
   say(words) {
     this.waiting.push(words);
     this.timer ??= setTimeout(() => this.speak());
@@ -198,38 +186,34 @@ export class Announcer {
   }
 }
 
-/** What stays the same of a finding while its numbers go on: nobody wants to hear each of them. @param {any} finding */
+/** What stays the same of a finding while its numbers go on: nobody wants to hear each of them. */
 function sameness({ code, where, subject, message }) {
   return [code, where, subject, message.replace(/\d+/g, "")].join("\n");
 }
 
 // Round the picture.
 
-/** @param {Panel} panel */
 export function drawNotes(panel) {
   const { doc } = panel.model,
-    lines = [...doc.cuts, ...doc.gaps.map((/** @type {string[]} */ [section, reason]) => `${section}: ${reason}`)];
+    lines = [...doc.cuts, ...doc.gaps.map(([section, reason]) => `${section}: ${reason}`)];
   panel.notes.replaceChildren(...lines.map((line) => html("p", {}, line)));
   panel.notes.hidden = !lines.length;
 }
 
-/** @param {Panel} panel */
 export function sayBoxes(panel) {
   const { drawing, boxes, count } = panel.model.graphs[panel.graph];
   say(panel.graphNote, worded(panel.words.size, { nodes: count, boxes: boxes.length < count && boxes.length }));
   panel.graphNote.title = drawing.note;
 }
 
-/** @param {Panel} panel */
 export function warnLines(panel) {
   const { doc, rowOfLocation } = panel.model,
     serious = doc.findings.filter(
-      (/** @type {any} */ finding) => finding.severity !== "note" && finding.location !== null,
+      (finding) => finding.severity !== "note" && finding.location !== null,
     );
-  panel.source.warn(new Set(serious.map((/** @type {any} */ finding) => rowOfLocation.get(finding.location))));
+  panel.source.warn(new Set(serious.map((finding) => rowOfLocation.get(finding.location))));
 }
 
-/** @param {Panel} panel @param {number} place */
 export function fillChooser(panel, place) {
   const { doc, graphs } = panel.model;
   panel.chooser.hidden = graphs.length < 2;
@@ -238,12 +222,11 @@ export function fillChooser(panel, place) {
   );
 }
 
-/** @param {Panel} panel @param {Picture} picture */
 export function sayWhere(panel, picture) {
   const graph = panel.model.graphs[panel.graph],
     { words } = panel,
     { state, graphs } = panel.model.doc;
-  const put = (/** @type {string} */ sentence, /** @type {any} */ values) => say(panel.whereabouts, worded(sentence, values));
+  const put = (sentence, values) => say(panel.whereabouts, worded(sentence, values));
   if (picture.running && picture.cursor >= 0) {
     const label = panel.model.boxLabel(panel.graph, picture.cursor);
     return put(words[state === "lost" ? "was_at" : "is_at"], { label, reached: digits(panel.reached), count: digits(graph.count) });
@@ -267,7 +250,6 @@ export function sayWhere(panel, picture) {
 
 // What went wrong: the strip of findings, and code that can be copied.
 
-/** @param {any} finding @param {{words:any, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
 export function findingElement(finding, hooks) {
   const { words } = hooks,
     buttons = [];
@@ -301,18 +283,16 @@ export function findingElement(finding, hooks) {
   );
 }
 
-/** The other lines that matter, below what happened there; the code of each line once.
- * @param {any} finding @param {{words:any, line:(location:number)=>void}} hooks @returns {Element[]} */
+/** The other lines that matter, below what happened there; the code of each line once. */
 function relatedLines(finding, hooks) {
   const shown = new Set([finding.where]);
-  return finding.related.map((/** @type {[string, string, string, number | null]} */ [what, where, text, location]) => {
+  return finding.related.map(([what, where, text, location]) => {
     const code = shown.has(where) ? null : sourceLine(where, text, location, hooks);
     shown.add(where);
     return html("div", { class: "related" }, html("p", {}, `${what}: ${where}`), code);
   });
 }
 
-/** @param {string} where @param {string} text @param {number | null} location @param {{words:any, line:(location:number)=>void}} hooks */
 function sourceLine(where, text, location, hooks) {
   const line = where.match(/\d+$/)?.[0] ?? "",
     inner = [html("span", { class: "number" }, line), html("code", {}, text)];
@@ -321,14 +301,13 @@ function sourceLine(where, text, location, hooks) {
   return html("button", { type: "button", class: "culprit", title: worded(hooks.words.show_line, { where }), click }, ...inner);
 }
 
-/** A piece of code in a remedy: a click copies it. @param {string} code @param {any} words */
+/** A piece of code in a remedy: a click copies it. */
 function snippet(code, words) {
   const button = html("button", { type: "button", class: "snippet", title: words.copy, click: () => copied(button, code) });
   button.append(html("code", {}, code));
   return button;
 }
 
-/** @param {string} code @param {any} words */
 function copyButton(code, words) {
   const click = async () => {
     say(button, (await copied(button, code)) ? words.copied : words.not_copied);
@@ -338,7 +317,7 @@ function copyButton(code, words) {
   return button;
 }
 
-/** Copy, and show for a moment whether it worked. @param {Element} button @param {string} code @returns {Promise<boolean>} */
+/** Copy, and show for a moment whether it worked. */
 async function copied(button, code) {
   const done = await toClipboard(code),
     mark = done ? "copied" : "not-copied";

@@ -1,13 +1,8 @@
-// @ts-check
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
 import { clamp, filled, svg, html, worded } from "../dom.js";
 import { HEAD, BADGE, wireWidth, drawerPart, pointsOf, say } from "./words.js";
 
-/** @import { Box, Wire } from "./words.js" */
-/** @import { Lens } from "./node_coloring.js" */
-
-/** @param {string} id */
 export function hatchPattern(id) {
   return svg(
     "pattern",
@@ -17,7 +12,7 @@ export function hatchPattern(id) {
   );
 }
 
-/** @param {Box} box @param {number} place @param {boolean} opens whether there is something inside that can be shown @param {any} words */
+/** opens: whether there is something inside that can be shown */
 export function boxMark(box, place, opens, words) {
   const r = 5,
     foot = 5,
@@ -56,7 +51,6 @@ export function boxMark(box, place, opens, words) {
   return { box, place, element, badges, hidden, rest, words, base, state: "", flags: "", value: "", valueMark: value, detail };
 }
 
-/** @param {number} node @param {string} label @param {number} row @param {number} width */
 function badgeMark(node, label, row, width) {
   return svg(
     "g",
@@ -67,8 +61,7 @@ function badgeMark(node, label, row, width) {
   );
 }
 
-/** @param {any} mark @param {string} state @param {string} flags classes beside that of the state @param {Lens} lens @param {boolean} far
- * @param {Set<number>|null} on the leaves that do not step back; null for all */
+/** flags: classes beside that of the state; on: the leaves that do not step back; null for all */
 export function paintBox(mark, state, flags, lens, far, on) {
   if (state !== mark.state || flags !== mark.flags) mark.element.setAttribute("class", `${mark.base} ${state}${flags}`);
   [mark.state, mark.flags] = [state, flags];
@@ -84,14 +77,14 @@ export function paintBox(mark, state, flags, lens, far, on) {
   if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
 }
 
-/** The leaves that are not written out: how many, and how many of them are not finite. @param {any} mark @param {Lens} lens */
+/** The leaves that are not written out: how many, and how many of them are not finite. */
 function paintRest(mark, lens) {
-  const bad = mark.hidden.filter((/** @type {number} */ node) => lens.node(node) === "bad").length;
+  const bad = mark.hidden.filter((node) => lens.node(node) === "bad").length;
   say(mark.rest, worded(mark.box.written ? mark.words.rest : mark.words.leaves, { more: mark.hidden.length, bad }));
   mark.rest.classList.toggle("bad", bad > 0);
 }
 
-/** What lies inside an opened box: a frame that hangs on the box, with a bar that folds it again. @param {import("./folds.js").Frame} frame @param {any} said */
+/** What lies inside an opened box: a frame that hangs on the box, with a bar that folds it again. */
 export function frameMark(frame, said) {
   const [neckX, neckY, neckWidth] = frame.neck,
     words = worded(said.inside, frame),
@@ -115,7 +108,6 @@ export function frameMark(frame, said) {
   );
 }
 
-/** @param {Wire} wire */
 export function wireMark(wire) {
   const points = pointsOf(wire.points),
     [tip, back] = [points[points.length - 1], points[points.length - 2] ?? points[0]];
@@ -131,12 +123,12 @@ export function wireMark(wire) {
   return { wire, line, state: "", flags: "", element: svg("g", { class: "wire wait" }, line, bare ? null : head) };
 }
 
-/** Rounded corners. @param {number[][]} points @returns {string} */
+/** Rounded corners. */
 function smooth(points) {
   let path = `M${points[0][0]} ${points[0][1]}`;
   for (let at = 1; at < points.length - 1; at += 1) {
     const [[ax, ay], [bx, by], [cx, cy]] = [points[at - 1], points[at], points[at + 1]];
-    const cut = (/** @type {number} */ dx, /** @type {number} */ dy) =>
+    const cut = (dx, dy) =>
       Math.min(8, Math.hypot(dx, dy) / 2) / (Math.hypot(dx, dy) || 1);
     const [before, after] = [cut(ax - bx, ay - by), cut(cx - bx, cy - by)];
     path += `L${(bx + (ax - bx) * before).toFixed(1)} ${(by + (ay - by) * before).toFixed(1)}Q${bx} ${by} ${(bx + (cx - bx) * after).toFixed(1)} ${(by + (cy - by) * after).toFixed(1)}`;
@@ -145,7 +137,7 @@ function smooth(points) {
   return `${path}L${last[0].toFixed(1)} ${last[1].toFixed(1)}`;
 }
 
-/** @param {any} line @param {string} state @param {string} flags classes beside that of the state */
+/** flags: classes beside that of the state */
 export function paintWire(line, state, flags) {
   if (state === line.state && flags === line.flags) return;
   [line.state, line.flags] = [state, flags];
@@ -153,7 +145,7 @@ export function paintWire(line, state, flags) {
   line.line.setAttribute("stroke-width", wireWidth(state).toFixed(1));
 }
 
-/** A wire is lit once the gradient has gone through it: both its ends were reached. @param {Wire} wire @param {string[]} states of the boxes */
+/** A wire is lit once the gradient has gone through it: both its ends were reached. states: of the boxes. */
 export function wireState(wire, states) {
   let found = "wait";
   for (const [source, target] of wire.ends ?? [[wire.source, wire.target]]) {
@@ -166,19 +158,18 @@ export function wireState(wire, states) {
   return found;
 }
 
-/** @param {Element} mark @param {Box|null} box @param {number} gap */
 export function around(mark, box, gap) {
   mark.setAttribute("visibility", box ? "visible" : "hidden");
   if (box) filled(mark, { x: box.x - gap, y: box.y - gap, width: box.w + 2 * gap, height: box.h + 2 * gap });
 }
 
 /** Where words are at a box: at their place in the drawing (marks.py), else over the middle, above the number, which they
- * would overprint where type is large. @param {any} graph @param {Box} box @param {number} half @param {number[]} [place] */
+ * would overprint where type is large. */
 function wordPlace({ size }, box, half, place) {
   return place?.length && !((box.inside ?? -1) >= 0) ? [place[0], place[1] + (box.lowered ?? 0)] : [clamp(box.x + box.w / 2, half, Math.max(size.width - half, half)), box.y - 20];
 }
 
-/** @param {any} graph the boxes that are shown now @param {Box} box @param {any} first */
+/** graph: the boxes that are shown now */
 export function bornMark(graph, box, first) {
   const height = Math.min(box.h, HEAD),
     words = first.words[Number(["module", "repeat"].includes(box.kind))];
@@ -191,10 +182,10 @@ export function bornMark(graph, box, first) {
   );
 }
 
-/** The local derivatives on the wires, where both ends were reached. @param {any} graph @param {string[]|undefined} words @param {string[]} states */
+/** The local derivatives on the wires, where both ends were reached. */
 export function derivativeMarks({ wires }, words, states) {
   if (!words) return [];
-  return wires.map((/** @type {Wire} */ wire, /** @type {number} */ place) => {
+  return wires.map((wire, place) => {
     const at = 2 * Math.floor(wire.points.length / 4),
       [x, y, tip, height] = wire.points.slice(at - 2, at + 2),
       dark = wireState(wire, states) === "wait";
@@ -202,13 +193,12 @@ export function derivativeMarks({ wires }, words, states) {
   });
 }
 
-/** Words at the boxes that findings speak of, one a box (marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */
+/** Words at the boxes that findings speak of, one a box (marks.py). graph: the boxes that are shown now. */
 export function findingMarks(graph) {
   const { marks, boxes, boxOf } = graph;
-  /** @type {Map<number, [number, string, string, number[]|undefined]>} */
   const at = new Map();
   for (const mark of marks) if (boxOf.has(mark[0]) && !at.has(boxOf.get(mark[0]))) at.set(boxOf.get(mark[0]), mark);
-  /** @type {[number, number, number][]} */ const said = []; // words that stand there: others would overprint them
+  const said = []; // words that stand there: others would overprint them
   return [...at].map(([place, [, words, severity, wordsAt]]) => {
     const box = boxes[place],
       half = 3.2 * (words.length + 2),
@@ -229,27 +219,24 @@ export function findingMarks(graph) {
 const NEIGHBOURS = 400;
 const UPWARDS = ["wait", "blind", "zero", "n0", "n1", "n2", "n3", "n4", "n5", "bad"]; // what lies on what, the lowest first: specks are larger than their boxes, and hide their neighbours
 
-/** @param {Box[]} boxes @param {string[]} states @param {number} wide how large a box is at least @param {number} high */
+/** wide: how large a box is at least */
 export function boxSpecks(boxes, states, wide, high) {
   return alike("speck", boxes, (_box, at) => states[at], ({ x, y, w, h }) => outline({ x, y, w: Math.max(w, wide), h: Math.max(h, high) }));
 }
 
-/** @param {Wire[]} wires @param {(wire:Wire)=>string} stateOf */
 export function lineSpecks(wires, stateOf) {
   return alike("line", wires, stateOf, ({ points }) => `M${points.join(" ")}`);
 }
 
-/** @param {import("./folds.js").Frame[]} frames @param {number} zoom */
 export function frameSpecks(frames, zoom) {
   const grounds = frames.filter((frame) => frame.depth % 2 === 0),
     rims = frames.filter((frame) => frame.h * zoom > 6);
   return [...alike("under", grounds, () => "", outline), ...alike("line", rims, () => "blind", outline)];
 }
 
-/** Neighbours that look alike are one element: one for all of a large graph would be painted whole for each piece of it in view.
- * @template Thing @param {string} kind @param {Thing[]} things @param {(thing:Thing, at:number)=>string} stateOf @param {(thing:Thing)=>string} drawn */
+/** Neighbours that look alike are one element: one for all of a large graph would be painted whole for each piece of it in view. */
 function alike(kind, things, stateOf, drawn) {
-  /** @type {Map<string, {state:string, parts:string[]}>} */ const paths = new Map();
+  const paths = new Map();
   things.forEach((thing, at) => {
     const state = stateOf(thing, at),
       key = `${state} ${Math.floor(at / NEIGHBOURS)}`;
@@ -260,7 +247,6 @@ function alike(kind, things, stateOf, drawn) {
   return found.map(({ state, parts }) => svg("path", { class: `${kind} ${state}`, d: parts.join("") }));
 }
 
-/** @param {import("./words.js").Piece} box */
 function outline({ x, y, w, h }) {
   return `M${x} ${y}h${w}v${h}h${-w}z`;
 }
@@ -271,7 +257,7 @@ const CRASH_LETTER = 6.1; // how wide a letter of the words is, about
 
 export const CRASH_BELOW = 15; // from the lowest line of the box down to the words: above it stand numbers
 
-/** @param {any} graph the boxes that are shown now @returns {Element[]} */
+/** graph: the boxes that are shown now */
 export function crashMarks(graph) {
   const { crash, boxes, boxOf, size } = graph,
     box = crash && boxes[boxOf.get(crash.node)];
@@ -298,7 +284,7 @@ export function crashMarks(graph) {
 
 const CUT_INDENT = 20; // where the words of a cut begin
 
-/** Everything that is drawn of cuts, for the boxes that are shown now. @param {any} graph @returns {Element[]} */
+/** Everything that is drawn of cuts, for the boxes that are shown now. */
 export function cutMarks(graph) {
   const { ends, boxes, boxOf, cutWires } = graph;
   if (!ends) return [];
@@ -308,7 +294,7 @@ export function cutMarks(graph) {
     wired.add(cut);
     marks.push(cutMark(points, ends.cuts[cut]));
   }
-  ends.cuts.forEach((/** @type {Cut} */ cut, /** @type {number} */ at) => {
+  ends.cuts.forEach((cut, at) => {
     const [source, target, ended] = cut;
     const maker = source === null ? undefined : boxOf.get(source),
       user = target === null ? undefined : boxOf.get(target);
@@ -316,14 +302,14 @@ export function cutMarks(graph) {
     marks.push(stubMark(boxes[maker], cut));
   });
   const rowsOf = new Map(ends.rows);
-  boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
-    const rows = /** @type {CutRow[]} */ (rowsOf.get(box.part ?? place) ?? []);
+  boxes.forEach((box, place) => {
+    const rows = rowsOf.get(box.part ?? place) ?? [];
     rows.forEach((row, at) => marks.push(rowMark(box, place, rows.length - at, row, ends.cuts)));
   });
   return marks;
 }
 
-/** A gap with a stroke on either side of it. @param {number} x @param {number} y */
+/** A gap with a stroke on either side of it. */
 function breakMark(x, y) {
   return [
     svg("path", { class: "gap", d: `M${x - 2.5} ${y}h5` }),
@@ -331,7 +317,6 @@ function breakMark(x, y) {
   ];
 }
 
-/** @param {number[]} points @param {Cut} cut */
 function cutMark(points, cut) {
   const pairs = pointsOf(points);
   let d = `M${pairs[0].join(" ")}`;
@@ -345,7 +330,7 @@ function cutMark(points, cut) {
   return svg("g", { class: "cut" }, svg("title", {}, cut[5]), svg("path", { class: "lead", d }), ...breakMark(x, y));
 }
 
-/** A short line out of the box whose value was taken: cut, or with a cap where it was only read. @param {Box} box @param {Cut} cut */
+/** A short line out of the box whose value was taken: cut, or with a cap where it was only read. */
 function stubMark(box, cut) {
   const [x, y] = [box.x + box.w, box.y + HEAD - 9],
     isDetachment = cut[2];
@@ -353,7 +338,6 @@ function stubMark(box, cut) {
   return svg("g", { class: "cut" }, svg("title", {}, cut[5]), ...parts);
 }
 
-/** @param {Box} box @param {number} place @param {number} fromBottom @param {CutRow} row @param {Cut[]} cuts */
 function rowMark(box, place, fromBottom, [label, made], cuts) {
   const y = box.y + box.h - fromBottom * BADGE;
   return svg(
@@ -366,12 +350,12 @@ function rowMark(box, place, fromBottom, [label, made], cuts) {
   );
 }
 
-/** The cuts at one node, in words. @param {import("./model.js").Model} model @param {number} graph @param {number} node @param {(location:number)=>void} line @returns {Element[]} */
+/** The cuts at one node, in words. */
 export function cutsOf(model, graph, node, line) {
   const ends = model.graphs[graph].ends;
-  const mine = (ends?.cuts ?? []).filter((/** @type {Cut} */ [source, target]) => source === node || target === node);
+  const mine = (ends?.cuts ?? []).filter(([source, target]) => source === node || target === node);
   if (!mine.length) return [];
-  const rows = mine.map((/** @type {Cut} */ [, , , location, label, words]) =>
+  const rows = mine.map(([, , , location, label, words]) =>
     html(
       "p",
       {},
@@ -384,7 +368,7 @@ export function cutsOf(model, graph, node, line) {
   return [found];
 }
 
-/** The sign of a cut in the legend. @param {string} word @returns {Element} */
+/** The sign of a cut in the legend. */
 export function cutKey(word) {
   const mark = svg("svg", { width: 22, height: 12, viewBox: "0 0 22 12" }, svg("path", { class: "lead", d: "M0 6h22" }), ...breakMark(11, 6));
   return html("span", { class: "key cut" }, mark, word);

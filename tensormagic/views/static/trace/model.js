@@ -1,53 +1,45 @@
-// @ts-check
-/** A trace document, decoded: columns turned back into what the views ask for. */
+/** A trace document, decoded: columns turned back into what the views ask for. Everywhere in the viewer a graph, a node, a box
+ * and an edge are numbers: their places in the lists of the document. */
 
 import { CRASH_BELOW } from "./marks.js";
 import { worded } from "../dom.js";
 import { changed, decoded, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
-/** @import { Frame } from "./words.js" */
-
 /** A trace document with its columns turned back into what the views ask for. */
 export class Model {
-  /** @param {any} doc */
   constructor(doc) {
     this.doc = doc;
-    /** @type {any[]} */
-    this.graphs = doc.graphs.map((/** @type {any} */ graph) => ({ ...decodedGraph(graph), words: doc.words }));
+    this.graphs = doc.graphs.map((graph) => ({ ...decodedGraph(graph), words: doc.words }));
     const [place, node, words] = doc.crash ?? [-1];
     if (this.graphs[place]) markCrash(this.graphs[place], node, words);
-    /** @type {number[]} */
-    this.passNumbers = doc.passes.map((/** @type {any[]} */ row) => row[0]);
-    /** @type {number[][]} */
-    this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(stepped(parameter.norms))]);
-    /** Of one pass those inside it come first. @type {{graph:number, frame:Frame}[]} */
+    this.passNumbers = doc.passes.map((row) => row[0]);
+    this.series = doc.parameters.map((parameter) => [...decoded(stepped(parameter.norms))]);
+    /** Of one pass those inside it come first. */
     this.frames = this.graphs
-      .flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
+      .flatMap((graph, place) => graph.frames.map((frame) => ({ graph: place, frame })))
       .sort((left, right) => left.frame.pass - right.frame.pass || right.graph - left.graph);
-    /** @type {Map<number, number>} */
     this.rowOfLocation = new Map(
-      doc.source.flatMap((/** @type {any[]} */ row, /** @type {number} */ place) =>
-        row[2].map((/** @type {number} */ l) => [l, place]),
+      doc.source.flatMap((row, place) =>
+        row[2].map((l) => [l, place]),
       ),
     );
   }
 
-  /** What backward was called on in each kept pass, where all calls stand on one line; else nothing. @returns {(number|undefined)[]} */
+  /** What backward was called on in each kept pass, where all calls stand on one line; else nothing. */
   losses() {
     const rows = this.doc.passes;
-    if (rows.some((/** @type {any[]} */ row) => row[1] !== rows[0][1])) return [];
-    return rows.map((/** @type {any[]} */ [, , value]) => (value === null ? undefined : typeof value === "number" ? value : value.endsWith("inf") ? Infinity : NaN));
+    if (rows.some((row) => row[1] !== rows[0][1])) return [];
+    return rows.map(([, , value]) => (value === null ? undefined : typeof value === "number" ? value : value.endsWith("inf") ? Infinity : NaN));
   }
 
-  /** What went along an edge into a slot that several feed; undefined along others. @param {number} graph @param {number} edge @param {number} pass */
+  /** What went along an edge into a slot that several feed; undefined along others. */
   part(graph, edge, pass) {
     const at = this.graphs[graph].shared.get(edge);
-    const frame = at === undefined ? null : this.graphs[graph].frames.find((/** @type {any} */ one) => one.pass === pass);
+    const frame = at === undefined ? null : this.graphs[graph].frames.find((one) => one.pass === pass);
     return frame && frame.parts.length ? frame.parts[at] : undefined;
   }
 
-  /** @param {number} graph @param {number} index */
   node(graph, index) {
     const columns = this.doc.graphs[graph].nodes,
       text = this.doc.strings;
@@ -56,7 +48,7 @@ export class Model {
       op: text[columns.op[index]],
       name: text[columns.name[index]],
       kind: text[columns.kind[index]],
-      location: /** @type {number|null} */ (columns.location[index]),
+      location: columns.location[index],
       guessed: columns.guessed.includes(index),
       module: text[columns.module[index]],
       variable: text[columns.variable[index]],
@@ -65,49 +57,46 @@ export class Model {
       device: text[columns.device[index]],
       statistics: columns.statistics[index],
       saved: columns.saved[index]
-        .map((/** @type {number} */ place) => this.doc.saved[place])
-        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) =>
+        .map((place) => this.doc.saved[place])
+        .map(([name, shape, dtype, nbytes, state]) =>
           ({ name: text[name], shape: text[shape], dtype: text[dtype], nbytes, state: text[state] })),
     };
   }
 
-  /** @param {number} graph @param {number} index @returns {string} */
   nodeLabel(graph, index) {
     const columns = this.doc.graphs[graph].nodes,
       text = this.doc.strings;
     return (text[columns.kind[index]] === "accumulate" && text[columns.variable[index]]) || text[columns.op[index]];
   }
 
-  /** As its box names it, with its own op where the box stands for more. @param {number} graph @param {number} index */
+  /** As its box names it, with its own op where the box stands for more. */
   boxLabel(graph, index) {
     const box = this.graphs[graph].boxes[this.graphs[graph].boxOf.get(index)];
     if (!box?.nodes.includes(index)) return this.nodeLabel(graph, index);
     return box.nodes.length === 1 ? box.label : `${box.label} (${this.nodeLabel(graph, index)})`;
   }
 
-  /** What a box stands for, with every name in full. @param {number} graph @param {number} place @returns {string} */
+  /** What a box stands for, with every name in full. */
   boxTip(graph, place) {
     const box = this.graphs[graph].boxes[place],
       facts = this.node(graph, box.nodes[0]);
     const head = worded(this.doc.words.in_box, { ...facts, nodes: box.nodes.length > 1 && box.nodes.length });
-    const leaves = box.badges.slice(0, 12).map((/** @type {[number, string]} */ [node]) => this.nodeLabel(graph, node));
+    const leaves = box.badges.slice(0, 12).map(([node]) => this.nodeLabel(graph, node));
     if (box.badges.length > leaves.length) leaves.push(worded(this.doc.words.more_leaves, { more: box.badges.length - leaves.length }));
     return [head, facts.shapes, facts.module, ...leaves].filter(Boolean).join("\n");
   }
 
-  /** @param {number} graphNumber @returns {number} */
   placeOf(graphNumber) {
-    return this.doc.graphs.findIndex((/** @type {any} */ graph) => graph.number === graphNumber);
+    return this.doc.graphs.findIndex((graph) => graph.number === graphNumber);
   }
 }
 
-/** @param {any} graph */
 function decodedGraph(graph) {
   const boxes = graph.drawing.boxes.map(
-    (/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges, written]) =>
+    ([x, y, w, h, nodes, label, detail, kind, badges, written]) =>
       ({ x, y, w, h, nodes, label, detail, kind, badges, written }),
   );
-  const rows = (/** @type {string} */ name) => changed(graph.frames.map((/** @type {any} */ frame) => frame[name] ?? []));
+  const rows = (name) => changed(graph.frames.map((frame) => frame[name] ?? []));
   const [norms, parts] = [rows("norms"), rows("parts")];
   return {
     ...graph,
@@ -122,9 +111,9 @@ function decodedGraph(graph) {
     cutWires: graph.ends?.wires ?? [],
     edges: decodedEdges(graph.edges),
     order: stepped(graph.order),
-    shared: new Map(graph.shared_edges.map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
-    wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, ...points]) => ({ source, target, points })),
-    frames: graph.frames.map((/** @type {any} */ frame, /** @type {number} */ at) => ({
+    shared: new Map(graph.shared_edges.map((edge, at) => [edge, at])),
+    wires: graph.drawing.wires.map(([source, target, ...points]) => ({ source, target, points })),
+    frames: graph.frames.map((frame, at) => ({
       ...frame,
       norms: decoded(norms[at]),
       bad: decodedBad(frame.bad),
@@ -134,20 +123,20 @@ function decodedGraph(graph) {
   };
 }
 
-/** Note where the run ended, and leave room for its words. @param {any} graph @param {number} node @param {string} words */
+/** Note where the run ended, and leave room for its words. */
 function markCrash(graph, node, words) {
   const box = graph.boxes[graph.boxOf.get(node)];
   graph.crash = { node, words };
   if (box) graph.size.height = Math.max(graph.size.height, box.y + box.h + CRASH_BELOW + 6);
 }
 
-/** Sources, targets and input numbers. @param {number[][]} columns @returns {number[][]} */
+/** Sources, targets and input numbers. */
 function decodedEdges([steps, below, inputs]) {
   const sources = stepped(steps);
   return [sources, below.map((distance, at) => sources[at] - distance), inputs];
 }
 
-/** Whether two decoded graphs are drawn alike. @param {any} old @param {any} now @returns {boolean} */
+/** Whether two decoded graphs are drawn alike. */
 export function samePicture(old, now) {
   return (
     now &&
@@ -158,7 +147,7 @@ export function samePicture(old, now) {
   );
 }
 
-/** What is not finite, by node: how many NaN, how many infinite. @param {number[][]} rows @returns {Map<number, [number, number]>} */
+/** What is not finite, by node: how many NaN, how many infinite. */
 function decodedBad(rows) {
   return new Map(rows.map(([node, nan, inf]) => [node, [nan, inf]]));
 }

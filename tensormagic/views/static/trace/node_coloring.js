@@ -1,12 +1,8 @@
-// @ts-check
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
 import { cutKey } from "./marks.js";
 import { clamp, html, svg, worded } from "../dom.js";
 import { UNTOUCHED, ENDS, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, secondsText } from "./words.js";
-
-/** @import { Box, Picture } from "./words.js" */
-/** @import { Model } from "./model.js" */
 
 /** @typedef {{node:(node:number)=>string, box:(box:Box)=>string, text:(box:Box)=>string, detail?:(box:Box)=>string, wires?:string[]}} Lens */
 /** @typedef {{name:string, words:string, unit:(value:number)=>string, values:number[]|null}} Mode */
@@ -16,24 +12,23 @@ const DECADES = 3; // of a scale that ends at its largest value
 /** Colours by one of several measures; those that a document has no data of are not offered. */
 export class Heat {
   mode = "norm";
-  /** @type {Map<string, Mode>} */ modes = new Map();
+  modes = new Map();
   most = 0;
   scale = ENDS; // log10 of the norms at its ends
   scaled = false; // whether the run has any yet
-  /** @type {Box[]|undefined} those that the scale was made for */ boxes;
-  /** @type {number[]|undefined} and of what */ shown;
+  /** those that the scale was made for */ boxes;
+  /** and of what */ shown;
 
   hasCuts = false;
   derivatives = false; // whether they are written on the wires
 
-  /** @param {any} words @param {string} hatch @param {()=>void} changed */
   constructor(words, hatch, changed) {
     this.words = words;
     this.hatch = hatch;
     this.select = html("select", {
       "aria-label": words.colour_by,
       title: words.colour_title,
-      change: (/** @type {any} */ event) => {
+      change: (event) => {
         this.mode = event.target.value;
         this.drawLegend();
         changed();
@@ -42,7 +37,6 @@ export class Heat {
     this.legend = html("div", { class: "legend quiet" });
   }
 
-  /** @param {Model} model @param {number} graph */
   load(model, graph) {
     this.modes = modesOf(model, graph);
     if (!this.modes.has(this.mode)) this.mode = "norm";
@@ -50,21 +44,21 @@ export class Heat {
       ...[...this.modes].map(([key, mode]) => html("option", { value: key, selected: key === this.mode }, mode.name)),
     );
     this.boxes = undefined;
-    this.derivatives = model.graphs[graph]?.frames.some((/** @type {any} */ frame) => frame.values);
-    this.hasCuts = model.graphs[graph]?.ends?.cuts.some((/** @type {any[]} */ cut) => cut[2]) ?? false; // not only read
+    this.derivatives = model.graphs[graph]?.frames.some((frame) => frame.values);
+    this.hasCuts = model.graphs[graph]?.ends?.cuts.some((cut) => cut[2]) ?? false; // not only read
     this.drawLegend();
   }
 
-  /** @param {Picture} picture @param {Box[]} boxes those that are drawn @returns {Lens} */
+  /** boxes: those that are drawn */
   lens(picture, boxes) {
-    const { values, unit } = /** @type {Mode} */ (this.modes.get(this.mode) ?? { values: null });
+    const { values, unit } = this.modes.get(this.mode) ?? { values: null };
     if (!values) return this.mode === "bad" ? badLens(picture, this.words) : normLens(picture, this.scale);
     if (this.boxes !== boxes || this.shown !== values) {
       [this.boxes, this.shown] = [boxes, values];
       this.most = boxes.reduce((most, box) => Math.max(most, total(box, values)), 0);
       this.drawLegend();
     }
-    const step = (/** @type {number} */ value) => stepOf(value, this.most);
+    const step = (value) => stepOf(value, this.most);
     return {
       node: (node) => step(values[node]),
       box: (box) => step(total(box, values)),
@@ -72,7 +66,7 @@ export class Heat {
     };
   }
 
-  /** The scale follows the run: while it goes on, it only grows. @param {Iterable<number>} norms @param {boolean} [anew] */
+  /** The scale follows the run: while it goes on, it only grows. */
   follow(norms, anew = false) {
     const scale = scaleOf(norms, this.scaled && !anew ? this.scale : null);
     this.scaled = scale !== null;
@@ -100,25 +94,23 @@ export class Heat {
   }
 }
 
-/** @param {Model} model @param {number} graph @returns {Map<string, Mode>} */
 function modesOf(model, graph) {
   const { nodes } = model.doc.graphs[graph] ?? { nodes: {} },
     count = model.graphs[graph]?.count ?? 0;
-  /** @type {Map<string, Mode>} */
   const modes = new Map();
-  const saved = (nodes.saved ?? []).map((/** @type {number[]} */ row) =>
+  const saved = (nodes.saved ?? []).map((row) =>
     row.reduce((sum, place) => sum + (model.doc.saved[place][3] || 0), 0),
   );
   const measured = { ...nodes, saved: saved.length === count ? saved : null };
   for (const [key, [name, words, column]] of Object.entries(model.doc.words.modes)) {
     const values = column ? measured[column] : null,
-      offered = column ? values?.some((/** @type {number} */ value) => value > 0) : key === "norm" || model.doc.state !== "drawn";
+      offered = column ? values?.some((value) => value > 0) : key === "norm" || model.doc.state !== "drawn";
     if (offered) modes.set(key, { name, words, unit: key.endsWith("time") ? secondsText : bytesText, values });
   }
   return modes;
 }
 
-/** @param {Box} box @param {number[]} values @returns {number} of all that the box stands for */
+/** The sum over all that a box stands for. */
 function total(box, values) {
   let sum = 0;
   for (const node of box.nodes) sum += values[node] || 0;
@@ -126,14 +118,14 @@ function total(box, values) {
   return sum;
 }
 
-/** A step of a scale of three decades below the largest value. @param {number} value @param {number} most */
+/** A step of a scale of three decades below the largest value. */
 export function stepOf(value, most) {
   if (!(value > 0)) return "zero";
   const step = Math.floor(6 * (1 + Math.log10(value / most) / DECADES));
   return `n${clamp(step, 0, 5)}`;
 }
 
-/** @param {Picture} picture @param {number[]} scale log10 of its ends @returns {Lens} */
+/** scale: log10 of its ends */
 function normLens({ norms, bad, values }, scale) {
   return {
     node: (node) => level(norms[node], scale),
@@ -149,9 +141,9 @@ function normLens({ norms, bad, values }, scale) {
   };
 }
 
-/** Only what is not finite stands out. @param {Picture} picture @param {any} words @returns {Lens} */
+/** Only what is not finite stands out. */
 function badLens({ norms, bad }, words) {
-  const state = (/** @type {string} */ found) => (found.length === 2 ? "zero" : found);
+  const state = (found) => (found.length === 2 ? "zero" : found);
   return {
     node: (node) => state(level(norms[node])),
     box: (box) => state(level(ofBox(box.nodes, norms))),
@@ -171,7 +163,6 @@ function ramp() {
   return svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps);
 }
 
-/** @param {string} state @param {string} word @param {string} hatch */
 function swatch(state, word, hatch) {
   const look = state === "bad" ? { fill: `url(#${hatch})` } : { rx: 2 },
     mark = svg("rect", { class: `swatch-${state}`, x: 0.5, y: 0.5, width: 19, height: 9, ...look });

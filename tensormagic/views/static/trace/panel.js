@@ -1,4 +1,3 @@
-// @ts-check
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
 import { worded } from "../dom.js";
@@ -9,25 +8,22 @@ import { upTo, Views } from "./parts.js";
 import { close, known, looksAt, nameOf, note, recall, relight, sayPath } from "./choosing.js";
 import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./headline.js";
 
-/** @import { Picture, DeltaHeader } from "./words.js" */
-
 const FEW = 10; // nodes below which nothing has to be searched
 
-/** A picture of nothing yet. @param {number} count @returns {Picture} */
+/** A picture of nothing yet. */
 function blank(count) {
   return { norms: new Float32Array(count).fill(UNTOUCHED), bad: new Map(), nonfinite: [], cursor: -1, pass: 0, running: false };
 }
 
 /** Everything together: which pass of which graph is shown, and what is selected. */
 export class Panel extends Views {
-  /** @type {Model} */ model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
-  /** @type {Picture} what is painted */ picture = blank(0);
-  /** @type {Picture} the whole pass that the order slider goes through */ whole = blank(0);
-  /** @type {any} Folds, where there is a graph */ folds;
-  /** @type {Set<number>|null} the nodes of the line that is picked */ lit = null;
-  /** @type {import("./choosing.js").Way|null} the way that is shown alone */ way = null;
-  /** @type {import("./choosing.js").Looks|null} how the runs of this cell were looked at */ looks = null;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ noting;
+  model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
+  /** what is painted */ picture = blank(0);
+  /** the whole pass that the order slider goes through */ whole = blank(0);
+  /** Folds, where there is a graph */ folds;
+  /** the nodes of the line that is picked */ lit = null;
+  /** the way that is shown alone */ way = null;
+  /** how the runs of this cell were looked at */ looks = null;
   recalling = false;
   /** what the graph that is shown is remembered by */ name = "";
   graph = 0;
@@ -35,13 +31,13 @@ export class Panel extends Views {
   running = false;
   healthy = false;
   shown = false;
-  /** @type {boolean|null} whether the graph of a healthy run is open; null: nobody has chosen */ opened = null;
+  /** whether the graph of a healthy run is open; null: nobody has chosen */ opened = null;
   following = true;
   painting = 0;
-  /** @type {{box:number, node:number}|null} */ selection = null;
-  /** @type {{header:DeltaHeader, values:Float32Array}|null} */ newest = null;
+  selection = null;
+  newest = null;
 
-  /** @param {Element} host @param {any} doc @param {{live?:boolean}} [options] live: a kernel feeds it, so that time goes on */
+  /** live: a kernel feeds it, so that time goes on */
   constructor(host, doc, { live = false } = {}) {
     super(doc.words ?? {}, live);
     host.replaceChildren(this.root);
@@ -53,8 +49,7 @@ export class Panel extends Views {
 
   // -- documents
 
-  /** Show a newer document, or the first. What did not change keeps its elements, its focus and its place.
-   * @param {any} doc */
+  /** Show a newer document, or the first. What did not change keeps its elements, its focus and its place. */
   update(doc) {
     const old = this.shown ? this.model : null,
       shown = old?.graphs[this.graph];
@@ -64,11 +59,11 @@ export class Panel extends Views {
     this.running = doc.state === "running";
     this.graphView.fills = Boolean(doc.wall);
     this.root.classList.toggle("wall", this.graphView.fills);
-    this.heat.follow((doc.scale ?? []).map((/** @type {number} */ end) => 10 ** end), !this.running || !old);
+    this.heat.follow((doc.scale ?? []).map((end) => 10 ** end), !this.running || !old);
     const last = doc.state === "lost" && this.newest && this.following; // what it sent last is looked at
     if (!this.running && !last) this.setFollowing(false);
     this.headline.load(this.model, old?.doc);
-    const calm = doc.findings.every((/** @type {any} */ finding) => finding.severity === "note");
+    const calm = doc.findings.every((finding) => finding.severity === "note");
     this.healthy = doc.state === "finished" && doc.passes_seen > 0 && calm;
     this.charts.load(this.model, this.collapsed());
     drawNotes(this);
@@ -83,7 +78,7 @@ export class Panel extends Views {
     else if (!this.following) this.goto(this.picture.pass);
   }
 
-  /** Exchange the data under a picture whose boxes and wires are the same. @param {number} place @returns {number} */
+  /** Exchange the data under a picture whose boxes and wires are the same. */
   keep(place) {
     this.enter(place, this.folds);
     this.graphView.graph = this.model.graphs[place];
@@ -91,7 +86,7 @@ export class Panel extends Views {
     return place;
   }
 
-  /** What goes by the graph that is shown. @param {number} place @param {Folds|null} before whose open boxes stay open */
+  /** What goes by the graph that is shown. before: whose open boxes stay open. */
   enter(place, before) {
     const graph = this.model.graphs[place],
       raw = this.model.doc.graphs[place],
@@ -111,7 +106,7 @@ export class Panel extends Views {
     this.tools.hidden = (graph?.count ?? 0) < FEW;
   }
 
-  /** Write down how the graph is looked at; while it is moved, once it rests. @param {boolean} [soon] */
+  /** Write down how the graph is looked at; while it is moved, once it rests. */
   remember(soon = false) {
     if (this.recalling) return;
     clearTimeout(this.noting);
@@ -153,7 +148,6 @@ export class Panel extends Views {
     say(toggleButton, this.collapsed() ? this.words.open_graph : this.words.close_graph);
   }
 
-  /** @param {boolean} folded */
   arrangeFooter(folded) {
     const { length } = this.model.frames;
     this.passes.element.hidden = length < 2 && !(this.running && length);
@@ -163,7 +157,7 @@ export class Panel extends Views {
 
   // -- which graph, which pass
 
-  /** @param {number} place @param {any} [before] the graph that was shown in its stead */
+  /** before: the graph that was shown in its stead */
   load(place, before) {
     const graph = this.model.graphs[place],
       view = { ...this.graphView.view },
@@ -187,7 +181,6 @@ export class Panel extends Views {
     this.recalling = false;
   }
 
-  /** @param {number} place */
   chooseGraph(place) {
     const frame = this.model.frames.findLastIndex((one) => one.graph === place);
     if (frame >= 0) this.scrub(frame);
@@ -200,7 +193,7 @@ export class Panel extends Views {
   /** The pass to open with: the first one something was born in, where that is what went wrong; else the last. */
   firstFrame() {
     const nonfinite = this.model.graphs
-      .flatMap((graph, place) => graph.nonfinite.map((/** @type {any} */ first) => ({ place, pass: first.pass })))
+      .flatMap((graph, place) => graph.nonfinite.map((first) => ({ place, pass: first.pass })))
       .sort((a, b) => a.pass - b.pass);
     const at = nonfinite.length
       ? this.model.frames.findIndex((one) => one.graph === nonfinite[0].place && one.frame.pass === nonfinite[0].pass)
@@ -208,7 +201,7 @@ export class Panel extends Views {
     return at >= 0 ? at : this.model.frames.length - 1;
   }
 
-  /** @param {number} at place among the kept passes */
+  /** at: place among the kept passes */
   scrub(at) {
     const one = this.model.frames[at];
     if (!one) return this.paint();
@@ -216,7 +209,7 @@ export class Panel extends Views {
     if (one.graph !== this.graph) this.load(one.graph);
     this.order.play(false);
     const { norms, bad, pass, values } = one.frame,
-      nonfinite = this.model.graphs[one.graph].nonfinite.filter((/** @type {any} */ first) => first.pass === pass);
+      nonfinite = this.model.graphs[one.graph].nonfinite.filter((first) => first.pass === pass);
     this.picture = this.whole = { norms, bad, values, nonfinite, cursor: -1, pass, running: false };
     const { doc } = this.model;
     const { length } = this.model.frames,
@@ -231,7 +224,7 @@ export class Panel extends Views {
     return this.model.graphs[this.graph]?.order.length ?? 0;
   }
 
-  /** Go through the order of backward: what it has reached so far is lit. @param {number} at how many nodes */
+  /** Go through the order of backward: what it has reached so far is lit. at: how many nodes. */
   walk(at) {
     const { order } = this.model.graphs[this.graph],
       { norms, bad, values, nonfinite, pass } = this.whole;
@@ -248,9 +241,9 @@ export class Panel extends Views {
     if (!done && at) this.graphView.follow(order[at - 1]);
   }
 
-  /** @param {number} pass show the kept pass nearest to it */
+  /** pass: show the kept pass nearest to it */
   goto(pass) {
-    const distance = (/** @type {number} */ at) => Math.abs(this.model.frames[at].frame.pass - pass);
+    const distance = (at) => Math.abs(this.model.frames[at].frame.pass - pass);
     let best = 0;
     this.model.frames.forEach((_frame, at) => {
       if (distance(at) < distance(best)) best = at;
@@ -262,7 +255,6 @@ export class Panel extends Views {
 
   // -- live
 
-  /** @param {DeltaHeader} header @param {Float32Array} values */
   delta(header, values) {
     this.newest = { header, values };
     if (!this.painting)
@@ -273,7 +265,7 @@ export class Panel extends Views {
   }
 
   paintDelta() {
-    const { header, values } = /** @type {{header:DeltaHeader, values:Float32Array}} */ (this.newest);
+    const { header, values } = this.newest;
     this.headline.drawProgress(header.step, header.pass, header.seconds, header.paused ? header.next : -1);
     if (header.finished)
       this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
@@ -300,7 +292,6 @@ export class Panel extends Views {
     if (this.newest) this.paintDelta();
   }
 
-  /** @param {boolean} on */
   setFollowing(on) {
     this.following = on;
     hide(this.liveButton, on || !this.running, this.passes.slider);

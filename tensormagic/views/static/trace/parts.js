@@ -1,4 +1,3 @@
-// @ts-check
 /** The elements of a panel, and what each of them calls. */
 
 import { html, isCommand, take, worded } from "../dom.js";
@@ -12,8 +11,6 @@ import { Search } from "./search.js";
 import { Headline } from "./headline.js";
 import { endPath, light, togglePath, choose, close, foldAll, foldAround, foldPart, openAll, openBox, pickLine, showLine, showNode } from "./choosing.js";
 
-/** @import { Panel } from "./panel.js" */
-
 let mounted = 0;
 
 /** The views of a panel, which is what they call. */
@@ -24,16 +21,16 @@ export class Views {
   notes = html("div", { class: "notes quiet" });
   wayText = html("span", { role: "status" });
 
-  /** @param {any} words @param {boolean} live a kernel feeds it, so that time goes on */
+  /** live: a kernel feeds it, so that time goes on */
   constructor(words, live) {
-    const panel = /** @type {any} */ (this);
+    const panel = this;
     mounted += 1;
     this.words = words;
     this.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
     this.root = html("div", { class: "tmv", tabindex: -1, style: `--hatch-fill:url(#${this.hatch})` });
     const jump = {
-      line: (/** @type {number} */ location) => showLine(panel, location),
-      node: (/** @type {number} */ graph, /** @type {number} */ node) => showNode(panel, graph, node),
+      line: (location) => showLine(panel, location),
+      node: (graph, node) => showNode(panel, graph, node),
     };
     this.headline = new Headline(live, { ...jump, words, toggle: () => panel.toggle() });
     this.graphView = new GraphView(this.hatch, {
@@ -65,7 +62,7 @@ export class Views {
     this.putTogether(panel);
   }
 
-  /** The two sliders. @param {any} panel */
+  /** The two sliders. */
   makePlayers(panel) {
     const { words } = this,
       { select, speed } = speedChooser(words.speed);
@@ -89,19 +86,19 @@ export class Views {
     this.footer = html("footer", { class: "foot-bar" }, this.passes.element, this.order.element);
   }
 
-  /** The views put in order, with the bar of tools. @param {any} panel */
+  /** The views put in order, with the bar of tools. */
   putTogether(panel) {
     const { words } = this;
-    this.graphView.zoomed = (/** @type {number} */ k) => {
+    this.graphView.zoomed = (k) => {
       say(this.zoomText, worded(words.zoom, { percent: Math.round(k * 100) }));
       if (panel.graphView.moved) panel.remember(true);
     };
     this.chooser = html("select", {
       hidden: true,
       "aria-label": words.graph,
-      change: (/** @type {any} */ event) => panel.chooseGraph(Number(event.target.value)),
+      change: (event) => panel.chooseGraph(Number(event.target.value)),
     });
-    const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
+    const square = (title, icon, click) =>
       squareButton(title, title, icon, click);
     this.wayChip = html("span", { class: "way", hidden: true }, this.wayText, square(words.whole_graph, GLYPHS.stop, () => endPath(panel)));
     this.foldButton = square(words.fold_all, GLYPHS.fold, () => foldAll(panel));
@@ -134,14 +131,13 @@ export class Views {
     const left = html("div", { class: "left" }, this.stage, this.lower);
     this.main = html("div", { class: "main" }, left);
     this.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, this.main, this.footer, this.notes);
-    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
+    this.root.addEventListener("keydown", (event) => pressedOn(panel, event));
   }
 }
 
-/** @param {Panel} panel @param {KeyboardEvent} event */
 function pressedOn(panel, event) {
   const player = panel.order.element.hidden ? panel.passes : panel.order; // of a run that goes on only its passes are there
-  const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
+  const writing = event.target.closest?.("input,select,textarea,button");
   if (isCommand(event)) return;
   if (event.key === "Escape" && panel.way) endPath(panel);
   else if (event.key === "Escape" && panel.selection) close(panel);
@@ -162,9 +158,7 @@ const SPEEDS = [0.25, 0.5, 1, 2, 4];
 
 /** A slider that can play: one row of the footer. */
 export class Player {
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ timer;
-
-  /** @param {{name:string, title:string, labels:string[], pace:()=>[number, number], move:(at:number)=>void}} hooks labels: of the button that plays, and that stops; pace: milliseconds of one tick at normal speed, and how far it goes */
+  /** labels: of the button that plays, and that stops; pace: milliseconds of one tick at normal speed, and how far it goes */
   constructor(hooks) {
     this.hooks = hooks;
     this.button = html(
@@ -183,7 +177,7 @@ export class Player {
         this.play(false);
         hooks.move(Number(this.slider.value));
       },
-      keydown: (/** @type {KeyboardEvent} */ event) => {
+      keydown: (event) => {
         if (event.key !== " ") return;
         take(event);
         this.play(!this.timer);
@@ -192,19 +186,16 @@ export class Player {
     this.element = html("div", { class: `player ${hooks.name}` }, this.button, this.text, this.slider);
   }
 
-  /** @param {number} last */
   limit(last) {
     this.slider.max = String(Math.max(last, 0));
   }
 
-  /** @param {number} at @param {string} words */
   stand(at, words) {
     this.slider.value = String(at);
     say(this.text, words);
     this.slider.setAttribute("aria-valuetext", words);
   }
 
-  /** @param {boolean} on */
   play(on) {
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -226,7 +217,7 @@ export class Player {
   }
 }
 
-/** How fast both sliders play. @param {string} title */
+/** How fast both sliders play. */
 export function speedChooser(title) {
   const select = html(
     "select",
@@ -236,18 +227,17 @@ export function speedChooser(title) {
   return { select, speed: () => Number(select.value) };
 }
 
-/** @param {number} speed @returns {[number, number]} */
 export function passPace(speed) {
   return [PLAY_MILLISECONDS / speed, 1];
 }
 
-/** The way through a graph takes a few seconds, however large it is. @param {number} count @param {number} speed @returns {[number, number]} */
+/** The way through a graph takes a few seconds, however large it is. */
 export function orderPace(count, speed) {
   const milliseconds = Math.min(ORDER_MILLISECONDS / Math.max(count, 1), SLOWEST_STEP) / speed;
   return milliseconds >= 33 ? [milliseconds, 1] : [33, Math.max(Math.round(33 / milliseconds), 1)];
 }
 
-/** The norms of a pass as far as backward has come. @param {Float32Array} norms @param {number[]} order @param {number} reached */
+/** The norms of a pass as far as backward has come. */
 export function upTo(norms, order, reached) {
   const part = new Float32Array(norms.length).fill(UNTOUCHED);
   for (let at = 0; at < Math.min(reached, order.length); at += 1) part[order[at]] = norms[order[at]];

@@ -1,14 +1,9 @@
-// @ts-check
 /** The viewer in an output that stays: the static picture gives way to it, and the outputs of a page share its style. */
 
 import { dataIn, html } from "../dom.js";
 import { Panel } from "./panel.js";
 
-/**
- * Draw what the outputs within an element hold, each once.
- * @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked @param {string} key names this very viewer
- * @param {string} rules its style sheet @param {any} words what it says: the same in all documents
- */
+/** Draw what the outputs within an element hold, each once. key: names this very viewer; rules: its style sheet; words: what it says: the same in all documents. */
 export async function mountSaved(scope, unpacked, key, rules, words) {
   for (const section of [scope, ...scope.querySelectorAll("section")]) {
     const place = section.querySelector(".tm-static"), held = section.querySelector("script.tm-document");
@@ -24,12 +19,9 @@ export async function mountSaved(scope, unpacked, key, rules, words) {
   }
 }
 
-/**
- * One style sheet for all outputs of a page, or of a shadow root: thirty copies would slow every change in the page.
- * @param {Element} section @param {string} key @param {string} rules
- */
+/** One style sheet for all outputs of a page, or of a shadow root: thirty copies would slow every change in the page. */
 function shareStyle(section, key, rules) {
-  const own = section.querySelector("style"), root = /** @type {any} */ (section.getRootNode());
+  const own = section.querySelector("style"), root = section.getRootNode();
   if (!own) return;
   const whole = own.textContent + rules;
   try {

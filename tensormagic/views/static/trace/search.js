@@ -1,21 +1,16 @@
-// @ts-check
 /** Finding nodes by name, op, module, variable or line: all that match are lit, and gone through one by one. */
 
 import { html, take, worded } from "../dom.js";
 import { say } from "./words.js";
 
-/** @import { Model } from "./model.js" */
-
 /** A field, how many were found, and which of them is shown. */
 export class Search {
-  /** @type {number[]} in the order in which backward reaches them */ found = [];
+  /** in the order in which backward reaches them */ found = [];
   at = -1;
-  /** @type {Model|undefined} */ model;
-  /** @type {string[]|undefined} what each node can be found by */ texts;
+  /** what each node can be found by */ texts;
   graph = 0;
-  /** @type {ReturnType<typeof setTimeout>|undefined} while what was typed last is not looked for yet */ timer;
+  /** while what was typed last is not looked for yet */ timer;
 
-  /** @param {any} words @param {{light:(nodes:Set<number>|null)=>void, show:(node:number)=>void, leave:()=>void}} hooks */
   constructor(words, hooks) {
     this.words = words;
     this.hooks = hooks;
@@ -30,13 +25,12 @@ export class Search {
         clearTimeout(this.timer);
         this.timer = setTimeout(() => this.look(), 80);
       },
-      keydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
+      keydown: (event) => this.key(event),
     });
     this.count = html("span", { class: "hits", "aria-live": "polite" });
     this.element = html("span", { class: "search" }, this.field, this.count);
   }
 
-  /** @param {Model} model @param {number} graph */
   load(model, graph) {
     this.model = model;
     this.graph = graph;
@@ -44,15 +38,15 @@ export class Search {
     if (this.field.value) this.look();
   }
 
-  /** What each node can be found by, made when it is first searched. @returns {string[]} */
+  /** What each node can be found by, made when it is first searched. */
   haystack() {
-    const { doc } = /** @type {Model} */ (this.model),
+    const { doc } = this.model,
       columns = doc.graphs[this.graph].nodes,
       text = doc.strings;
-    this.texts ??= columns.op.map((/** @type {number} */ _op, /** @type {number} */ node) =>
+    this.texts ??= columns.op.map((_op, node) =>
       ["op", "name", "module", "variable"].map((name) => text[columns[name][node]]).join("\n").toLowerCase(),
     );
-    return /** @type {string[]} */ (this.texts);
+    return this.texts;
   }
 
   look() {
@@ -70,14 +64,13 @@ export class Search {
     this.hooks.light(new Set(this.found));
   }
 
-  /** @param {string} wanted @returns {number[]} */
   matches(wanted) {
-    const { doc, graphs } = /** @type {Model} */ (this.model),
+    const { doc, graphs } = this.model,
       graph = doc.graphs[this.graph],
       line = wanted.match(/^(?:line|l)\s*(\d+)$/)?.[1],
       words = wanted.split(/\s+/),
       texts = this.haystack();
-    const hits = (/** @type {number} */ node) =>
+    const hits = (node) =>
       line
         ? graph.nodes.location[node] !== null && doc.locations[graph.nodes.location[node]][1] === Number(line)
         : words.every((word) => texts[node].includes(word));
@@ -92,7 +85,6 @@ export class Search {
     this.count.classList.toggle("none", !length);
   }
 
-  /** @param {number} step */
   go(step) {
     if (this.timer || !this.found.length) this.look();
     const { length } = this.found;
@@ -107,7 +99,6 @@ export class Search {
     this.look();
   }
 
-  /** @param {KeyboardEvent} event */
   key(event) {
     if (event.key === "Enter") this.go(event.shiftKey ? -1 : 1);
     else if (event.key === "Escape" && this.field.value) this.clear();

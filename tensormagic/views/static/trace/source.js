@@ -1,19 +1,15 @@
-// @ts-check
 /** The user's lines, each with its nodes and the norm that reached them. */
 
 import { html, worded } from "../dom.js";
 import { UNTOUCHED, shortNorm, level, ofLine } from "./words.js";
 
-/** @import { Model } from "./model.js" */
-
 /** The user's lines, each with how many nodes it made and the norm that reached them. */
 export class Source {
-  /** @type {string} */ content = "";
-  /** @type {string|undefined} the content whose first interesting line was shown */ begun;
-  /** @type {number|undefined} the row to begin with */ start;
-  /** @type {Set<number|undefined>} rows that called backward */ calls = new Set();
+  content = "";
+  /** the content whose first interesting line was shown */ begun;
+  /** the row to begin with */ start;
+  /** rows that called backward */ calls = new Set();
 
-  /** @param {any} words @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
   constructor(words, hooks) {
     this.words = words;
     this.hooks = hooks;
@@ -24,33 +20,30 @@ export class Source {
       html("div", { class: "part" }, words.source, html("span", { class: "quiet end" }, words.per_line)),
       this.list,
     );
-    /** @type {any[]} */ this.rows = [];
+    this.rows = [];
     this.picked = -1;
   }
 
-  /** @param {Model} model @param {number} graph */
   load(model, graph) {
     const locations = model.doc.graphs.length ? model.doc.graphs[graph].nodes.location : [];
     const content = JSON.stringify([model.doc.source, locations]);
     if (content === this.content) return;
     this.content = content;
     this.picked = -1;
-    this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
-      /** @type {number[]} */
+    this.rows = model.doc.source.map(([line, text, places], place) => {
       const nodes = [];
-      locations.forEach((/** @type {number|null} */ location, /** @type {number} */ node) => {
+      locations.forEach((location, node) => {
         if (location !== null && places.includes(location)) nodes.push(node);
       });
       return this.row(line, text, nodes, place, madeOn(model, graph, nodes, text));
     });
     this.list.replaceChildren(...this.rows.map((row) => row.element));
     const calls = (this.calls = new Set(
-      model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[1])),
+      model.doc.passes.map((row) => model.rowOfLocation.get(row[1])),
     ));
     this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
   }
 
-  /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place @param {string[]} made */
   row(line, text, nodes, place, made = []) {
     if (!line) return { nodes, element: html("li", { class: text ? "heading" : "omitted" }, text || "⋯"), state: "" };
     const bar = html("span", { class: "bar" }),
@@ -74,7 +67,7 @@ export class Source {
     return { nodes, element: html("li", {}, body), bar, value, state: "", text: "" };
   }
 
-  /** @param {Float32Array} norms @param {number[]} scale log10 of its ends */
+  /** scale: log10 of its ends */
   paint(norms, scale) {
     for (const row of this.rows) {
       if (!row.nodes.length) continue;
@@ -90,7 +83,7 @@ export class Source {
     }
   }
 
-  /** @param {number} place -1 for none */
+  /** place: -1 for none */
   pick(place) {
     this.picked = place;
     this.rows.forEach((row, at) => {
@@ -100,7 +93,7 @@ export class Source {
     this.hooks.pick(place < 0 ? null : new Set(this.rows[place].nodes));
   }
 
-  /** Mark the line of the selected node, and bring it into view. @param {number|undefined} place */
+  /** Mark the line of the selected node, and bring it into view. */
   mark(place) {
     this.rows.forEach((row, at) => row.element.classList.toggle("here", at === place));
     if (place === undefined) return;
@@ -110,7 +103,7 @@ export class Source {
       box.scrollTop = line.offsetTop - box.clientHeight / 2;
   }
 
-  /** Mark lines that findings are about. @param {Set<number|undefined>} places */
+  /** Mark lines that findings are about. */
   warn(places) {
     this.rows.forEach((row, at) => row.element.classList.toggle("hit", places.has(at)));
     this.start = this.rows.findIndex((_row, at) => places.has(at));
@@ -127,12 +120,11 @@ export class Source {
   }
 }
 
-/** What the calls of a line made: ``h: 64×128``, under the name that the line gives it, else that of the op; the last one last.
- * @param {Model} model @param {number} graph @param {number[]} nodes @param {string} text @returns {string[]} */
+/** What the calls of a line made: ``h: 64×128``, under the name that the line gives it, else that of the op; the last one last. */
 function madeOn(model, graph, nodes, text) {
   const facts = nodes.map((node) => model.node(graph, node)).filter((one) => one.kind !== "accumulate" && one.shapes);
   const given = text.match(/^\s*(\w+)\s*=(?!=)/)?.[1];
-  const shapes = (/** @type {any} */ one) => one.shapes.replace("()", "scalar");
+  const shapes = (one) => one.shapes.replace("()", "scalar");
   return [
     ...new Set(facts.map((one, at) => `${one.variable || (at === facts.length - 1 && given) || one.op}: ${shapes(one)}`)),
   ];

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The trace viewer while a kernel feeds it: `update` shows newer documents (tensormagic/views/page/document.py), `delta`
  * the newest gradient norms. No dependency, no request, no innerHTML: all text becomes text nodes. A delta touches only
@@ -8,12 +7,7 @@
 import { fed, html, keepingKeys } from "../dom.js";
 import { Panel } from "./panel.js";
 
-/** @import { DeltaHeader } from "./words.js" */
-
-/**
- * What anywidget calls, once a view.
- * @param {{model:any, el:Element}} context
- */
+/** What anywidget calls, once a view. */
 function render({ model, el }) {
   const section = keepingKeys(html("section", { class: "tm tm-trace" }));
   el.append(section);
@@ -47,7 +41,7 @@ const LOOK_MILLISECONDS = 1000;
 
 /** What a live panel hears of its kernel, and since when nothing. */
 export class Link {
-  /** @param {Element} element of the panel @param {Panel} panel @param {()=>number} [clock] milliseconds */
+  /** element: of the panel; clock: milliseconds */
   constructor(element, panel, clock = () => performance.now()) {
     this.element = element;
     this.panel = panel;
@@ -83,13 +77,13 @@ export class Link {
   }
 }
 
-/** Whether the host says that the cell has ended; where it has another sign, or none, nobody knows. @param {Element} element */
+/** Whether the host says that the cell has ended; where it has another sign, or none, nobody knows. */
 export function cellEnded(element) {
   const prompt = element.closest(".jp-Cell")?.querySelector(".jp-InputPrompt")?.textContent ?? "";
   return /^\s*\[[ \d]*\]/.test(prompt);
 }
 
-/** The kernel has gone while the cell ran: what it sent last stays, and is called that. @param {Panel} panel */
+/** The kernel has gone while the cell ran: what it sent last stays, and is called that. */
 function lose(panel) {
   if (!panel.running) return;
   const { step, pass, seconds } = panel.headline.told;
@@ -100,11 +94,11 @@ function lose(panel) {
 
 const NUMBERS = ["structure", "graph", "pass", "step", "running", "cursor", "reached", "finished", "seconds", "paused", "next", "nodes", "parameters"];
 
-/** @param {DataView} view of the message's buffer @returns {[DeltaHeader, Float32Array]} */
+/** view: of the message's buffer */
 export function unpackDelta({ buffer, byteOffset, byteLength }) {
   const bytes = buffer.slice(byteOffset, byteOffset + byteLength), // numbers have to be aligned
     numbers = new Float64Array(bytes, 0, NUMBERS.length),
-    header = /** @type {any} */ (Object.fromEntries(NUMBERS.map((name, at) => [name, numbers[at]])));
+    header = Object.fromEntries(NUMBERS.map((name, at) => [name, numbers[at]]));
   for (const name of ["running", "paused"]) header[name] = Boolean(header[name]);
   return [header, new Float32Array(bytes, numbers.byteLength)];
 }

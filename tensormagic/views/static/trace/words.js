@@ -1,4 +1,3 @@
-// @ts-check
 /** What several parts of the viewer go by; elements, and numbers put into words: the same words as in Python (tensormagic/words.py). */
 
 import { clamp, html, svg, digits } from "../dom.js";
@@ -22,41 +21,39 @@ export const LARGEST = 1.25; // how far a small graph is enlarged by itself: to 
 export const HEAD = 40;
 export const BADGE = 15; // heights of a box without its badges, and of one badge (drawing.py)
 
-/** A part of the drawer: its title, quiet words beside it, and what is below. @param {string} title @param {Node|string|null} quiet
- * @param {...Node} below @returns {any} */
+/** A part of the drawer: its title, quiet words beside it, and what is below. */
 export function drawerPart(title, quiet, ...below) {
   const beside = typeof quiet === "string" ? html("span", { class: "quiet" }, quiet) : quiet;
   return html("div", {}, html("div", { class: "part small" }, quiet === null ? title : `${title} `, beside), ...below);
 }
 
-/** A row of a table. @param {string} name @param {...Node} cells @returns {any} */
+/** A row of a table. */
 export function tableRow(name, ...cells) {
   return html("tr", {}, html("th", { scope: "row" }, name), ...cells);
 }
 
-/** The points of a line, which are written one number after the other. @param {number[]} numbers @returns {number[][]} */
+/** The points of a line, which are written one number after the other. */
 export function pointsOf(numbers) {
   const points = [];
   for (let at = 0; at < numbers.length; at += 2) points.push([numbers[at], numbers[at + 1]]);
   return points;
 }
 
-/** @param {Element} element @param {string} text */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Text in which `backticks` mark code. @param {string} text @returns {Node[]} */
+/** Text in which `backticks` mark code. */
 export function prose(text) {
   return quoting(text, (code) => html("code", {}, code));
 }
 
-/** @param {string} text @param {(code:string)=>Node} quote what to make of each piece between backticks @returns {Node[]} */
+/** Text of which each piece between backticks becomes what `quote` makes of it. */
 export function quoting(text, quote) {
   return text.split(/`([^`]+)`/).map((part, place) => (place % 2 ? quote(part) : document.createTextNode(part)));
 }
 
-/** A norm in two digits, as everywhere (trace_words.py). @param {number} norm @returns {string} */
+/** A norm in two digits, as everywhere (trace_words.py). */
 export function normText(norm) {
   if (norm === UNTOUCHED || norm === undefined) return "none";
   if (norm < 0) return NOT_MEASURABLE;
@@ -65,19 +62,17 @@ export function normText(norm) {
   return norm.toExponential(1).replace("e+", "e").replace(".0e", "e").replaceAll("-", "−");
 }
 
-/** The same where there is little room: over a box, beside a line. @param {number} norm @returns {string} */
+/** The same where there is little room: over a box, beside a line. */
 export function shortNorm(norm) {
   return norm === UNTOUCHED ? "" : norm < 0 ? "?" : normText(norm);
 }
 
-/** @param {number} bytes @returns {string} */
 export function bytesText(bytes) {
   let unit = 0;
   for (; bytes >= (unit ? 1023.95 : 1024) && unit < 5; unit++) bytes /= 1024;
   return `${Number(bytes.toFixed(1))} ${unit ? `${" KMGTP"[unit]}iB` : "B"}`;
 }
 
-/** @param {number} seconds @returns {string} */
 export function secondsText(seconds) {
   if (!seconds) return "0 s";
   let small = seconds * 1e9;
@@ -90,19 +85,17 @@ export function secondsText(seconds) {
   return `${digits(Math.floor(whole / 60))} min ${whole % 60} s`;
 }
 
-/** @param {number} nan @param {number} inf @returns {string} */
 export function badText(nan, inf) {
   return [nan ? `${digits(nan)} NaN` : "", inf ? `${digits(inf)} Inf` : ""].filter(Boolean).join(", ");
 }
 
-/** The same over a box: where both have no room, only the first is counted. @param {number} nan @param {number} inf @param {number} room */
+/** The same over a box: where both have no room, only the first is counted. */
 export function shortBadText(nan, inf, room) {
   const text = badText(nan, inf);
   return text.length * 6.2 <= room || !(nan && inf) ? text : `${digits(nan)} NaN, Inf`;
 }
 
-/** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero".
- * @param {number} norm @param {number[]} [ends] log10 of the norms at the ends of the scale @returns {string} */
+/** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero". ends: log10 of the norms at the ends of the scale. */
 export function level(norm, [low, high] = ENDS) {
   if (norm === UNTOUCHED) return "wait";
   if (norm < 0) return "blind";
@@ -112,8 +105,7 @@ export function level(norm, [low, high] = ENDS) {
   return `n${clamp(step, 0, 5)}`;
 }
 
-/** Log10 of the norms at the ends of a run's scale (theme.py); one that there is already only grows.
- * @param {Iterable<number>} norms @param {number[]|null} before @returns {number[]|null} */
+/** Log10 of the norms at the ends of a run's scale (theme.py); one that there is already only grows. */
 export function scaleOf(norms, before) {
   let [least, most] = [Infinity, 0];
   for (const norm of norms) if (norm > 0 && norm < Infinity) [least, most] = [Math.min(least, norm), Math.max(most, norm)];
@@ -123,13 +115,12 @@ export function scaleOf(norms, before) {
   return [Math.max(low, high - 15), high];
 }
 
-/** @param {string} state @returns {number} stroke width of a wire that carries it */
+/** The stroke width of a wire that carries a state. */
 export function wireWidth(state) {
   return state.length > 3 ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
 }
 
-/** The norm of a box: any non-finite one decides, else that of the first node that was reached (values.py).
- * @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+/** The norm of a box: any non-finite one decides, else that of the first node that was reached (values.py). */
 export function ofBox(nodes, norms) {
   let first = UNTOUCHED;
   for (const node of nodes) {
@@ -139,7 +130,7 @@ export function ofBox(nodes, norms) {
   return first;
 }
 
-/** The norm of a line: any non-finite one decides, else the largest, else whether one came at all. @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+/** The norm of a line: any non-finite one decides, else the largest, else whether one came at all. */
 export function ofLine(nodes, norms) {
   let most = UNTOUCHED;
   for (const node of nodes) {
@@ -149,7 +140,7 @@ export function ofLine(nodes, norms) {
   return most;
 }
 
-/** What represents a norm that has no logarithm (columns.py). @type {Map<string|null, number>} */
+/** What represents a norm that has no logarithm (columns.py). */
 const CODES = new Map([
   [null, UNTOUCHED],
   ["u", UNREADABLE],
@@ -158,28 +149,26 @@ const CODES = new Map([
   ["i", Infinity],
 ]);
 
-/** @param {any[]} codes @returns {Float32Array} */
 export function decoded(codes) {
   return Float32Array.from(codes, (code) =>
     typeof code === "number" ? 10 ** (code / 250) : (CODES.get(code) ?? NaN),
   );
 }
 
-/** Codes that are written as steps, each from the last number before it (columns.py). @param {any[]} codes @returns {any[]} */
+/** Codes that are written as steps, each from the last number before it (columns.py). */
 export function stepped(codes) {
   let at = 0;
   return codes.map((code) => (typeof code === "number" ? (at += code) : code));
 }
 
-/** Rows of codes that are written as changes, each from the last number above it. @param {any[][]} rows @returns {any[][]} */
+/** Rows of codes that are written as changes, each from the last number above it. */
 export function changed(rows) {
-  /** @type {number[]} */ const above = [];
+  const above = [];
   return rows.map((row) =>
     row.map((code, at) => (typeof code === "number" ? (above[at] = (above[at] ?? 0) + code) : code)),
   );
 }
 
-/** @param {string} path @param {boolean} [solid] */
 export function glyph(path, solid = false) {
   return svg(
     "svg",
@@ -188,7 +177,7 @@ export function glyph(path, solid = false) {
   );
 }
 
-/** A button that is a sign. @param {string} label @param {string} title @param {string} icon @param {()=>void} click @param {string} [look] */
+/** A button that is a sign. */
 export function squareButton(label, title, icon, click, look = "square") {
   return html("button", { type: "button", class: look, title, "aria-label": label, click }, glyph(icon));
 }
@@ -207,7 +196,6 @@ export const GLYPHS = {
   pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
 };
 
-/** @param {string} words @returns {string} */
 export function capital(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
@@ -216,17 +204,15 @@ export function capital(words) {
 
 const STOPS = "button,select,[tabindex]";
 
-/** Exchange what is in an element; the focus stays at the same place in the order of Tab.
- * @param {Element} element @param {()=>void} exchange */
+/** Exchange what is in an element; the focus stays at the same place in the order of Tab. */
 export function keepingFocus(element, exchange) {
-  const stops = () => /** @type {any[]} */ ([...element.querySelectorAll(STOPS)]),
+  const stops = () => [...element.querySelectorAll(STOPS)],
     at = stops().indexOf(document.activeElement);
   exchange();
   stops()[at]?.focus({ preventScroll: true });
 }
 
-/** Show or hide; the focus goes to the first of some others that is there.
- * @param {HTMLElement} element @param {boolean} hidden @param {...(HTMLElement|undefined)} others */
+/** Show or hide; the focus goes to the first of some others that is there. */
 export function hide(element, hidden, ...others) {
   const inside = hidden && element.contains(document.activeElement);
   element.hidden = hidden;
