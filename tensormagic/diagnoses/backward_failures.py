@@ -74,7 +74,7 @@ def _kept_graph(modified: ModifiedSavedTensor, location: Location | None, first:
         return ""
     again = rf"\b{re.escape(carried[0])}\b.*=.*\b{re.escape(carried[0])}\b" if len(carried) == 1 else "$^"
     is_carried = modified.location is not None and re.search(again, modified.location.text) is not None
-    detach = _cut_off(carried, modified.location) if is_carried else "h = h.detach()"
+    detach = _cut_off(carried, _lstm_state(carried, modified.op, modified.location)) if is_carried else "h = h.detach()"
     return (
         "Leave out `retain_graph=True`, which keeps the graphs of earlier steps, and detach what is carried from step "
         f"to step: `{detach}` before it is used again."
@@ -170,9 +170,10 @@ def _freed_remedy(freed: FreedGraph) -> str:
     if freed.whole:
         return f"Leave this one out, or keep the graph in the first: `{_keeping(freed.first)}`."
     if freed.joint_again:
+        state = [] if freed.joint_name else _lstm_state(names, freed.joint, freed.joint_location)
+        tuples = [*freed.joint_tuples, *state]
         return (
-            f"Detach what is carried from step to step: `{_cut_off(names, freed.joint_location)}` before it is used "
-            "again."
+            f"Detach what is carried from step to step: `{_cut_off(names or ['h'], tuples)}` before it is used again."
         )
     if made_to_learn := _scaled_weight(freed):
         return made_to_learn
@@ -211,12 +212,16 @@ def _scaled_weight(freed: FreedGraph) -> str:
     return f"Make it a leaf: compute its values first, set `requires_grad` last: {what}."
 
 
-def _cut_off(names: list[str], location: Location | None) -> str:
-    """Return the statement that cuts states off their past; the one name of an LSTM's state is a tuple."""
-    states = names or ["h"]
-    if len(states) == 1 and location is not None and "lstm" in location.text.lower():
-        return f"{states[0]} = tuple(part.detach() for part in {states[0]})"
-    return f"{', '.join(states)} = {', '.join(f'{state}.detach()' for state in states)}"
+def _lstm_state(names: list[str], op: str, location: Location | None) -> list[str]:
+    """Return the one name of an LSTM's state: it is a tuple."""
+    is_lstm = op == "mkldnn_rnn_layer" or (location is not None and "lstm" in location.text.lower())
+    return names if is_lstm and len(names) == 1 else []
+
+
+def _cut_off(names: list[str], tuples: list[str]) -> str:
+    """Return the statement that cuts states off their past."""
+    cut = (f"tuple(part.detach() for part in {one})" if one in tuples else f"{one}.detach()" for one in names)
+    return f"{', '.join(names)} = {', '.join(cut)}"
 
 
 NOT_A_SCALAR = "grad can be implicitly created only for scalar outputs"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
-from tensormagic.diagnoses.rule import as_code, called, of_kind, related_lines
+from tensormagic.diagnoses.rule import as_code, call_on, called, of_kind, related_lines
+from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -232,6 +234,7 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
             elif _is_sampled_past(report, graph, cut):
                 handled.add(where)
                 yield _sampled_past(report, graph, cut)
+        yield from _drawn_without_slope(report, graph)
 
 
 def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
@@ -245,15 +248,21 @@ def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
     used = report.location(graph.nodes[cut.target].location)
     if used is not None and re.search(r"\b(log_prob|entropy|kl_divergence)\(", used.text):
         return False
+    return cut.source not in _behind(graph, [cut.target])
+
+
+def _behind(graph: Graph, starts: list[int], leave_out: int | None = None) -> set[int]:
+    """Return the nodes that a gradient reaches from some nodes, these too, on ways that do not lead over one node."""
     after: dict[int, list[int]] = {}
     for edge in graph.edges:
         after.setdefault(edge.source, []).append(edge.target)
-    behind, pending = set[int](), [cut.target]
+    behind, pending = set[int](), starts
     while pending:
         at = pending.pop()
-        behind.add(at)
-        pending += [inner for inner in after.get(at, ()) if inner not in behind]
-    return cut.source not in behind
+        if at not in behind and at != leave_out:
+            behind.add(at)
+            pending += after.get(at, ())
+    return behind
 
 
 def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
@@ -274,6 +283,35 @@ def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         subject=name,
         related=related_lines(("used here", joined), besides=here),
     )
+
+
+def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]:
+    """torch.normal passes zeros on. Where nothing else learns either, that is TM405."""
+    drawn = FLAT["normal"]
+    learning = {series.name for series in report.parameters if any(norm > 0 for norm in series.norms)}
+    for node in graph.nodes:
+        if node.op != "normal":
+            continue
+        inputs = {edge.target for edge in graph.edges if edge.source == node.index}
+        users = [edge.source for edge in graph.edges if edge.target == node.index]
+        leaves = {graph.nodes[at].variable for at in _behind(graph, [node.index])}
+        if not leaves & learning or inputs & _behind(graph, users.copy(), leave_out=node.index):
+            continue
+        here = report.location(node.location)
+        call = call_on(here.text if here is not None else "", "normal")
+        name = ast.unparse(call.args[0]) if call is not None and call.args else ""
+        used = report.location(graph.nodes[users[0]].location) if users else None
+        yield Finding(
+            code="TM313",
+            severity="note",
+            message=f"No gradient reaches `{name or 'the parameters'}` through this sample: {drawn.why}, so "
+            "the distribution learns from other terms of the loss alone.",
+            location=here,
+            evidence={"op": node.op},
+            remedy=f"If it should learn from its samples, {drawn.remedy[0].lower()}{drawn.remedy[1:]}",
+            subject=name,
+            related=related_lines(("used here", used), besides=here),
+        )
 
 
 def _near_the_root(graph: Graph) -> set[int]:

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import check_expression
+from tensormagic.magics.arguments import expressions
 from tensormagic.magics.frames import show
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number
@@ -64,7 +64,7 @@ class Watcher:
         """
         from tensormagic.magics.frames import value_of
 
-        check_expression(expression)
+        expression = ", ".join(expressions(expression.split()))  # with or without commas, as for %tensor
         given = value_of(self._shell, expression)
         several = isinstance(ast.parse(expression, mode="eval").body, ast.Tuple)
         try:

@@ -69,6 +69,7 @@ class FreedGraph:
     joint_location: Location | None = None  #: The line that made it.
     #: Whether that line ran again since the earlier backward: then it is a state that is handed on.
     joint_again: bool = False
+    joint_tuples: tuple[str, ...] = ()  #: Names on that line that are tuples of tensors, as the state of an LSTM is.
     shared: int = 0  #: How many nodes the two graphs share.
     graph: int | None = None  #: Index into `TraceReport.graphs`; None outside a trace.
     node: int | None = None  #: Index into that graph's nodes; None outside a trace.

@@ -100,6 +100,26 @@ def a_vae_that_learns_from_its_prior_alone():
     return trace.report
 
 
+@ill("TM313", severity="note", subject="mean", line="code = torch.normal(mean, spread.exp())",
+     says=("No gradient reaches `mean` through this sample", "samples, draw with noise of its own"))  # fmt: skip
+def a_vae_that_draws_with_torch_normal():
+    """Its backward passes on zeros; the divergence trains the encoder, so that no gradient is zero as a whole."""
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"to_mean": nn.Linear(64, 4), "to_spread": nn.Linear(64, 4), "decode": nn.Linear(4, 64)})
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, _ in batches(3):
+            x = images.flatten(1)
+            mean, spread = net["to_mean"](x), net["to_spread"](x)
+            code = torch.normal(mean, spread.exp())
+            prior = (mean.square() + spread.exp() - spread).mean()
+            loss = F.mse_loss(net["decode"](code), x) + prior
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM303", severity="warning", subject="policy.mean.weight", line=".sample()", says=("`.rsample()`",))
 def a_policy_that_is_cut_off_from_its_critic():
     """To step the critic's parameters instead, as if the optimizer were made of the wrong model, would do harm."""

@@ -91,6 +91,7 @@ TWICE = "backward goes through the graph of loss a second time: the first one fr
 UNKNOWN = "The graph was used by an earlier backward: what tanh had saved is freed."
 BOTH = Location("model.py", 1, "out, (h, c) = lstm(x, (h, c))")
 TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
+STATE = Location("model.py", 1, "hidden = self.cell(x, hidden)")
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,8 @@ TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
          "`h, c = h.detach(), c.detach()`"),
         ({"joint_again": True, "joint_name": "", "joint_location": TUPLE}, f"hidden belongs {SHARED}: {GONE}",
          "`hidden = tuple(part.detach() for part in hidden)`"),
+        ({"joint_again": True, "joint_name": "", "joint_location": STATE, "joint_tuples": ("hidden",)},
+         f"hidden belongs {SHARED}: {GONE}", "`hidden = tuple(part.detach() for part in hidden)`"),
         ({"joint_name": "", "shared": 1}, f"y belongs {SHARED}: 1 node of it was visited before.",
          "Compute y again in each step"),
         ({"joint_name": "", "joint_location": None, "first": WRITE}, f"The result of mul belongs {SHARED}: {GONE}",

@@ -224,5 +224,9 @@ def test_check_of_a_training_shows_questions_and_answers(cell):
     text = "".join(bundle["text/plain"] for bundle in ran.shown)
     assert "check model" in text
     assert "overfits" in text
+    assert "overfits" in "".join(
+        bundle["text/plain"]
+        for bundle in cell("%tensormagic check model torch.optim.SGD(model.parameters()) batch").shown
+    )
     assert "takes the model" in str(cell("%tensormagic check batch").error)
     assert "not a Python expression" in str(cell("%tensormagic check model,,").error)

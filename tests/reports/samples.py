@@ -160,7 +160,7 @@ def _backward_fault() -> BackwardFault:
     line = reports.Location("model.py", 5, HOSTILE)
     freed = FreedGraph(
         op="tanh", location=line, root=HOSTILE, backward=line, whole=True, first=line, known=True, joint="addmm",
-        joint_name=HOSTILE, joint_location=line, joint_again=True, shared=4, graph=0, node=1,
+        joint_name=HOSTILE, joint_location=line, joint_again=True, joint_tuples=(HOSTILE,), shared=4, graph=0, node=1,
     )  # fmt: skip
     returned = WrongReturn(
         function=HOSTILE, problem="shape", arguments=("x", HOSTILE), argument="x", got="(2,)", expected="(3,)",

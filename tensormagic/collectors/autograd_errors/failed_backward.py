@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 import math
+import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -246,6 +247,8 @@ class AutogradErrors(TracePart):
             tensors = (root for root in roots if isinstance(root, torch.Tensor))
             if fault is not None and (root := next(tensors, None)) is not None:
                 fault = replace(fault, root=self._name_of(root))
+            if fault is not None and fault.joint_location is not None and self._names is not None:
+                fault = replace(fault, joint_tuples=self._names.tuples_in(fault.joint_location.text))
         elif is_about_a_return(error):
             at = self._sites.at
             kind = "returned"
@@ -342,6 +345,13 @@ class Names:
         """Return the name of what a node made."""
         made = ((name, value) for name, value in self._tensors() if has_history(value) and not is_stale(value))
         return next((name for name, value in made if value.grad_fn is node), "")
+
+    def tuples_in(self, line: str) -> tuple[str, ...]:
+        """Return the names on a line that are tuples of tensors, in the order of the line."""
+        words = re.findall(r"[^\W\d]\w*", line)
+        known = {name: space[name] for space in reversed(self._spaces) for name in words if name in space}
+        tuples = ((name, value) for name, value in known.items() if type(value) is tuple)
+        return tuple(name for name, value in tuples if value and all(isinstance(one, torch.Tensor) for one in value))
 
     def _leaf(self, tensor: torch.Tensor) -> str:
         for leaf in list(self._leaves.known):

@@ -282,6 +282,19 @@ def test_a_pass_that_kept_the_graph_is_not_told():
     assert (found.first.text, found.whole, found.root) == ("y.backward()  # frees", True, "y")
 
 
+def test_of_a_state_that_is_handed_on_it_is_told_whether_it_is_a_tuple():
+    """As those of LSTM and LSTMCell are, whatever they are called; to a tuple ``.detach()`` is nothing."""
+
+    def program():
+        cell, state = nn.LSTMCell(2, 3), None
+        for _ in range(2):
+            state = cell(torch.ones(1, 2), state)
+            state[0].sum().backward()
+
+    found = freed(program)
+    assert (found.joint_name, found.joint_again, found.joint_tuples) == ("", True, ("state",))
+
+
 def test_a_graph_that_was_freed_before_the_trace_is_told_without_a_line():
     """Only what the trace saw has lines."""
     x = torch.randn(3, requires_grad=True)
