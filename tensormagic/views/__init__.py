@@ -183,7 +183,8 @@ _EXPORT_WORDS = {
 
 @cache
 def _code() -> str:
-    return code_of("export", "export/menu.js", mount="offerExport", words=json.dumps(_EXPORT_WORDS))
+    says = _EXPORT_WORDS | {"look": static("export.css")}
+    return code_of("export", "export/menu.js", mount="offerExport", words=json.dumps(says))
 
 
 # A panel for a lecture: large type, everything open, one part at a time where scripts run, one long page where not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
@@ -124,6 +125,12 @@ def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
     """Return sources as `steps`, targets as their distance below the source, and the numbers of the inputs."""
     sources = steps(edge.source for edge in edges)
     return [sources, [edge.source - edge.target for edge in edges], [edge.input_number for edge in edges]]
+
+
+def likeness(graph: Graph) -> int:
+    """Return a number by which the viewer knows a graph again: the same where its nodes and edges are the same."""
+    nodes = [(node.op, node.variable) for node in graph.nodes]
+    return zlib.crc32(repr((nodes, edge_columns(graph.edges))).encode())
 
 
 def node_columns(

@@ -2,15 +2,17 @@
 
 The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as plain JSON: a widget
 has both from one kernel, and an output names the very viewer that it needs (`theme.code_of`). Nothing is left out
-silently: where passes, graphs or parameters are too many for one output, ``cuts`` says how many of how many are here.
+silently: where passes, graphs or parameters are too many for one output, ``notes`` say how many of how many are here.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.views.graph.drawing import (
@@ -46,7 +48,7 @@ from tensormagic.views.pictures.graph_svg import Scene, nonfinite_marks, nonfini
 from tensormagic.words import count, evidence_text, plural, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, TraceReport
+    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, Node, ParameterSeries, TraceReport
 
 
 class Draw(Protocol):
@@ -80,7 +82,7 @@ def trace_document(
 
     Args:
         report: A finished run, or a snapshot of a running one.
-        limits: How much to keep; what is left out is said in ``cuts``.
+        limits: How much to keep; what is left out is said in ``notes``.
         draw: The layout; by default `drawing.draw`.
         crash: Where the run ended, as `with_crash` found it.
     """
@@ -94,11 +96,10 @@ def trace_document(
         "parameters_said": _parameters_said(report, min(len(report.parameters), limits.parameters)),
         "passes": builder.passes(),
         "locations": [[place.label, place.line, place.text] for place in report.locations],
-        "source": source_rows(report),
-        "gaps": [[gap.section, gap.reason] for gap in report.gaps],
+        "source": builder.rows,
         "strings": builder.strings.values,
         "saved": list(map(list, builder.saved.values)),
-        "cuts": builder.cuts,
+        "notes": [*builder.cuts, *(f"{gap.section}: {gap.reason}" for gap in report.gaps)],
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
 
@@ -161,6 +162,7 @@ class _Builder:
     def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
         self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
         self.strings, self.saved = columns.Interned(), columns.Interned()
+        self.rows = source_rows(report)
         self.cuts: list[str] = []
 
     def graphs(self) -> list[dict[str, Any]]:
@@ -203,6 +205,8 @@ class _Builder:
             passes = "up to the refused call"
         return {
             "number": graph.number,
+            "likeness": columns.likeness(graph),
+            "made": _made(self.rows, graph),
             "name": f"graph {graph.number}: {plural(len(graph.nodes), 'node')}, {passes}",
             "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
             "passes_seen": graph.passes_seen,
@@ -367,3 +371,22 @@ def source_rows(report: TraceReport) -> list[Row]:
         [number, text.rstrip("\n"), located.get((filename, number), []) if number else []]
         for filename, number, text in listing(report.cell, report.locations, WHOLE)
     ]
+
+
+def _made(rows: Iterable[Row], graph: Graph) -> dict[str, list[str]]:
+    """Return what the calls on each row made: ``h: 64×128``, as the line calls it or else its op; the last one last."""
+    calls: dict[int | None, list[Node]] = {}
+    for node in graph.nodes:
+        if node.kind != "accumulate" and node.shapes:
+            calls.setdefault(node.location, []).append(node)
+    made = {}
+    for at, (_, text, places) in enumerate(rows):
+        nodes = sorted(chain.from_iterable(calls.get(place, ()) for place in places), key=attrgetter("index"))
+        names = [node.variable or node.op for node in nodes]
+        given = re.match(r"\s*(\w+)\s*=(?!=)", text)
+        if nodes and given and not nodes[-1].variable:
+            names[-1] = given[1]
+        shapes = (", ".join(map(whole_shape, node.shapes)).replace("()", "scalar") for node in nodes)
+        if said := dict.fromkeys(f"{name}: {shape}" for name, shape in zip(names, shapes, strict=True)):
+            made[str(at)] = list(said)
+    return made

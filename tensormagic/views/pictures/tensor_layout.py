@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -71,6 +72,7 @@ _MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows
 _MOST_CHARACTERS = 30_000  # of values of other slices; a panel stays under 100 KB
 _MOST_PLAIN = 1000  # characters for the viewer that stand there as they are; more are packed
 _STOPS = 10  # colours between which the viewer draws the scale
+_MOST_SHOWN = 32  # rows and columns of a slice, evenly chosen where there are more
 _VALUE_WIDTH = 24  # characters of a value in the viewer
 
 
@@ -320,7 +322,7 @@ def _base(report: TensorReport) -> dict[str, Any] | None:
 
 
 def _turning(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
-    """Return what it takes to turn to other slices: colours, and every element where these are few.
+    """Return what it takes to turn to other slices: indices to show, colours, and every element of a small one.
 
     The offsets of other slices follow from the stride. The values of every slice are drawn on one scale, that of the
     whole tensor, so that slices can be compared; the viewer says of all that is not carried that it is not there.
@@ -328,8 +330,12 @@ def _turning(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
     if drawn.grid.row_dim is None or drawn.grid.column_dim is None or not is_slice(drawn.layout):
         return {}
     elements = [shortened(words, _VALUE_WIDTH) for words in drawn.layout.elements]
+    sizes = [(size, min(size, _MOST_SHOWN)) for size in drawn.layout.shape]
+    black = bisect_left(range(1001), 1, key=lambda at: theme.ink_on(theme.offset_colour(at / 1000)) == "#000")
     return {
+        "shown": [[at * size // shown for at in range(shown)] for size, shown in sizes],
         "scale": [theme.offset_colour(at / (_STOPS - 1)) for at in range(_STOPS)],
+        "black": black / 1000,  # from this share of the scale on, ink is black
         "range": _range(report.statistics),
         "elements": elements if elements and sum(map(len, elements)) <= _MOST_CHARACTERS else None,
     }

@@ -3,13 +3,8 @@
 import { clamp, dataIn, digits, html, worded } from "./dom.js";
 import { TensorPanel } from "./tensor_viewer.js";
 
-const OTHER = "#aab1ba", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
+const OTHER = "#aab1ba", TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
 
-/** All indices below count, or evenly spaced ones. */
-const evenly = (count) => {
-  const shown = Math.min(count, MOST);
-  return Array.from({ length: shown }, (_, at) => Math.floor(at * count / shown));
-};
 const fraction = (value, low, high) => high > low ? clamp((value - low) / (high - low), 0, 1) : 0;
 /** The number in an element as the report has it; bool as 0 or 1. */
 const level = (text) => text === "True" ? 1 : text === "False" ? 0 : text === "inf" ? Infinity
@@ -94,8 +89,8 @@ class Slices {
 
   redraw() {
     const { data, panel } = this;
-    data.rows = evenly(data.shape[data.rowDim]);
-    data.columns = evenly(data.shape[data.columnDim]);
+    data.rows = data.shown[data.rowDim];
+    data.columns = data.shown[data.columnDim];
     data.values = this.values();
     data.at = [data.rows.length >> 1, data.columns.length >> 1];
     this.offsets = data.rows.map((_, row) => data.columns.map((__, column) => panel.offsetAt(row, column)));
@@ -126,11 +121,9 @@ class Slices {
     return `rgb(${this.channels(fraction(offset, this.low, this.high))})`;
   }
 
-  /** The ink with the higher contrast, as the static page chooses it. */
+  /** The ink with the higher contrast: black from one colour on. */
   ink(share) {
-    const linear = this.channels(share).map((c) => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-    const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-    return 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 ? "#fff" : "#000";
+    return share < this.data.black ? "#fff" : "#000";
   }
 
   table() {

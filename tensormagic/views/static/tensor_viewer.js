@@ -34,26 +34,28 @@ export class TensorPanel {
     this.section = section;
     this.data = data;
     this.words = words;
-    const all = (selector) => [...section.querySelectorAll(selector)];
     this.picture = section.querySelector(".tm-picture");
     this.now = section.querySelector(".tm-now code");
     this.notes = section.querySelector(".tm-notes");
     this.kind = "value";
     this.notes.setAttribute("aria-live", "polite");
-    all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
+    this.all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
     this.scan();
     this.pick(data.at[0], data.at[1]);
     if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
   }
 
+  all(selector) {
+    return [...this.section.querySelectorAll(selector)];
+  }
+
   /** Find the cells: at first, and after another slice was drawn. */
   scan() {
-    const { section } = this, all = (selector) => [...section.querySelectorAll(selector)];
-    this.gridRows = all(".tm-grid tr").map((row) => [...row.children]).filter((cells) => cells.some((c) => c.tagName === "TD"));
-    this.gridHead = [...(section.querySelector(".tm-grid tr")?.children || [])].slice(1);
-    this.stripCells = all(".tm-strip td");
-    this.offsetCells = all(".tm-offsets:not(.tm-sparse) td");
-    this.maps = all(".tm-map");
+    this.gridRows = this.all(".tm-grid tr").map((row) => [...row.children]).filter((cells) => cells.some((c) => c.tagName === "TD"));
+    this.gridHead = [...(this.section.querySelector(".tm-grid tr")?.children || [])].slice(1);
+    this.stripCells = this.all(".tm-strip td");
+    this.offsetCells = this.all(".tm-offsets:not(.tm-sparse) td");
+    this.maps = this.all(".tm-map");
     this.mark = "";
     this.listen();
     const valued = this.gridRows.length > 0 && this.data.values.length > 0;
@@ -63,7 +65,7 @@ export class TensorPanel {
   }
 
   listen() {
-    for (const surface of this.section.querySelectorAll(".tm-grid,.tm-strip,.tm-map")) {
+    for (const surface of this.all(".tm-grid,.tm-strip,.tm-map")) {
       if (surface.tensormagicListens) continue;
       surface.tensormagicListens = true;
       const strip = surface.matches('.tm-strip,[data-kind="strip"]');

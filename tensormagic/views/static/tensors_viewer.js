@@ -76,15 +76,11 @@ class Table {
   }
 
   row(cells) {
+    const { chips } = this.data, colour = chips[(cells[GROUP] - 1) % chips.length];
     return html("tr", {}, ...this.heads.map((_, at) => {
-      const words = at === MEMORY && cells[GROUP] ? this.chip(cells) : cells[at];
-      return html(at === NAME ? "th" : "td", { class: at === SIZE ? "tm-num" : null }, words);
+      const chip = at === MEMORY && colour && html("span", { class: "tm-chip", style: `background-color:${colour};color:#000` }, cells[at]);
+      return html(at === NAME ? "th" : "td", { class: at === SIZE ? "tm-num" : null }, chip || cells[at]);
     }));
-  }
-
-  chip(cells) {
-    const colour = this.data.chips[(cells[GROUP] - 1) % this.data.chips.length];
-    return html("span", { class: "tm-chip", style: `background-color:${colour};color:#000` }, cells[MEMORY]);
   }
 }
 

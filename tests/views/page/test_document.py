@@ -101,7 +101,7 @@ def test_document_holds_frames_first_nonfinite_and_findings() -> None:
     }
     finding = document["findings"][0]
     assert (finding["node"], finding["location"], finding["where"]) == ([0, log], 5, "cell 5, line 6")
-    assert document["gaps"] == [["saved tensors", "the graph was freed before they could be read"]]
+    assert document["notes"] == ["saved tensors: the graph was freed before they could be read"]
 
 
 def test_document_draws_boxes_and_wires_by_place() -> None:
@@ -120,6 +120,15 @@ def test_source_rows_point_to_locations() -> None:
     rows = trace_document(replace(base, locations=(*base.locations, elsewhere)))["source"]
     assert rows[5] == [6, "    logp = p.log()", [5]]
     assert rows[-2:] == [[0, "model.py", []], [40, "return x.exp()", [10]]]
+
+
+def test_what_a_line_made_has_its_name_there() -> None:
+    """A value is called as its line calls it, else by the op that made it."""
+    document = trace_document(samples_viewer.calm_run())
+    made = {document["source"][int(at)][0]: said for at, said in document["graphs"][0]["made"].items()}
+    assert (made[2], made[6], made[7]) == (
+        ["convolution: 32×16×6×6", "h: 32×16×6×6"], ["logp: 32×10"], ["nll_loss: scalar"],
+    )  # fmt: skip
 
 
 def test_long_source_is_cut_to_what_took_part() -> None:
@@ -142,10 +151,11 @@ def test_limits_are_kept_and_said() -> None:
     assert len(document["parameters"]) == 4
     assert document["parameters_said"] == ["of 4 of 6 parameters, log scale", "No parameter took part."]
     assert all(len(parameter["norms"]) == len(document["passes"]) for parameter in document["parameters"])
-    assert document["cuts"] == [
+    assert document["notes"] == [
         f"{len(frames)} of 100 kept passes of graph 1 are shown node by node",
         "4 of 6 parameters are shown",
         f"{len(document['passes'])} of 100 kept passes are shown in the charts",
+        "saved tensors: the graph was freed before they could be read",
     ]
 
 
@@ -155,7 +165,7 @@ def test_graphs_beyond_the_limit_are_left_out_and_said() -> None:
     graphs = tuple(replace(base.graphs[0], number=number) for number in range(1, 21))
     document = trace_document(replace(base, graphs=graphs))
     assert [graph["number"] for graph in document["graphs"]] == list(range(1, SAVED_LIMITS.graphs + 1))
-    assert "8 of 20 graphs are shown, the most used first" in document["cuts"]
+    assert "8 of 20 graphs are shown, the most used first" in document["notes"]
 
 
 def test_empty_run_has_an_empty_document() -> None:

@@ -388,9 +388,9 @@ def test_static_part_holds_no_script() -> None:
 
 
 def test_viewer_module_keeps_its_code() -> None:
-    """What makes the module small drops comments and types, and no code, not even code behind a type on its line."""
+    """What makes the module small drops comments, and no code, not even code behind a comment on its line."""
     lines = trace_html.viewer_module().splitlines()
     assert not any(line.startswith(("//", "* ")) for line in lines)
-    assert "passes = [];" in lines
-    assert not any("/** @" in line for line in lines)
+    assert "series = [];" in lines
+    assert not any("/**" in line for line in lines)
     assert lines[-1] == "export default { render };"

@@ -197,7 +197,10 @@ class Drawing {
     }
     if (style.transform !== "none") pairs.transform = style.transform;
     if (style.opacity !== "1") pairs.opacity = style.opacity;
-    if (style.vectorEffect === "non-scaling-stroke") pairs["stroke-width"] = String(round(Number.parseFloat(style.strokeWidth) / enlargement(element)));
+    if (style.vectorEffect === "non-scaling-stroke") {
+      const { a, b, c, d } = element.getCTM(); // by how much it is drawn larger than it is written
+      pairs["stroke-width"] = round(Number.parseFloat(style.strokeWidth) / (Math.sqrt(Math.abs(a * d - b * c)) || 1));
+    }
     this.out.push(`<${name}${attributes(pairs)}>`);
     const inherited = Object.fromEntries(INHERITED.map((key) => [key, style.getPropertyValue(key)]));
     for (const child of element.childNodes) {
@@ -206,12 +209,6 @@ class Drawing {
     }
     this.out.push(`</${name}>`);
   }
-}
-
-/** By how much a shape is drawn larger than it is written. */
-function enlargement(element) {
-  const { a, b, c, d } = element.getCTM();
-  return Math.sqrt(Math.abs(a * d - b * c)) || 1;
 }
 
 /** A box without its borders. */

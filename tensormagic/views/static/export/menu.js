@@ -3,10 +3,6 @@
 import { html, toClipboard } from "../dom.js";
 import { drawingOf } from "./drawing.js";
 
-/** @typedef {HTMLElement & {tensormagicSource?:string}} Section */
-
-const LOOK =
-  ".tm .tm-export{border-top:1px solid var(--line);margin:0;padding:2px 12px;font:var(--t-xs,11px)/1.8 var(--font-ui);color:var(--ink-2);text-align:right}.tm:has(>.tm-beside)>.tm-folds{padding-right:78px}.tm:not(:has(>.tm-folds>.tm-fold[open]))>.tm-beside:not([open]){width:fit-content;margin:-28px 0 0 auto;border:0}.tm .tm-export>summary{cursor:pointer;list-style:none;display:inline-block;padding:0 2px}.tm .tm-export>summary:hover{color:var(--accent)}.tm-export>div{display:flex;flex-wrap:wrap;gap:4px 6px;align-items:center;justify-content:flex-end;padding:0 0 3px}.tm .tm-export button{font:inherit;line-height:18px;color:var(--ink);background:none;border:1px solid var(--line-2);border-radius:var(--radius);padding:0 7px;margin:0;cursor:pointer}.tm .tm-export button:hover{background:var(--bg-2)}.tm-export label{display:inline-flex;gap:4px;align-items:center;margin-right:8px}.tm-export input{margin:0}.tm-export output{flex-basis:100%;color:var(--ink);overflow-wrap:anywhere}.tm-export output:empty{display:none}@media print{.tm-export{display:none}}";
 const MOST_FRAMES = 60;
 const [FRAME, LAST, SETTLES] = [160, 1800, 150]; // milliseconds that a picture stands, the last one, and until one is drawn
 const PAGE =
@@ -29,12 +25,10 @@ function spelledOut(section) {
     else element.append(span);
     return span;
   });
-  const hush = html("style", {}, ".tm-spelled :is(.tm-turn,.tools,.zooms,.foot-bar){display:none!important}.tm-spelled ::before,.tm-spelled ::after{content:none!important}");
-  section.append(hush);
   section.classList.add("tm-spelled");
   return () => {
     section.classList.remove("tm-spelled");
-    for (const one of [...spans, hush]) one.remove();
+    for (const one of spans) one.remove();
   };
 }
 
@@ -104,13 +98,11 @@ function offer(section, says, name, json) {
   const said = html("output"),
     whole = html("input", { type: "checkbox" });
   const drawn = (part = section) => {
-    line.style.display = "none"; // it is no part of the picture
     const restore = spelledOut(section);
     try {
       return whole.checked && part === section ? unfolded(section, () => drawingOf(section)) : drawingOf(part);
     } finally {
       restore();
-      line.style.display = "";
     }
   };
   const button = (label, act) => {
@@ -169,7 +161,7 @@ function offer(section, says, name, json) {
     json ? button("JSON", async () => save(".json", await json(), "application/json")) : null,
     said,
   );
-  const line = html("details", { class: "tm-export" }, html("style", {}, LOOK), html("summary", {}, says.title), tools);
+  const line = html("details", { class: "tm-export" }, html("style", {}, says.look), html("summary", {}, says.title), tools);
   line.onkeydown = (event) => {
     event.stopPropagation();
     if (event.key !== "Escape" || !line.open) return;

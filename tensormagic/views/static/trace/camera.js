@@ -22,6 +22,11 @@ export function boundsOf(points) {
   return { x, y, w: Math.max(...across) - x, h: Math.max(...down) - y };
 }
 
+/** Which pieces of the picture lie in a part of it, at least partly. */
+export function coveredBy([left, top, right, bottom]) {
+  return ({ x, y, w, h }) => x <= right && x + w >= left && y <= bottom && y + h >= top;
+}
+
 /** The part of a picture that is seen: `show` applies it, and is what a picture has to bring along. */
 export class Camera {
   view = { k: 1, x: 0, y: 0 };
@@ -99,17 +104,11 @@ export class Camera {
       x: Math.max((beside - width * k) / 2, 8),
       y: (height * k <= H ? (H - height * k) / 2 : 4) + top * k,
     };
-    const root = this.graph.boxes[this.rootBox()];
+    const { boxes, wires } = this.graph,
+      fed = new Set(wires.map((wire) => wire.target)),
+      root = boxes.find((_box, place) => !fed.has(place)) ?? boxes[0];
     if (root && whole < 0.6) this.reveal(root);
     this.show();
-  }
-
-  rootBox() {
-    const fed = new Set(this.graph.wires.map((wire) => wire.target));
-    return Math.max(
-      this.graph.boxes.findIndex((_box, place) => !fed.has(place)),
-      0,
-    );
   }
 
   /** See all of it. */
@@ -223,7 +222,10 @@ export function listenTo(view) {
   canvas.addEventListener("click", (event) => {
     if (!hand.moved || !event.detail) clicked(view, event); // a screen reader clicks without a pointer
   });
-  canvas.addEventListener("focusin", (event) => view.hold(event.target.closest("[data-box]")));
+  canvas.addEventListener("focusin", (event) => {
+    const mark = event.target.closest("[data-box]");
+    if (mark) view.stopAt(Number(mark.dataset.box)); // the keys go on from the box that has the focus, also where a click brought it there
+  });
   canvas.addEventListener("keydown", (event) => pressed(view, event));
   canvas.addEventListener("wheel", (event) => turned(view, event), { passive: false });
   canvas.addEventListener("pointerover", (event) => {
@@ -255,11 +257,9 @@ function within(element, { clientX, clientY }) {
 /** The box under a pointer, where boxes are no elements. */
 function boxAt(view, event) {
   const [across, down] = within(view.canvas, event),
-    { k, x, y } = view.view;
-  const [wx, wy] = [(across - x) / k, (down - y) / k];
-  return view.graph.boxes.findIndex(
-    (one) => wx >= one.x && wx <= one.x + one.w && wy >= one.y && wy <= one.y + one.h,
-  );
+    { k, x, y } = view.view,
+    [left, top] = [(across - x) / k, (down - y) / k];
+  return view.graph.boxes.findIndex(coveredBy([left, top, left, top]));
 }
 
 function dragged(view, surface, move) {

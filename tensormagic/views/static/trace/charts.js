@@ -58,10 +58,7 @@ export class Charts {
     this.list.classList.toggle("grid", grid);
     this.bounds = null;
     this.sampled = model.doc.state === "running";
-    const names =
-      JSON.stringify(
-        this.parameters.map((one) => [one.said, one.requires_grad, one.used]),
-      ) + model.doc.parameters_said;
+    const names = JSON.stringify([this.parameters.map((one) => [one.said, one.requires_grad, one.used]), model.doc.parameters_said]);
     if (names === this.names) return this.changed();
     this.names = names;
     this.rows = this.parameters.map((parameter) => this.row(parameter));
@@ -224,10 +221,7 @@ export class Charts {
     const box = plot.getBoundingClientRect(),
       share = (event.clientX - box.left - 3) / Math.max(box.width - 6, 1);
     const wanted = this.passes[0] + share * (this.passes[this.passes.length - 1] - this.passes[0]);
-    return this.passes.reduce(
-      (best, pass) => (Math.abs(pass - wanted) < Math.abs(best - wanted) ? pass : best),
-      this.passes[0],
-    );
+    return this.passes.reduce((best, pass) => (Math.abs(pass - wanted) < Math.abs(best - wanted) ? pass : best));
   }
 
   /** Where the pass stands that is read: the one under the pointer, else the one that is shown. */

@@ -2,7 +2,7 @@
 
 import { sayBoxes } from "./headline.js";
 import { digits, worded } from "../dom.js";
-import { hide, level, UNTOUCHED, say } from "./words.js";
+import { hide, say, speaker } from "./words.js";
 
 export function openBox(panel, box) {
   const { x, y, open } = panel.graphView.graph.boxes[box],
@@ -162,35 +162,22 @@ export function slide(view, before, from) {
 /** @typedef {{starts:number[], label:string, nodes:Set<number>, edges:Uint8Array}} Way edges: 1 for each that is on it */
 
 /** What is reached along edges from some nodes, themselves included. */
-function reach(from, to, starts, count) {
-  const first = new Int32Array(count).fill(-1),
-    next = new Int32Array(from.length),
-    seen = new Uint8Array(count),
-    waiting = [...starts];
-  for (let edge = 0; edge < from.length; edge += 1) {
-    next[edge] = first[from[edge]];
-    first[from[edge]] = edge;
+function reach(from, to, starts) {
+  const seen = new Set(starts);
+  for (let known = 0; known < seen.size; ) { // the edges stand about in their order: a few times, there and back
+    known = seen.size;
+    for (let edge = 0; edge < from.length; edge += 1) if (seen.has(from[edge])) seen.add(to[edge]);
+    for (let edge = from.length - 1; edge >= 0; edge -= 1) if (seen.has(from[edge])) seen.add(to[edge]);
   }
-  for (const start of starts) seen[start] = 1;
-  while (waiting.length)
-    for (let edge = first[waiting.pop()]; edge >= 0; edge = next[edge])
-      if (!seen[to[edge]]) {
-        seen[to[edge]] = 1;
-        waiting.push(to[edge]);
-      }
   return seen;
 }
 
-/** Every way from the loss to the leaves that goes through any of these nodes. count: of nodes. */
-export function wayThrough([sources, targets], starts, count, label = "") {
-  const before = reach(targets, sources, starts, count),
-    after = reach(sources, targets, starts, count),
-    nodes = new Set();
-  for (let node = 0; node < count; node += 1) if (before[node] || after[node]) nodes.add(node);
-  const edges = Uint8Array.from(sources, (source, at) =>
-    (before[source] && before[targets[at]]) || (after[source] && after[targets[at]]) ? 1 : 0,
-  );
-  return { starts, label, nodes, edges };
+/** Every way from the loss to the leaves that goes through any of these nodes. */
+export function wayThrough([sources, targets], starts, label = "") {
+  const [before, after] = [reach(targets, sources, starts), reach(sources, targets, starts)],
+    on = (nodes, edge) => nodes.has(sources[edge]) && nodes.has(targets[edge]),
+    edges = Uint8Array.from(sources, (_source, edge) => on(before, edge) || on(after, edge));
+  return { starts, label, nodes: new Set([...before, ...after]), edges };
 }
 
 /** Which lines the way goes along, in a graph as it is folded now. */
@@ -201,11 +188,6 @@ export function linesOf(graph, way) {
     if (on) pairs.add(`${graph.boxOf.get(sources[edge])} ${graph.boxOf.get(targets[edge])}`);
   });
   return ({ source, target, edges }) => (edges ? edges.some((edge) => way.edges[edge]) : pairs.has(`${source} ${target}`));
-}
-
-/** The node of a box that speaks for it: the first with NaN or Inf, else the first that was reached. */
-export function speaker(nodes, norms) {
-  return nodes.find((one) => level(norms[one]) === "bad") ?? nodes.find((one) => norms[one] !== UNTOUCHED) ?? nodes[0];
 }
 
 /** Show the way through the box that has the focus, else through the node that is told of; the same again ends it. */
@@ -221,7 +203,7 @@ export function togglePath(panel) {
 
 export function showPath(panel, starts, label) {
   const graph = panel.model.graphs[panel.graph];
-  panel.way = wayThrough(graph.edges, starts, graph.count, label);
+  panel.way = wayThrough(graph.edges, starts, label);
   pathChanged(panel);
 }
 
@@ -282,35 +264,22 @@ export function looksAt(element, title) {
   return looks;
 }
 
-/** A name for a graph: the same where its nodes and edges are the same. */
-export function nameOf(doc, place, edges) {
-  const { op, variable } = doc.graphs[place].nodes;
-  let hash = 0x811c9dc5;
-  const put = (value) => {
-    hash = Math.imul(hash ^ value, 0x01000193);
-  };
-  for (const column of [op, variable])
-    for (const word of column) for (let at = 0; at < doc.strings[word].length; at += 1) put(doc.strings[word].charCodeAt(at));
-  for (const column of edges) column.forEach(put);
-  return `${op.length} ${hash >>> 0}`;
-}
-
 /** How the graph that is shown was looked at before; undefined where nobody has. */
 export function known(panel) {
-  return panel.looks?.graphs.get(panel.name);
+  return panel.looks?.graphs.get(panel.likeness);
 }
 
 /** Write down how the graph is looked at now. */
 export function note(panel) {
   const { looks, graphView, folds, selection, way } = panel;
-  if (!looks || !graphView.graph || !panel.name) return;
+  if (!looks || !graphView.graph || !panel.likeness) return;
   const { width, height } = graphView.clear(),
     { k, x, y } = graphView.view,
     open = folds.openKeys();
   const seen = { k, x: (width / 2 - x) / k, y: (height / 2 - y) / k, size: sizeOf(panel) },
     view = graphView.wanted ?? (graphView.moved ? seen : null);
-  looks.graphs.delete(panel.name);
-  looks.graphs.set(panel.name, {
+  looks.graphs.delete(panel.likeness);
+  looks.graphs.set(panel.likeness, {
     open,
     spread: folds.tree?.spread ?? false,
     view,

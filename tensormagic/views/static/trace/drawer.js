@@ -202,12 +202,11 @@ export function statistics(row, words) {
   if (!row) return [];
   const [pass, count, norm, most, mean, std, zeros, nan, inf, below = "0", at = "0"] = row;
   const pairs = Object.entries({ norm, "|max|": most, mean, std, zeros, NaN: digits(nan), Inf: digits(inf), "too small": below, "at the limit": at });
-  const rows = pairs.map(([name, value]) => {
+  const rows = pairs.filter(([name, value]) => value !== "0" || !words.rare[name]).map(([name, value]) => {
     const row = tableRow(name, html("td", { class: ["NaN", "Inf", "at the limit"].includes(name) && value !== "0" ? "bad" : "" }, value));
     if (words.rare[name]) row.title = words.rare[name];
-    row.hidden = Boolean(words.rare[name]) && value === "0";
     return row;
   });
   const measured = worded(words.measured, { pass, count, finite: nan + inf > 0 && "finite" });
-  return [drawerPart(words.statistics, measured, html("table", {}, ...rows.filter((one) => !one.hidden)))];
+  return [drawerPart(words.statistics, measured, html("table", {}, ...rows))];
 }

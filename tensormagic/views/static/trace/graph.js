@@ -1,6 +1,6 @@
 /** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
-import { Camera, FAR, boundsOf, mapSize, listenTo } from "./camera.js";
+import { Camera, FAR, boundsOf, coveredBy, mapSize, listenTo } from "./camera.js";
 import { filled, html, svg } from "../dom.js";
 import { pointsOf } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
@@ -287,15 +287,13 @@ export class GraphView extends Camera {
 
   /** The box the arrow points to: along a wire where one leads there, else the nearest. */
   neighbour(dx, dy) {
-    const here = this.graph.boxes[this.focused],
+    const { focused } = this,
+      here = this.graph.boxes[focused],
       middle = (box) => [box.x + box.w / 2, box.y + box.h / 2];
     const [hx, hy] = middle(here);
-    const wired = new Set(
-      this.graph.wires.flatMap((wire) =>
-        wire.source === this.focused ? [wire.target] : wire.target === this.focused ? [wire.source] : [],
-      ),
-    );
-    let best = this.focused,
+    const ways = this.graph.wires.flatMap(({ source, target }) => [[source, target], [target, source]]),
+      wired = new Set(ways.filter(([from]) => from === focused).map(([, to]) => to));
+    let best = focused,
       least = Infinity;
     this.graph.boxes.forEach((box, place) => {
       const [x, y] = middle(box),
@@ -306,11 +304,6 @@ export class GraphView extends Camera {
       if (cost < least) [best, least] = [place, cost];
     });
     return best;
-  }
-
-  /** The keys go on from the box that has the focus, also where a click brought it there. */
-  hold(mark) {
-    if (mark) this.stopAt(Number(mark.dataset.box));
   }
 
   /** place: the one box that Tab stops at */
@@ -328,11 +321,6 @@ export class GraphView extends Camera {
     this.paintMarks();
     this.marks[place].element.focus({ preventScroll: true });
   }
-}
-
-/** Which pieces of the picture lie in a part of it, at least partly. */
-function coveredBy([left, top, right, bottom]) {
-  return ({ x, y, w, h }) => x < right && x + w > left && y < bottom && y + h > top;
 }
 
 /** Give one of many its element, or take it away. */

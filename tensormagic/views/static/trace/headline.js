@@ -4,14 +4,7 @@ import { html, digits, toClipboard, worded } from "../dom.js";
 import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
 
 const SHOWN_FINDINGS = 3;
-const STATES = {
-  running: GLYPHS.run,
-  finished: GLYPHS.done,
-  failed: GLYPHS.stop,
-  interrupted: GLYPHS.stop,
-  lost: GLYPHS.stop,
-  drawn: GLYPHS.info,
-};
+const STATES = { running: GLYPHS.run, finished: GLYPHS.done, drawn: GLYPHS.info }; // the others have stopped
 
 /** The header, and the strip of findings below it. */
 export class Headline {
@@ -48,23 +41,22 @@ export class Headline {
     const { doc } = this.model;
     this.progress = html("span", { class: "quiet" });
     this.soFar = html("span", { class: "so-far", hidden: true }, doc.words.clear);
-    const toggle = this.model.graphs.length
+    this.toggleButton = this.model.graphs.length
       ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() })
-      : null;
-    this.toggleButton = toggle;
+      : "";
     this.header.replaceChildren(
       html("b", { class: "run" }, doc.title),
       html(
         "span",
         { class: `state ${doc.state}` },
-        glyph(STATES[doc.state] ?? GLYPHS.done),
+        glyph(STATES[doc.state] ?? GLYPHS.stop),
         doc.state === "lost" ? doc.words.gone : doc.state,
       ),
       this.progress,
       this.soFar,
       ...(!doc.said && doc.passes_seen && doc.cost ? [html("span", { class: "quiet", title: doc.below.join("\n") }, doc.cost)] : []),
       html("span", { class: "end" }),
-      ...(toggle ? [toggle] : []),
+      this.toggleButton,
     );
     this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds, doc.rest ?? -1);
   }
@@ -121,9 +113,7 @@ export class Headline {
       ? html("button", { type: "button", class: "more", click }, worded(doc.words.more, { rest: rest.length, codes: codes.join(", ") }))
       : null;
     const verdict = this.running() ? null : this.verdict();
-    const paced = (this.running() ? [] : doc.below).map((line) =>
-      html("p", { class: "paced quiet" }, capital(line)),
-    );
+    const paced = (this.running() ? [] : doc.below).map((line) => html("p", { class: "paced quiet" }, capital(line)));
     keepingFocus(this.findings, () =>
       this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []), ...paced),
     );
@@ -193,33 +183,10 @@ function sameness({ code, where, subject, message }) {
 
 // Round the picture.
 
-export function drawNotes(panel) {
-  const { doc } = panel.model,
-    lines = [...doc.cuts, ...doc.gaps.map(([section, reason]) => `${section}: ${reason}`)];
-  panel.notes.replaceChildren(...lines.map((line) => html("p", {}, line)));
-  panel.notes.hidden = !lines.length;
-}
-
 export function sayBoxes(panel) {
   const { drawing, boxes, count } = panel.model.graphs[panel.graph];
   say(panel.graphNote, worded(panel.words.size, { nodes: count, boxes: boxes.length < count && boxes.length }));
   panel.graphNote.title = drawing.note;
-}
-
-export function warnLines(panel) {
-  const { doc, rowOfLocation } = panel.model,
-    serious = doc.findings.filter(
-      (finding) => finding.severity !== "note" && finding.location !== null,
-    );
-  panel.source.warn(new Set(serious.map((finding) => rowOfLocation.get(finding.location))));
-}
-
-export function fillChooser(panel, place) {
-  const { doc, graphs } = panel.model;
-  panel.chooser.hidden = graphs.length < 2;
-  panel.chooser.replaceChildren(
-    ...graphs.map((one, at) => html("option", { value: at, selected: at === place }, doc.graphs[at].name)),
-  );
 }
 
 export function sayWhere(panel, picture) {

@@ -1,7 +1,7 @@
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
 import { clamp, filled, svg, html, worded } from "../dom.js";
-import { HEAD, BADGE, wireWidth, drawerPart, pointsOf, say } from "./words.js";
+import { HEAD, BADGE, drawerPart, pointsOf, say } from "./words.js";
 
 export function hatchPattern(id) {
   return svg(
@@ -142,7 +142,8 @@ export function paintWire(line, state, flags) {
   if (state === line.state && flags === line.flags) return;
   [line.state, line.flags] = [state, flags];
   line.element.setAttribute("class", `wire ${state}${flags}`);
-  line.line.setAttribute("stroke-width", wireWidth(state).toFixed(1));
+  const width = state.length > 3 ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
+  line.line.setAttribute("stroke-width", width.toFixed(1));
 }
 
 /** A wire is lit once the gradient has gone through it: both its ends were reached. states: of the boxes. */

@@ -20,9 +20,7 @@ export class Model {
       .flatMap((graph, place) => graph.frames.map((frame) => ({ graph: place, frame })))
       .sort((left, right) => left.frame.pass - right.frame.pass || right.graph - left.graph);
     this.rowOfLocation = new Map(
-      doc.source.flatMap((row, place) =>
-        row[2].map((l) => [l, place]),
-      ),
+      doc.source.flatMap(([, , locations], place) => locations.map((location) => [location, place])),
     );
   }
 
@@ -97,7 +95,9 @@ function decodedGraph(graph) {
       ({ x, y, w, h, nodes, label, detail, kind, badges, written }),
   );
   const rows = (name) => changed(graph.frames.map((frame) => frame[name] ?? []));
-  const [norms, parts] = [rows("norms"), rows("parts")];
+  const [norms, parts] = [rows("norms"), rows("parts")],
+    [steps, below, inputs] = graph.edges,
+    sources = stepped(steps);
   return {
     ...graph,
     count: graph.nodes.op.length,
@@ -109,7 +109,7 @@ function decodedGraph(graph) {
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],
     cutWires: graph.ends?.wires ?? [],
-    edges: decodedEdges(graph.edges),
+    edges: [sources, below.map((distance, at) => sources[at] - distance), inputs],
     order: stepped(graph.order),
     shared: new Map(graph.shared_edges.map((edge, at) => [edge, at])),
     wires: graph.drawing.wires.map(([source, target, ...points]) => ({ source, target, points })),
@@ -130,21 +130,9 @@ function markCrash(graph, node, words) {
   if (box) graph.size.height = Math.max(graph.size.height, box.y + box.h + CRASH_BELOW + 6);
 }
 
-/** Sources, targets and input numbers. */
-function decodedEdges([steps, below, inputs]) {
-  const sources = stepped(steps);
-  return [sources, below.map((distance, at) => sources[at] - distance), inputs];
-}
-
-/** Whether two decoded graphs are drawn alike. */
-export function samePicture(old, now) {
-  return (
-    now &&
-    old.number === now.number &&
-    old.count === now.count &&
-    JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) &&
-    old.drawing.wires.length === now.drawing.wires.length
-  );
+/** What decoded graphs that are drawn alike have in common. */
+export function pictureOf({ number, count, drawing }) {
+  return JSON.stringify([number, count, drawing.boxes, drawing.wires.length]);
 }
 
 /** What is not finite, by node: how many NaN, how many infinite. */

@@ -1,12 +1,12 @@
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
-import { worded } from "../dom.js";
+import { html, worded } from "../dom.js";
 import { UNTOUCHED, hide, say } from "./words.js";
-import { Model, samePicture } from "./model.js";
+import { Model, pictureOf } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo, Views } from "./parts.js";
-import { close, known, looksAt, nameOf, note, recall, relight, sayPath } from "./choosing.js";
-import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./headline.js";
+import { close, known, looksAt, note, recall, relight, sayPath } from "./choosing.js";
+import { sayBoxes, sayWhere } from "./headline.js";
 
 const FEW = 10; // nodes below which nothing has to be searched
 
@@ -25,7 +25,7 @@ export class Panel extends Views {
   /** the way that is shown alone */ way = null;
   /** how the runs of this cell were looked at */ looks = null;
   recalling = false;
-  /** what the graph that is shown is remembered by */ name = "";
+  /** what the graph that is shown is remembered by */ likeness = 0;
   graph = 0;
   reached = 0;
   running = false;
@@ -66,10 +66,11 @@ export class Panel extends Views {
     const calm = doc.findings.every((finding) => finding.severity === "note");
     this.healthy = doc.state === "finished" && doc.passes_seen > 0 && calm;
     this.charts.load(this.model, this.collapsed());
-    drawNotes(this);
+    this.notes.replaceChildren(...doc.notes.map((line) => html("p", {}, line)));
     this.passes.limit(this.model.frames.length - 1);
-    const place = Math.max(shown ? this.model.placeOf(shown.number) : 0, 0);
-    if (shown && samePicture(shown, this.model.graphs[place])) this.graph = this.keep(place);
+    const place = Math.max(shown ? this.model.placeOf(shown.number) : 0, 0),
+      now = this.model.graphs[place];
+    if (shown && now && pictureOf(shown) === pictureOf(now)) this.graph = this.keep(place);
     else this.load(place, shown);
     this.arrange();
     if ((this.running || last) && this.newest) this.paintDelta();
@@ -88,18 +89,19 @@ export class Panel extends Views {
 
   /** What goes by the graph that is shown. before: whose open boxes stay open. */
   enter(place, before) {
-    const graph = this.model.graphs[place],
-      raw = this.model.doc.graphs[place],
-      look = known(this);
+    const { doc, rowOfLocation } = this.model,
+      [graph, raw, look] = [this.model.graphs[place], doc.graphs[place], known(this)],
+      serious = doc.findings.filter(({ severity, location }) => severity !== "note" && location !== null);
     if (!before && this.looks?.mode) this.heat.mode = this.looks.mode;
     this.source.load(this.model, place);
+    this.source.warn(new Set(serious.map(({ location }) => rowOfLocation.get(location))));
     say(this.graphView.words, raw?.said ?? "");
-    warnLines(this);
-    fillChooser(this, place);
+    this.chooser.hidden = doc.graphs.length < 2;
+    this.chooser.replaceChildren(...doc.graphs.map(({ name }, at) => html("option", { value: at, selected: at === place }, name)));
     this.heat.load(this.model, place);
     const open = before?.openKeys() ?? look?.open ?? this.looks?.open,
       spread = before ? before.tree?.spread : look?.spread;
-    if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, open, spread);
+    if (graph) this.folds = new Folds(graph, raw, doc.strings, open, spread);
     this.search.load(this.model, place);
     this.order.limit(graph?.order.length ?? 0);
     this.arrangeFolds();
@@ -132,7 +134,10 @@ export class Panel extends Views {
     this.lower.classList.toggle("single", this.source.element.hidden);
     this.charts.element.hidden = nothing || (!this.model.doc.parameters.length && !this.running);
     this.lower.hidden = this.charts.element.hidden && this.source.element.hidden;
-    this.arrangeFooter(folded);
+    const { length } = this.model.frames;
+    this.passes.element.hidden = length < 2 && !(this.running && length);
+    this.order.element.hidden = this.running || !length || this.wayLength() < 2;
+    this.footer.hidden = folded || (this.passes.element.hidden && this.order.element.hidden);
     this.arrangeToggle();
     if (this.selection) this.graphView.aside = this.drawer.over();
     this.graphView.resize();
@@ -148,13 +153,6 @@ export class Panel extends Views {
     say(toggleButton, this.collapsed() ? this.words.open_graph : this.words.close_graph);
   }
 
-  arrangeFooter(folded) {
-    const { length } = this.model.frames;
-    this.passes.element.hidden = length < 2 && !(this.running && length);
-    this.order.element.hidden = this.running || !length || this.wayLength() < 2;
-    this.footer.hidden = folded || (this.passes.element.hidden && this.order.element.hidden);
-  }
-
   // -- which graph, which pass
 
   /** before: the graph that was shown in its stead */
@@ -166,7 +164,7 @@ export class Panel extends Views {
     this.recalling = true; // what is put in order step by step is not how a user looks at it
     this.graph = place;
     this.way = null;
-    this.name = graph && this.looks ? nameOf(this.model.doc, place, graph.edges) : "";
+    this.likeness = graph && this.looks ? graph.likeness : 0;
     this.enter(place, same ? this.folds : null);
     close(this);
     if (graph) {
@@ -243,14 +241,10 @@ export class Panel extends Views {
 
   /** pass: show the kept pass nearest to it */
   goto(pass) {
-    const distance = (at) => Math.abs(this.model.frames[at].frame.pass - pass);
-    let best = 0;
-    this.model.frames.forEach((_frame, at) => {
-      if (distance(at) < distance(best)) best = at;
-    });
-    if (!this.model.frames.length) return;
+    const away = this.model.frames.map(({ frame }) => Math.abs(frame.pass - pass));
+    if (!away.length) return;
     this.following = false;
-    this.scrub(best);
+    this.scrub(away.indexOf(Math.min(...away)));
   }
 
   // -- live

@@ -65,24 +65,26 @@ export class Views {
   /** The two sliders. */
   makePlayers(panel) {
     const { words } = this,
-      { select, speed } = speedChooser(words.speed);
+      title = words.speed,
+      speeds = SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed}×`)),
+      speed = html("select", { class: "speed", "aria-label": title, title }, ...speeds);
     this.passes = new Player({
       name: "pass",
       title: words.play_passes,
       labels: [words.play, words.pause],
-      pace: () => passPace(speed()),
+      pace: () => [PLAY_MILLISECONDS / speed.value, 1],
       move: (at) => panel.scrub(at),
     });
     this.order = new Player({
       name: "order",
       title: words.play_order,
       labels: [words.play_order_label, words.pause_order_label],
-      pace: () => orderPace(panel.wayLength(), speed()),
+      pace: () => orderPace(panel.wayLength(), speed.value),
       move: (at) => panel.walk(at),
     });
     this.liveButton = html("button", { type: "button", hidden: true, click: () => panel.follow() }, words.back_to_live);
     this.passes.element.append(this.liveButton);
-    this.order.element.append(select);
+    this.order.element.append(speed);
     this.footer = html("footer", { class: "foot-bar" }, this.passes.element, this.order.element);
   }
 
@@ -98,8 +100,7 @@ export class Views {
       "aria-label": words.graph,
       change: (event) => panel.chooseGraph(Number(event.target.value)),
     });
-    const square = (title, icon, click) =>
-      squareButton(title, title, icon, click);
+    const square = (title, icon, click) => squareButton(title, title, icon, click);
     this.wayChip = html("span", { class: "way", hidden: true }, this.wayText, square(words.whole_graph, GLYPHS.stop, () => endPath(panel)));
     this.foldButton = square(words.fold_all, GLYPHS.fold, () => foldAll(panel));
     this.unfoldButton = square(words.open_all, GLYPHS.unfold, () => openAll(panel));
@@ -120,11 +121,7 @@ export class Views {
       panel.search.element,
       html("label", {}, html("span", { class: "quiet" }, words.colour), panel.heat.select),
     );
-    const bar = html(
-      "div",
-      { class: "bar-top" },
-      ...[this.whereabouts, this.chooser, this.wayChip, asides, end, this.tools, zooms],
-    );
+    const bar = html("div", { class: "bar-top" }, this.whereabouts, this.chooser, this.wayChip, asides, end, this.tools, zooms);
     const scene = html("div", { class: "scene" }, panel.graphView.element, panel.drawer.element);
     this.stage = html("div", { class: "stage" }, bar, scene, panel.heat.legend);
     this.lower = html("div", { class: "lower" }, panel.charts.element, panel.source.element);
@@ -215,20 +212,6 @@ export class Player {
     };
     tick();
   }
-}
-
-/** How fast both sliders play. */
-export function speedChooser(title) {
-  const select = html(
-    "select",
-    { class: "speed", "aria-label": title, title },
-    ...SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed}×`)),
-  );
-  return { select, speed: () => Number(select.value) };
-}
-
-export function passPace(speed) {
-  return [PLAY_MILLISECONDS / speed, 1];
 }
 
 /** The way through a graph takes a few seconds, however large it is. */

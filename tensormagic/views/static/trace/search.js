@@ -38,17 +38,6 @@ export class Search {
     if (this.field.value) this.look();
   }
 
-  /** What each node can be found by, made when it is first searched. */
-  haystack() {
-    const { doc } = this.model,
-      columns = doc.graphs[this.graph].nodes,
-      text = doc.strings;
-    this.texts ??= columns.op.map((_op, node) =>
-      ["op", "name", "module", "variable"].map((name) => text[columns[name][node]]).join("\n").toLowerCase(),
-    );
-    return this.texts;
-  }
-
   look() {
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -66,15 +55,16 @@ export class Search {
 
   matches(wanted) {
     const { doc, graphs } = this.model,
-      graph = doc.graphs[this.graph],
+      { nodes } = doc.graphs[this.graph],
       line = wanted.match(/^(?:line|l)\s*(\d+)$/)?.[1],
       words = wanted.split(/\s+/),
-      texts = this.haystack();
+      textOf = (node) => ["op", "name", "module", "variable"].map((name) => doc.strings[nodes[name][node]]).join("\n").toLowerCase(),
+      inOrder = new Set([...graphs[this.graph].order, ...nodes.op.keys()]);
+    this.texts ??= [...nodes.op.keys()].map(textOf); // made when it is first searched
     const hits = (node) =>
       line
-        ? graph.nodes.location[node] !== null && doc.locations[graph.nodes.location[node]][1] === Number(line)
-        : words.every((word) => texts[node].includes(word));
-    const inOrder = new Set([...graphs[this.graph].order, ...texts.keys()]);
+        ? nodes.location[node] !== null && doc.locations[nodes.location[node]][1] === Number(line)
+        : words.every((word) => this.texts[node].includes(word));
     return [...inOrder].filter(hits);
   }
 

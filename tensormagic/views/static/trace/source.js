@@ -1,14 +1,13 @@
 /** The user's lines, each with its nodes and the norm that reached them. */
 
 import { html, worded } from "../dom.js";
-import { UNTOUCHED, shortNorm, level, ofLine } from "./words.js";
+import { UNTOUCHED, shortNorm, level, ofLine, say } from "./words.js";
 
 /** The user's lines, each with how many nodes it made and the norm that reached them. */
 export class Source {
   content = "";
   /** the content whose first interesting line was shown */ begun;
   /** the row to begin with */ start;
-  /** rows that called backward */ calls = new Set();
 
   constructor(words, hooks) {
     this.words = words;
@@ -30,18 +29,14 @@ export class Source {
     if (content === this.content) return;
     this.content = content;
     this.picked = -1;
+    const calls = new Set(model.doc.passes.map((row) => model.rowOfLocation.get(row[1]))); // of backward
     this.rows = model.doc.source.map(([line, text, places], place) => {
-      const nodes = [];
-      locations.forEach((location, node) => {
-        if (location !== null && places.includes(location)) nodes.push(node);
-      });
-      return this.row(line, text, nodes, place, madeOn(model, graph, nodes, text));
+      const nodes = [...locations.keys()].filter((node) => places.includes(locations[node])),
+        row = this.row(line, text, nodes, place, model.doc.graphs[graph]?.made[place]);
+      row.element.classList.toggle("calls", calls.has(place));
+      return row;
     });
     this.list.replaceChildren(...this.rows.map((row) => row.element));
-    const calls = (this.calls = new Set(
-      model.doc.passes.map((row) => model.rowOfLocation.get(row[1])),
-    ));
-    this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
   }
 
   row(line, text, nodes, place, made = []) {
@@ -64,7 +59,7 @@ export class Source {
           ...inner,
         )
       : html("span", { class: "line" }, ...inner);
-    return { nodes, element: html("li", {}, body), bar, value, state: "", text: "" };
+    return { nodes, element: html("li", {}, body), bar, value, state: "" };
   }
 
   /** scale: log10 of its ends */
@@ -74,12 +69,12 @@ export class Source {
       const norm = ofLine(row.nodes, norms),
         state = level(norm, scale),
         text = norm === UNTOUCHED ? this.words.wait : shortNorm(norm);
-      if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
-      if (state !== row.state || text !== row.text)
-        row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
-      if (text !== row.text) row.value.textContent = text;
-      if (state !== row.state) row.value.classList.toggle("bad", state === "bad");
-      [row.state, row.text] = [state, text];
+      say(row.value, text);
+      if (state === row.state) continue;
+      row.bar.setAttribute("class", `bar ${state}`);
+      row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
+      row.value.classList.toggle("bad", state === "bad");
+      row.state = state;
     }
   }
 
@@ -118,14 +113,4 @@ export class Source {
     this.begun = this.content;
     this.list.scrollTop = row.element.offsetTop - 60;
   }
-}
-
-/** What the calls of a line made: ``h: 64×128``, under the name that the line gives it, else that of the op; the last one last. */
-function madeOn(model, graph, nodes, text) {
-  const facts = nodes.map((node) => model.node(graph, node)).filter((one) => one.kind !== "accumulate" && one.shapes);
-  const given = text.match(/^\s*(\w+)\s*=(?!=)/)?.[1];
-  const shapes = (one) => one.shapes.replace("()", "scalar");
-  return [
-    ...new Set(facts.map((one, at) => `${one.variable || (at === facts.length - 1 && given) || one.op}: ${shapes(one)}`)),
-  ];
 }

@@ -115,44 +115,27 @@ export function scaleOf(norms, before) {
   return [Math.max(low, high - 15), high];
 }
 
-/** The stroke width of a wire that carries a state. */
-export function wireWidth(state) {
-  return state.length > 3 ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
-}
-
 /** The norm of a box: any non-finite one decides, else that of the first node that was reached (values.py). */
 export function ofBox(nodes, norms) {
-  let first = UNTOUCHED;
-  for (const node of nodes) {
-    if (!Number.isFinite(norms[node])) return norms[node];
-    if (first === UNTOUCHED) first = norms[node];
-  }
-  return first;
+  return norms[speaker(nodes, norms)] ?? UNTOUCHED;
+}
+
+/** The node that speaks for some: the first with NaN or Inf, else the first that was reached. */
+export function speaker(nodes, norms) {
+  return nodes.find((node) => !Number.isFinite(norms[node])) ?? nodes.find((node) => norms[node] !== UNTOUCHED) ?? nodes[0];
 }
 
 /** The norm of a line: any non-finite one decides, else the largest, else whether one came at all. */
 export function ofLine(nodes, norms) {
-  let most = UNTOUCHED;
-  for (const node of nodes) {
-    if (!Number.isFinite(norms[node])) return norms[node];
-    if (norms[node] > most || most === UNTOUCHED) most = norms[node];
-  }
-  return most;
+  const came = nodes.map((node) => norms[node]).filter((norm) => norm !== UNTOUCHED);
+  return came.find((norm) => !Number.isFinite(norm)) ?? (came.length ? came.reduce((most, norm) => Math.max(most, norm)) : UNTOUCHED);
 }
 
 /** What represents a norm that has no logarithm (columns.py). */
-const CODES = new Map([
-  [null, UNTOUCHED],
-  ["u", UNREADABLE],
-  ["z", 0],
-  ["n", NaN],
-  ["i", Infinity],
-]);
+const CODES = { null: UNTOUCHED, u: UNREADABLE, z: 0, n: NaN, i: Infinity };
 
 export function decoded(codes) {
-  return Float32Array.from(codes, (code) =>
-    typeof code === "number" ? 10 ** (code / 250) : (CODES.get(code) ?? NaN),
-  );
+  return Float32Array.from(codes, (code) => (typeof code === "number" ? 10 ** (code / 250) : CODES[code]));
 }
 
 /** Codes that are written as steps, each from the last number before it (columns.py). */
