@@ -123,7 +123,7 @@ def _activations(graph: StoredGraph) -> str:
     least = "" if graph.complete else "at least "
     return (
         f"{_what(graph)} ({plural(graph.nodes, 'node')}), which keep {least}{number_of_bytes(graph.nbytes)} of "
-        "activations alive until backward runs."
+        "saved tensors alive until backward runs."
     )
 
 

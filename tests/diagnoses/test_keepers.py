@@ -72,7 +72,7 @@ def test_a_stored_graph_by_its_bytes():
     told = only(graphs=(stored(),))
     assert (told.code, told.severity) == ("TM503", "warning")
     assert told.message == (
-        "losses stores 6 tensors with their graphs (30 nodes), which keep 24 MiB of activations alive until "
+        "losses stores 6 tensors with their graphs (30 nodes), which keep 24 MiB of saved tensors alive until "
         "backward runs."
     )
     assert only(graphs=(stored(nbytes=MIB, graphs=10, items=10),)).severity == "note"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -227,13 +227,18 @@ def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, wh
     for place, x in tracked:
         if place.kind == "item":
             groups.setdefault(ITEM.sub("", place.path), {})[id(x)] = x
-    for name, items in ((name, list(group.values())) for name, group in groups.items()):
-        if len(items) >= FEWEST:
-            walked = known.anew()
-            for item in items:
-                walked.add(item.grad_fn)
-            if walked.graphs >= FEWEST:
-                yield walked.described(name, "items", items, where(name)), frozenset(walked.sizes)
+    groups = {name: group for name, group in groups.items() if len(group) >= FEWEST}
+    inside = Counter(ITEM.sub("", name) for name in groups)
+    joined: dict[str, dict[int, torch.Tensor]] = {}
+    for name, group in groups.items():  # many containers in one, as of the outputs of every layer, are told as that one
+        outer = ITEM.sub("", name)
+        joined.setdefault(outer if inside[outer] >= FEWEST else name, {}).update(group)
+    for name, items in ((name, list(group.values())) for name, group in joined.items()):
+        walked = known.anew()
+        for item in items:
+            walked.add(item.grad_fn)
+        if walked.graphs >= FEWEST:
+            yield walked.described(name, "items", items, where(name)), frozenset(walked.sizes)
 
 
 def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:

@@ -69,6 +69,16 @@ def test_the_mean_of_a_sum_is_not_told_beside_it():
     assert {(one.name, one.graphs) for one in found.values()} == {("total", 5), ("more", 6)}
 
 
+def test_many_containers_in_one_are_told_as_that_one():
+    """As a hook makes them, which keeps the outputs of every layer; a history of two lists stays two."""
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    acts = {number: losses(net, 5) for number in (7, 8, 9, 10)}
+    history = {"loss": losses(net, 5), "val": losses(net, 5)}
+    found = graphs(net=net, acts=acts, history=history)
+    assert {(one.name, one.items) for one in found.values()} == {
+        ("acts", 20), ("history['loss']", 5), ("history['val']", 5)}  # fmt: skip
+
+
 def test_three_graphs_are_not_many_and_one_graph_is_one():
     """A few results in a dictionary, and steps of one recurrent graph."""
     net = nn.Linear(4, 1)
