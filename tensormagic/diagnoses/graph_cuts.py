@@ -431,7 +431,7 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         yield Finding(
             code="TM306",
             severity="error" if REFUSAL in report.error else caught,
-            message=f"{one.name or 'The tensor that backward was called on'} has no graph for backward: {why}.",
+            message=f"{one.name.replace('the result', 'The result') or 'The tensor'} has no graph for backward: {why}.",
             location=ended or called,
             evidence={"shape": str(one.shape), "dtype": one.dtype, "grad mode": one.grad_enabled},
             remedy=remedy,

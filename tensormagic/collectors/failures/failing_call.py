@@ -237,7 +237,12 @@ def is_function(frame: FrameType) -> bool:
 
 
 def _is_torch(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_TORCH)
+    return is_torch_file(frame.f_code.co_filename)
+
+
+def is_torch_file(filename: str) -> bool:
+    """Return whether a file is one of torch's own."""
+    return filename.startswith(_TORCH)
 
 
 def _forward_entry(below: list[TracebackType]) -> TracebackType | None:

@@ -27,6 +27,7 @@ from tensormagic.collectors.failures.failing_call import (
     tensors_in,
 )
 from tensormagic.collectors.failures.failing_source import executed_source
+from tensormagic.collectors.failures.loading import COLLATE, Elsewhere, raised_elsewhere, samples_in
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     Argument,
@@ -135,6 +136,8 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         return None
     try:
         steps = steps_of(error, around.mode_calls, around.source)
+        if (elsewhere := raised_elsewhere(steps.message, around.cell_number)) is not None:
+            return _report_of_text(steps, elsewhere, around) if elsewhere.is_torch_s else None
         refused = refused_in(steps)
         ran_out = out_of_memory_of(error)
         if ran_out is not None:
@@ -147,6 +150,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
 
 def _report(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> FailureReport:
     refused, inside = _as_called(steps, refused)
+    inside = inside or (COLLATE if samples_in(steps.entries) is not None else "")
     modules = module_names(steps, around.namespace)
     stack = _stack(steps, around)
     running = modules_in(steps)
@@ -165,6 +169,15 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
         graph=_graph(steps, refused, function, around) if plain.phase == "forward" else None,
         backward=_backward_fault(error, steps, refused, around),
     )
+
+
+def _report_of_text(steps: Steps, elsewhere: Elsewhere, around: Surroundings) -> FailureReport:
+    """Return what is known of a call that was refused in another process or thread."""
+    stack = (*_stack(steps, around), *elsewhere.stack)
+    return FailureReport(
+        error_type=elsewhere.kind, error=elsewhere.message, function=elsewhere.inside, inside=elsewhere.inside,
+        location=stack[-1] if stack else None, stack=stack, exact=False, gaps=(elsewhere.gap,),
+    )  # fmt: skip
 
 
 def _without_memory(

@@ -23,6 +23,7 @@ from tensormagic.collectors.failures.failing_call import (
     modules_in,
 )
 from tensormagic.collectors.failures.failing_source import unpacked, written_call
+from tensormagic.collectors.failures.loading import samples_in
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -365,7 +366,12 @@ class OperandNames:
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
-    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last."""
+    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last.
+
+    The samples of a batch that a DataLoader puts together have the name that its ``collate_fn`` gives them.
+    """
+    if (samples := samples_in(steps.entries)) is not None:
+        yield {"batch": samples}
     frames = [entry.tb_frame for entry in reversed(steps.entries) if is_own_frame(entry.tb_frame)][:_MOST_FRAMES]
     yield from (dict(names_of(frame)) for frame in frames)
     seen: set[int] = set()

@@ -230,7 +230,7 @@ def _value(expression: str, names: Names, **more: object) -> Any:
 
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
-_SUBJECTS = ("layers", "dtypes", "products", "shapes", "dimensions", "arguments")
+_SUBJECTS = ("loading", "layers", "dtypes", "products", "shapes", "dimensions", "arguments")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
@@ -300,7 +300,7 @@ def _described(report: FailureReport, code: str) -> Iterator[Finding]:
         message=clash.rule,
         location=report.location,
         evidence=_evidence(report, clash),
-        remedy=about_values or _ways(clash) or (_without_a_way(clash, operands) if code == "TM804" else ""),
+        remedy=about_values or _ways(clash) or (_without_a_way(report, clash, operands) if code == "TM804" else ""),
         subject=next((operand.name for operand in operands if operand.name), ""),
         related=tuple(_origins(report, operands)),
     )
@@ -324,10 +324,15 @@ def _ways(clash: Mismatch) -> str:
     return ways if clash.works or not ways else f"try {ways}"
 
 
-def _without_a_way(clash: Mismatch, operands: list[Operand]) -> str:
+def _without_a_way(report: FailureReport, clash: Mismatch, operands: list[Operand]) -> str:
     """Return what is to be done where no code is known that would work: sizes come from where a tensor is made."""
     given = [operand.name or operand.role for operand in operands if operand.role not in {"weight", "bias"}]
     names = list(dict.fromkeys(name.removeprefix("the result of ") for name in given if name))
+    if report.inside.endswith("default_collate"):
+        return (
+            "Give every sample one shape in the dataset's `__getitem__` (resize or crop images, pad or cut sequences), "
+            "or give the DataLoader a `collate_fn` that pads the samples of a batch."
+        )
     if all(part.dimension is None for part in clash.parts) and len({len(each.shape) for each in operands}) > 1:
         return "`unsqueeze` adds a dimension of size 1, and `squeeze` removes one."
     if len(names) < 2:

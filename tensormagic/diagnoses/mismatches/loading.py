@@ -1,0 +1,75 @@
+"""Samples of a dataset that a DataLoader cannot put together into a batch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, unlike
+from tensormagic.diagnoses.mismatches.table import Messages
+from tensormagic.reports import Mismatch
+from tensormagic.words import count
+
+says = Messages(globals())
+
+_COLLATE = "default_collate"
+_RULE = "Without a `collate_fn` a DataLoader stacks the samples of a batch, which must have one shape"
+_INSTEAD = "return {instead} from the dataset's `__getitem__`, or give the DataLoader a `collate_fn` that does it"
+_IMAGE = "`torchvision.transforms.functional.to_tensor(image)`"
+
+
+@says(r"stack expects each tensor to be equal size, but got \[{first:shape}\] at entry 0 and \[{other:shape}\]")
+def _of_several_shapes(call: Call, first: tuple[int, ...], other: tuple[int, ...]) -> Mismatch | None:
+    if not call.report.inside.endswith(_COLLATE):
+        return None
+    if not (members := [one for one in call.tensors if one.place]):  # of a worker process only the text is known
+        return mismatch("shape", f"{_RULE}: one has the shape {first}, another {other}.")
+    wrong = [one for one in members if one.shape != members[0].shape]
+    more = f", and {count(len(wrong) - 1)} more differ" if len(wrong) > 1 else ""
+    parts = [
+        one.size(at, members[0][at]) if one.ndim == members[0].ndim else one.dims(members[0].ndim)
+        for one in wrong for at in unlike(one.shape, members[0].shape)[:1] or [0]
+    ]  # fmt: skip
+    return replace(
+        mismatch("shape", f"{_RULE}: {members[0]} and {wrong[0]}{more}.", *parts), maybe=tuple(_ways(members))
+    )
+
+
+def _ways(members: list[Given]) -> list[str]:
+    """Return the function that pads sequences, where they differ in nothing but their length."""
+    field = re.fullmatch(r"batch\[\d+\]((?:\[\d+\])?)", members[0].operand.name)
+    if field is None or not members[0].ndim or len({one.shape[1:] for one in members}) > 1:
+        return []
+    return [_padding(field[1])]
+
+
+def _padding(field: str) -> str:
+    """Return a ``collate_fn`` that pads the samples, or a field of them, and puts other fields together as before."""
+    if not field:
+        return "collate_fn=lambda batch: nn.utils.rnn.pad_sequence(batch, batch_first=True)"
+    at = int(field[1:-1])
+    before = f"*torch.utils.data.default_collate([one[:{at}] for one in batch]), " if at else ""
+    padded = f"nn.utils.rnn.pad_sequence([one{field} for one in batch], batch_first=True)"
+    after = f"*torch.utils.data.default_collate([one[{at + 1}:] for one in batch])"
+    return f"collate_fn=lambda batch: ({before}{padded}, {after})"
+
+
+@says(r"default_collate: batch must contain .*; found <class '(?P<kind>[^']+)'>")
+def _of_no_known_kind(kind: str) -> Mismatch:
+    name = kind.rpartition(".")[2]
+    instead = (
+        "a number or a tensor" if kind == "NoneType" else _IMAGE if kind.startswith("PIL.") else "tensors or numbers"
+    )
+    what = "None" if kind == "NoneType" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    way = _INSTEAD.format(instead=instead)
+    return mismatch(
+        "argument",
+        f"A sample of the batch holds {what}, and a DataLoader puts together tensors, NumPy arrays, numbers, strings, "
+        f"lists and dicts: {way}.",
+    )
+
+
+@says(r"each element in list of batch should be of equal size")
+def _of_several_lengths() -> Mismatch:
+    way = _INSTEAD.format(instead="tensors that are padded to one length")
+    return mismatch("argument", f"Lists in the samples of one batch must have one length: {way}.")

@@ -1,0 +1,88 @@
+"""Errors of a DataLoader: samples that make no batch, here and in worker processes; the suggested functions run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tensormagic.api.diagnosing import explain_error
+
+
+def report_of(samples, **options):
+    """Return what is known of the error of a loader that puts four samples together."""
+    with pytest.raises(Exception) as caught:
+        list(DataLoader(samples, batch_size=4, **options))
+    return explain_error(caught.value)
+
+
+WORDS = [torch.ones(length) for length in (2, 3, 4, 4)]
+PAIRS = [(word, 1) for word in WORDS]
+SECOND = [(1, word, "text") for word in WORDS]
+IMAGES = [(torch.ones(3, size, 8), 0) for size in (8, 9, 8, 8)]
+NAMED = [{"x": word} for word in WORDS]
+
+
+@pytest.mark.parametrize(
+    ("samples", "first", "shapes"),
+    [(WORDS, "batch[0] (2) and batch[1] (3), and 2 more differ.", [(4, 4)]),
+     (PAIRS, "batch[0][0] (2) and batch[1][0] (3), and 2 more differ.", [(4, 4), (4,)]),
+     (SECOND, "batch[0][1] (2) and batch[1][1] (3), and 2 more differ.", [(4,), (4, 4)])],
+)  # fmt: skip
+def test_samples_of_several_lengths_are_named_and_the_function_that_pads_them_works(samples, first, shapes):
+    report = report_of(samples)
+    (found,) = report.findings
+    assert (found.code, report.inside) == ("TM804", "torch.utils.data.default_collate")
+    assert found.message.endswith(f"which must have one shape: {first}")
+    (way,) = report.mismatch.maybe
+    collate = eval(way.removeprefix("collate_fn="), {"torch": torch, "nn": nn})
+    (batch,) = DataLoader(samples, batch_size=4, collate_fn=collate)
+    fields = [batch] if isinstance(batch, torch.Tensor) else batch
+    assert [tuple(one.shape) for one in fields if isinstance(one, torch.Tensor)] == shapes
+
+
+@pytest.mark.parametrize(("samples", "name"), [(IMAGES, "batch[1][0] (3 × 9 × 8)."), (NAMED, "batch[1]['x'] (3), and")])
+def test_what_cannot_be_padded_by_one_function_is_given_one_shape_in_the_dataset(samples, name):
+    (found,) = report_of(samples).findings
+    assert name in found.message
+    assert found.remedy.startswith("Give every sample one shape in the dataset's `__getitem__`")
+
+
+@pytest.mark.parametrize(
+    ("samples", "rule"),
+    [([(1, None)] * 4, "A sample of the batch holds None, and a DataLoader puts together tensors"),
+     ([object()] * 4, "A sample of the batch holds an object, and"),
+     ([[1.0] * length for length in (2, 3, 2, 2)], "Lists in the samples of one batch must have one length: return")],
+)  # fmt: skip
+def test_samples_of_which_no_batch_can_be_made(samples, rule):
+    report = report_of(samples)
+    assert report.mismatch.rule.startswith(rule)
+    assert "`__getitem__`, or give the DataLoader a `collate_fn`" in report.mismatch.rule
+
+
+class Broken:
+    """A dataset whose own code refuses a product, or is wrong in a way that is not torch's."""
+
+    def __init__(self, *, product: bool) -> None:
+        self.product = product
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.ones(2, 3) @ torch.ones(2, 3) if self.product else {"a": torch.ones(1)}["b"]
+
+
+@pytest.mark.processes
+def test_of_an_error_in_a_worker_process_the_text_is_read():
+    """Its own message and the user's line there, and no page of traceback; of the user's own errors nothing is said."""
+    report = report_of(IMAGES, num_workers=1)
+    assert report.error.startswith("stack expects each tensor to be equal size")
+    assert report.mismatch.rule.endswith("which must have one shape: one has the shape (3, 8, 8), another (3, 9, 8).")
+    assert report.gaps[0].reason == (
+        "the call was made in DataLoader worker process 0; with num_workers=0 it is made here")  # fmt: skip
+    report = report_of(Broken(product=True), num_workers=1)
+    assert report.error == "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
+    assert "torch.ones(2, 3) @ torch.ones(2, 3)" in report.location.text
+    assert report_of(Broken(product=False), num_workers=1) is None
