@@ -64,27 +64,42 @@ class _Sums:
 
 def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     """Return the statistics of a gradient on a CPU; mean and standard deviation are those of its finite elements."""
-    values, repeated, row = gradient, 1, row_as_it_lies(gradient)
-    if row is None:
-        values, repeated = flat(gradient)
+    row = row_as_it_lies(gradient)
+    if row is not None and (found := statistics_of_row(row, pass_number)) is not None:
+        return found
+    values, repeated = flat(gradient)
     count = values.numel()
     if not count:
         return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
-    lying = map(as_array, pieces(values)) if row is None else (row[at : at + PIECE] for at in range(0, count, PIECE))
-    sums = _summed(lying)
+    sums = _summed(map(as_array, pieces(values)))
     largest = max(abs(sums.low), abs(sums.high))
     if not math.isfinite(largest):
-        return _of_non_finite(flat(values)[0], repeated, pass_number, gradient.dtype)
+        return _of_non_finite(values, repeated, pass_number, gradient.dtype)
     if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
-        values = flat(values)[0]
         sums.squares = float(vector_norm(values, dtype=torch.float64).item()) ** 2
         sums.total = float(values.sum(dtype=torch.float64).item())
     mean = sums.total / count
+    deviation = _deviation(sums, mean, count)
+    if deviation is None:
+        deviation = values.double().std(correction=0).item()
     subnormal, saturated = _edges_of_range(values, gradient.dtype)
     return _statistics(
         pass_number, count * repeated, math.sqrt(sums.squares * repeated), largest, mean,
-        _deviation(values, sums, mean), sums.zero * repeated, 0, 0, subnormal * repeated, saturated * repeated,
+        deviation, sums.zero * repeated, 0, 0, subnormal * repeated, saturated * repeated,
     )  # fmt: skip
+
+
+def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
+    """Return the statistics of float32 numbers, shape (elements,); None where NumPy's sums of them are not enough."""
+    count = len(row)
+    sums = _summed((row,) if count <= PIECE else (row[at : at + PIECE] for at in range(0, count, PIECE)))
+    largest = max(abs(sums.low), abs(sums.high))
+    if largest and not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1]:
+        return None
+    mean = sums.total / count
+    if (deviation := _deviation(sums, mean, count)) is None:
+        return None
+    return _statistics(pass_number, count, math.sqrt(sums.squares), largest, mean, deviation, sums.zero, 0, 0, 0, 0)
 
 
 def _summed(parts: Iterable[Any]) -> _Sums:
@@ -112,15 +127,13 @@ def _ones(char: str) -> Any:
     return np.ones(PIECE, char)
 
 
-def _deviation(values: torch.Tensor, sums: _Sums, mean: float) -> float:
-    """Return the standard deviation from the sums: Σ(x - m)² = Σx² - n·m², or element by element where that cancels."""
+def _deviation(sums: _Sums, mean: float, count: int) -> float | None:
+    """Return the standard deviation from the sums: Σ(x - m)² = Σx² - n·m²; None where that cancels."""
     if sums.low == sums.high:
         return 0.0
-    square = sums.squares / values.numel()
+    square = sums.squares / count
     variance = square - mean * mean
-    if variance < _CANCELS * square:
-        return flat(values)[0].double().std(correction=0).item()
-    return math.sqrt(variance)
+    return None if variance < _CANCELS * square else math.sqrt(variance)
 
 
 def _edges_of_range(values: torch.Tensor, dtype: torch.dtype) -> tuple[int, int]:
@@ -197,22 +210,21 @@ class StatisticsTable:
         self.there[index] = 1
 
     def fill(self, indices: Any, rows: Any) -> None:
-        """Give nodes their statistics: for each of ``indices`` a row of the fields, in order; shape (nodes, 11)."""
+        """Give nodes, by index or by what is true of each, their statistics: a row of the fields; shape (nodes, 11)."""
         self._rows()[indices] = rows
         np.frombuffer(self.there, np.uint8)[indices] = 1
 
-    def fill_where_missing(self, indices: list[int], rows: Any) -> None:
-        """As `fill`, for those nodes alone whose statistics are not known."""
-        places = np.array(indices)
-        missing = np.frombuffer(self.there, np.uint8)[places] == 0
+    def learn(self, other: StatisticsTable) -> None:
+        """Take from another table what it knows of nodes whose statistics are not known here."""
+        missing = np.frombuffer(other.there, np.uint8) > np.frombuffer(self.there, np.uint8)
         if missing.any():
-            self.fill(places[missing], rows[missing])
+            self.fill(missing, other._rows()[missing])
 
-    def copy(self, source: int, index: int, other: StatisticsTable | None = None) -> None:
-        """Give a node the statistics of another, in this table or in ``other``, where that has any."""
-        at, to, other = source * self._WIDTH, index * self._WIDTH, other or self
-        self._numbers[to : to + self._WIDTH] = other._numbers[at : at + self._WIDTH]
-        self.there[index] = other.there[source]
+    def copy(self, source: int, index: int) -> None:
+        """Give a node the statistics of another, where that has any."""
+        at, to = source * self._WIDTH, index * self._WIDTH
+        self._numbers[to : to + self._WIDTH] = self._numbers[at : at + self._WIDTH]
+        self.there[index] = self.there[source]
 
     def get(self, index: int) -> GradientStatistics | None:
         """Return the statistics of the node with that index, or None where no gradient has reached it."""

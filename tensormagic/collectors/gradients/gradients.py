@@ -177,6 +177,7 @@ class PassRecorder:
             self.values.gap = self._reason(error)
         if found is not None and (self.values.bad or self._far.asked):
             self.hooked = hooked_nodes(found, self._structure, self.hooked)
+        self._learn_first()
         if not self._far.asked:
             self._find_first_nonfinite()
 
@@ -192,7 +193,12 @@ class PassRecorder:
             if self._far.uncounted:
                 self.values.gap = _UNCOUNTED
             self._history.learn(self.values.norms)
+            self._learn_first()
             self._find_first_nonfinite()
+
+    def _learn_first(self) -> None:
+        if self.values.table is not None:
+            self._first.learn(self.values.table)
 
     def _find_first_nonfinite(self) -> None:
         if self.values.bad:
@@ -335,7 +341,7 @@ class PassRecorder:
             return
         (self._history.careful.add if left_its_range(numbers) else self._history.careful.discard)(index)
         if found is not None:
-            self._keep_statistics(index, found)
+            self.keep_statistics(index, found)
         self.store(index, numbers)
 
     def _has_room(self, device: torch.device) -> bool:
@@ -349,6 +355,7 @@ class PassRecorder:
             if not self._may_ask:
                 self.values.gap = _NO_ROOM
             elif not self._asks_all:
+                self._learn_first()
                 self.values.table, self.values.gap = None, _LITTLE_ROOM
         return self._may_ask
 
@@ -373,21 +380,18 @@ class PassRecorder:
             found = statistics_of(gradient, self.values.pass_number)
             if self._small.waits(index):  # a node that is looked at twice keeps the later numbers
                 self._small.settle()
-            self._keep_statistics(index, found)
+            self.keep_statistics(index, found)
             numbers = measured(found)
         self.store(index, numbers)
         self.statistics_seconds += perf_counter() - began
 
     def _keep_rows(self, indices: list[int], rows: Any) -> None:
-        if self.values.table is not None:
-            self.values.table.fill(indices, rows)
-        self._first.fill_where_missing(indices, rows)
+        (self._first if self.values.table is None else self.values.table).fill(indices, rows)
 
-    def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
+    def keep_statistics(self, index: int, found: GradientStatistics) -> None:
+        """Keep what is known of a node's gradient; of a pass that is measured in full, `close` tells ``first``."""
         if self.values.table is not None:
             self.values.table[index] = found
-            if index not in self._first:
-                self._first.copy(index, index, self.values.table)
         elif index not in self._first:
             self._first[index] = found
 
@@ -401,10 +405,9 @@ class PassRecorder:
             self._copy_statistics(source, index)
 
     def _copy_statistics(self, source: int, index: int) -> None:
-        values = self.values
-        if values.table is not None:
-            values.table.copy(source, index)
-        if index not in self._first:
+        if self.values.table is not None:
+            self.values.table.copy(source, index)
+        elif index not in self._first:
             self._first.copy(source, index)
 
     def _look_at_several(self, index: int, gradients: Sequence[torch.Tensor | None]) -> None:

@@ -83,12 +83,9 @@ def small_as_it_lies(gradient: torch.Tensor) -> Any:
 
 
 def row_as_it_lies(gradient: torch.Tensor) -> Any:
-    """Return the numbers of a plain gradient in the order of `flat`, without a tensor in between; None of any other."""
+    """Return the numbers of a plain float32 gradient on a CPU as `small_as_it_lies` does; None of any other."""
     plain = type(gradient) is torch.Tensor and gradient.dtype is torch.float32 and gradient.layout is torch.strided
-    if not plain or gradient.is_nested or not gradient.is_cpu:
-        return None
-    in_order = gradient.is_contiguous() or gradient.numel() >= _WORTH_REORDERING
-    return small_as_it_lies(gradient) if in_order else None
+    return small_as_it_lies(gradient) if plain and gradient.is_cpu and not gradient.is_nested else None
 
 
 def as_array(piece: torch.Tensor) -> Any:

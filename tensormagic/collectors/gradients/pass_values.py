@@ -16,6 +16,7 @@ from tensormagic.collectors.gradients.gradient_statistics import (
     SmallGradients,
     SmallPass,
     StatisticsTable,
+    statistics_of_row,
 )
 from tensormagic.collectors.gradients.measures import (
     DOT_AT_ONCE,
@@ -192,6 +193,9 @@ class Recorder(Protocol):
     seconds: float  # spent in hooks so far
     statistics_seconds: float  # spent so far in measuring gradients in full, a part of ``seconds``
 
+    def keep_statistics(self, index: int, found: Row) -> None:
+        """Keep everything that is shown about the gradient of a node."""
+
     def hand_on(self, source: int, index: int) -> None:
         """Give a node the numbers of the one before it, whose gradient it received unchanged."""
 
@@ -213,17 +217,22 @@ def _norms_of(recorder: Recorder) -> Take:
     return take
 
 
-def _copies_of(recorder: Recorder, small: SmallGradients) -> Take:
-    """Return what copies a gradient, to be looked at together with thousands of others."""
-    add, store = small.add, recorder.store
+def _statistics_of(recorder: Recorder, small: SmallGradients) -> Take:
+    """Return what measures a gradient in full; a small one is copied, to be looked at together with thousands."""
+    add, store, keep, norms = small.add, recorder.store, recorder.keep_statistics, recorder.values.norms
+    number = recorder.values.pass_number
 
-    def take(index: int, gradient: torch.Tensor, numbers: Any, _: int) -> bool:
+    def take(index: int, gradient: torch.Tensor, numbers: Any, count: int) -> bool:
         if gradient.requires_grad or gradient.is_neg():
             return False
         began = perf_counter()
-        store(index, add(index, numbers))
+        if count <= MOST_ELEMENTS:
+            store(index, add(index, numbers))
+        elif (found := statistics_of_row(numbers, number)) is not None:
+            keep(index, found)
+            norms[index] = found.norm
         recorder.statistics_seconds += perf_counter() - began
-        return True
+        return norms[index] != UNTOUCHED
 
     return take
 
@@ -248,7 +257,7 @@ def fast_norm(
     addresses, reads, versions = memory.addresses, memory.reads, memory.versions
     index_of, feeder, there = known
     tensor, single, full = torch.Tensor, torch.float32, small is not None
-    take, most = (_norms_of(recorder), MOST_ALONE) if small is None else (_copies_of(recorder, small), MOST_ELEMENTS)
+    take = _norms_of(recorder) if small is None else _statistics_of(recorder, small)
 
     def look(gradients: Gradients) -> None:
         began = perf_counter()
@@ -276,7 +285,7 @@ def fast_norm(
                         norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return
-                if 0 < count <= most and address and take(index, x, view(bytes_at(address), float32, count), count):
+                if 0 < count <= MOST_ALONE and address and take(index, x, view(bytes_at(address), float32, count), count):
                     recorder.seconds += perf_counter() - began
                     return
         except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)

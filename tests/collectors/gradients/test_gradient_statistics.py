@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tensormagic.collectors.gradients import on_device
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of, statistics_of_row
 from tensormagic.collectors.gradients.measures import measure
 from tensormagic.reports import MEASURES, UNTOUCHED
 
@@ -151,6 +151,17 @@ def test_half_precision_says_what_lies_at_the_ends_of_its_range():
     assert (now.subnormal, now.saturated, now.zero, now.inf) == (3, 3, 1, 1)
     assert (later.subnormal, later.saturated) == (3, 3)
     assert statistics_of(gradient[:-1].expand(5, 7), 1).subnormal == 15
+
+
+@pytest.mark.parametrize("name", ["nan", "inf", "tiny", "huge", "far from zero", "zeros", "plain"])
+def test_a_row_is_measured_as_any_gradient_or_not_at_all(name):
+    """Where float32 sums are not enough it says so; else the numbers are those by definition."""
+    row = torch.randn(1000)
+    row = {"nan": row / row.isnan(), "inf": row / 0, "tiny": row * 1e-30, "huge": row * 1e30,
+           "far from zero": row * 1e-3 + 1e3, "zeros": row * 0}.get(name, row)  # fmt: skip
+    found = statistics_of_row(row.numpy(), 7)
+    assert (found is None) == (name not in {"zeros", "plain"})
+    assert found in {None, statistics_of(row, 7)}
 
 
 def test_a_table_says_of_each_node_what_was_measured():
