@@ -285,7 +285,9 @@ def fast_norm(
                         norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return
-                if 0 < count <= MOST_ALONE and address and take(index, x, view(bytes_at(address), float32, count), count):
+                if 0 < count <= MOST_ALONE and address and (
+                    take(index, x, view(bytes_at(address), float32, count), count)
+                ):  # fmt: skip
                     recorder.seconds += perf_counter() - began
                     return
         except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
