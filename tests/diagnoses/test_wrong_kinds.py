@@ -31,7 +31,7 @@ CASES = (
     ("x.topk(2).mean()", "x = torch.ones(2, 3)",
      f"The call takes one tensor, but the result of `x.topk(2)` {PAIR}", ["x.topk(2).values"]),
     ("torch.cat([x.max(1), x])", "x = torch.ones(2, 3)",
-     f"The call takes one tensor, but one of what it was given {PAIR}", []),
+     f"The call takes one tensor, but the result of `x.max(1)` {PAIR}", ["x.max(1).values"]),
     ("0.1 * w.grad", "w = torch.ones(2, requires_grad=True)",
      f"No backward has given w {SINCE}: w.grad is None.", ["%why w"]),
     ("net.weight.grad.zero_()", "net = nn.Linear(2, 1)",

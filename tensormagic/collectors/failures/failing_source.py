@@ -285,7 +285,9 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
             return None
         func, name, has_receiver = called
         given = given if has_receiver or not isinstance(failing.node.func, ast.Attribute) else given[1:]
-        return Found(func, name, tuple(given), keywords)
+        known = (_known_items(node, names) if value is UNKNOWN else value
+                 for node, value in zip(positional[-len(given):], given, strict=True))  # fmt: skip
+        return Found(func, name, tuple(known), keywords)
     if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
     if not has_tensor and UNKNOWN not in given:  # an operator of Python's
@@ -294,6 +296,12 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
         )
         return Found(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
     return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
+
+
+def _known_items(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return a list that is written out of which one item at least is a known tensor; else `UNKNOWN`."""
+    items = [still_value(item, names) for item in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
+    return items if any(map(_is_tensor, items)) else UNKNOWN
 
 
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:

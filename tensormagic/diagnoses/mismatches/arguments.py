@@ -325,8 +325,10 @@ mat1 and mat2 shapes cannot be multiplied \({height}x{columns} and {rows}x{width
     parts: left is {columns} columns; right is {rows} rows must be {columns}
 
 except in dimension {dim}\. Expected size {wanted} but got size {got} for tensor number {at}
-    with joined: computed[0]
-    shape: All dimensions but {dim} must be equal: tensor {at} of the list has {got} where the first has {wanted}.
+    with places: [one for one in computed if one.operand.place == "tensors[" + str(at) + "]"]
+    with joined: [*places, *computed][0]; with called: joined if joined.is_tensor else joined.operand.name
+    with which: called if places else "tensor " + str(at) + " of the list"
+    shape: All dimensions but {dim} must be equal: {which} has {got} where the first has {wanted}.
     parts: joined is {got} must be {wanted}
 """
 )

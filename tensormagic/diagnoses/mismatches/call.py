@@ -296,8 +296,13 @@ def hidden_state(call: Call, shape: Shape = ()) -> Given | None:
 
 
 def _members(call: Call) -> list[Given]:
-    """Return the tensors that are joined: those of a list, if there is one. Torch skips ``torch.empty(0)``."""
+    """Return the tensors that are joined: those of a list, if there is one. Torch skips ``torch.empty(0)``.
+
+    None are returned of a list of which one is not known: what they have in common is not, either.
+    """
     inside = [one for one in call.tensors if one.place]
+    if any(one.place and one.operand.name.startswith("the result of ") and not one.is_tensor for one in call.given):
+        return []
     return [one for one in inside or call.tensors if one.shape != (0,)]
 
 
