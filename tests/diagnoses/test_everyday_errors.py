@@ -90,7 +90,7 @@ UNSEEN = [
     ("torch.ones(3, 4) @ x", "x=3x4", "has 4 columns, x (3 × 4) has 3 rows"),
     ("torch.cat([x, torch.ones(4, 4)])", "x=2x3", "the result of `torch.ones(4, 4)` has 4 where the first has 3"),
     ("torch.cat([torch.ones(4, 4), x])", "x=2x3", "x (2 × 3) has 3 where the first has 4"),
-    ("torch.cat([torch.ones(4, 4), torch.ones(2, 3)])", "", "tensor 1 of the list has 3 where the first has 4"),
+    ("torch.cat([torch.ones(4, 4), torch.ones(2, 3)])", "x=2x3", "tensor 1 of the list has 3 where the first has 4"),
 ]
 
 
