@@ -23,9 +23,10 @@ from tensormagic.diagnoses.rule import (
     spliced,
     statement_of,
     targets,
+    update_by_hand,
     with_create_graph,
 )
-from tensormagic.diagnoses.writes import update_by_hand, without_out
+from tensormagic.diagnoses.writes import without_out
 from tensormagic.reports import Finding, Report, TraceReport
 
 MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; there may be more than that
@@ -90,15 +91,16 @@ def _with_a_way_back(finding: Finding, report: Report, line: str) -> str:
 
 def _leaf_in_place(finding: Finding, report: Report, line: str) -> str:
     """A leaf that an update made anew is updated in place; the line of another cut is given by the remedy."""
-    update = update_by_hand(line)
-    if not update:
+    update = update_by_hand(line, of_leaf=True)
+    if update is None:
         return _without_cut(finding, report, line) if finding.code == "TM306" else ""
-    return update if f"`{update}`" in finding.remedy else _updated_in_place(finding, report, line)
+    given = any(update.in_place.endswith(span) for span in spans(finding))  # a loop around it stays
+    return update.in_place if given else _updated_in_place(finding, report, line)
 
 
 def _updated_in_place(_finding: Finding, _report: Report, line: str) -> str:
     update = update_by_hand(line)
-    return f"with torch.no_grad():\n    {update}" if update else ""
+    return f"with torch.no_grad():\n    {update.in_place}" if update else ""
 
 
 def _out_of_place(finding: Finding, report: Report, line: str) -> str:

@@ -6,18 +6,22 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from tensormagic.diagnoses.backward_failures import severity
 from tensormagic.diagnoses.rule import (
+    UPDATE_IN_PLACE,
     call_on,
     fixed,
     passes_words,
     shortest,
     spliced,
     statement_of,
+    under_no_grad,
+    update_by_hand,
     with_create_graph,
 )
-from tensormagic.diagnoses.writes import UPDATE_IN_PLACE, update_by_hand
+from tensormagic.diagnoses.writes import assigned
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -111,22 +115,16 @@ def _call(cut: Cut) -> str:
     if cut.op in _OPERATORS:
         return _OPERATORS[cut.op]
     if cut.op in _FREE:
-        return f"{_free(cut)}(...)"
+        return f"{'torch.' if cut.kind == 'copy' else ''}{cut.op}(...)"
     return cut.op if cut.kind == "frozen" else f".{cut.op}()"
 
 
-def _free(cut: Cut) -> str:
-    return f"torch.{cut.op}" if cut.kind == "copy" else cut.op
+def instead(report: TraceReport, cut: Cut, *, starts: bool = False) -> str:
+    """Return what to write instead of a cut, beginning with a small letter; the mended line where that is plain.
 
-
-def instead(cut: Cut, place: Location | None, *, starts: bool = False) -> str:
-    """Return what to write instead, beginning with a small letter; the mended line where that is plain.
-
-    Args:
-        cut: What ended the way.
-        place: Its line, where known.
-        starts: Whether backward starts from what came out: then it is the loss itself that counts or chooses.
+    Where backward ``starts`` from what came out, it is the loss itself that counts or chooses.
     """
+    place, made = report.location(cut.location), report.location(cut.source_location)
     text = "" if place is None else place.text
     if starts and cut.op in _ACCURACY:
         return f"use a loss of the scores themselves, {_ACCURACY[cut.op]}: an accuracy has no gradient"
@@ -140,26 +138,32 @@ def instead(cut: Cut, place: Location | None, *, starts: bool = False) -> str:
         block = text.startswith("with ")
         return f"move this out of the `{switch}` block" if block else (
             "switch gradients on again before it: `torch.set_grad_enabled(True)`")  # fmt: skip
-    if (mended := _mended(cut, text)) and statement_of(mended) is not None:
-        target, _, value = mended.partition(" = ")
+    if (mended := _mended(cut, text, made)) and statement_of(mended) is not None:
+        target, _, value = mended.partition("=")
         joined = ", and join what is appended with `torch.stack`" if ".append(" in mended else ""
         copies = ", which copies values without their history" if cut.kind == "copy" else ""
         out = f"leave out {call_words(cut, place)}{copies}: `{mended}`{joined}"
-        return "remove this line" if target == value else out
+        return "remove this line" if target.strip() == value.strip() else out
     found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
     if cut.kind == "grad" and (mended := with_create_graph(text)):
         found = f"pass `create_graph=True`: `{mended}`"
-    return found.format(op=_free(cut)) if "{op}" in found else found
+    return found.replace("{op}", f"torch.{cut.op}")
 
 
-def _mended(cut: Cut, text: str) -> str:
-    """Return a line without what ends the way; empty where that is no call that can be left out."""
+def _mended(cut: Cut, text: str, made: Location | None) -> str:
+    """Return a line without what ends the way; empty where that is no call that can be left out.
+
+    Under a name, `torch.tensor` may have been given a tensor, or a list: the line where it was ``made`` tells.
+    """
     if cut.kind in {"item", "copy"}:
         call = call_on(text, "tensor")
         if call is not None and len(call.args) == 1 and ast.unparse(call.func) == "torch.tensor":
-            stacks = isinstance(call.args[0], ast.Name | ast.List | ast.ListComp)
-            value = f"torch.stack({ast.unparse(call.args[0])})" if stacks else ast.unparse(call.args[0])
-            text = spliced(text, call, value)
+            value, stacks = ast.unparse(call.args[0]), isinstance(call.args[0], ast.List | ast.ListComp)
+            if isinstance(call.args[0], ast.Name) and value != cut.source_name and value not in assigned(made):
+                if made is None or f"{value}.append(" not in made.text:
+                    return ""
+                stacks = True
+            text = spliced(text, call, f"torch.stack({value})" if stacks else value)
             if cut.kind == "copy":
                 return text
     called = {"detach": ".detach()", "item": ".item()"}.get(cut.kind if cut.op == cut.kind else "", "")
@@ -331,7 +335,7 @@ def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> 
         severity="note" if meant else "warning",
         message=_message(report, place, missing, who),
         location=where,
-        evidence={one.name: _numel(one) for one in missing[:8]},
+        evidence={one.name: prod(one.shape) for one in missing[:8]},
         remedy=_remedy(report, place, missing, who),
         subject=names[0],
         node=place.at,
@@ -360,16 +364,9 @@ def _share(report: TraceReport, missing: Sequence[LeftOut]) -> str:
     return f" ({part_of(len(missing), of, 'parameter')} of {owner})" if of > 1 else ""
 
 
-def _numel(one: LeftOut) -> int:
-    numel = 1
-    for size in one.shape:
-        numel *= size
-    return numel
-
-
 def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
     cut, where = place.cut, report.location(place.cut.location)
-    mend = instead(cut, where, starts=place.is_root)
+    mend = instead(report, cut, starts=place.is_root)
     name, is_bound, _ = where.text.partition("=") if where is not None else ("", "", "")
     same = (cut.kind, cut.op, cut.location)
     losses = sum(any((one.kind, one.op, one.location) == same for one in graph.cuts) for graph in report.graphs)
@@ -417,9 +414,14 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
         within = report.location(cut.call_location if cut is not None else None)
         made = within or ended
-        if update := update_by_hand(made.text if made is not None else ""):
-            why, ended = f"an update made a new {update.split()[0]}, which requires no gradient", made
-            remedy = UPDATE_IN_PLACE.format(update if within is not None else f"with torch.no_grad(): {update}")
+        if update := update_by_hand(made.text if made is not None else "", of_leaf=within is not None):
+            what = (
+                f"new tensors for {update.name}, which require"
+                if update.several
+                else f"a new {update.name}, which requires"
+            )
+            why, ended = f"an update made {what} no gradient", made
+            remedy = UPDATE_IN_PLACE.format(update.in_place if within is not None else under_no_grad(update.in_place))
         traced = (report.location(step.location) for step in report.passes)
         if remedy == _ASK and any(place is not None and "create_graph=True" in place.text for place in traced):
             why, remedy = _CONSTANT
@@ -460,7 +462,7 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
 
 def _of_cut(report: TraceReport, cut: Cut) -> Described:
     place = report.location(cut.location)
-    mend = instead(cut, place, starts=True)
+    mend = instead(report, cut, starts=True)
     what = "kept autograd from recording it" if cut.kind in UNRECORDED else "cut it off"
     return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
 

@@ -279,7 +279,7 @@ def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss alone.",
         location=here or joined,
         evidence={"kind": cut.kind, "times": cut.count},
-        remedy=f"If it should learn from its samples, {instead(cut, here)}.",
+        remedy=f"If it should learn from its samples, {instead(report, cut)}.",
         subject=name,
         related=related_lines(("used here", joined), besides=here),
     )
@@ -337,7 +337,7 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     assert cut.target is not None
     here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
     what = cut.source_name or "a value"
-    mend = instead(cut, here)
+    mend = instead(report, cut)
     keep = "keep its history: leave out what ends it"
     if cut.left_out:
         keep = "compute it from the outputs of the network that is trained"
@@ -390,7 +390,7 @@ def _sums_of_terms(graph: Graph) -> set[int]:
 def _penalty(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     assert cut.target is not None
     here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
-    mended = instead(cut, here)
+    mended = instead(report, cut)
     return Finding(
         code="TM317",
         severity="warning",

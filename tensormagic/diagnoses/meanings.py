@@ -8,8 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
-from tensormagic.diagnoses.rule import atom, call_on, called, every_call, of_kind, related_lines, spliced
-from tensormagic.diagnoses.writes import UPDATE_IN_PLACE, assigned, described_write, update_by_hand
+from tensormagic.diagnoses.rule import (
+    UPDATE_IN_PLACE,
+    atom,
+    call_on,
+    called,
+    every_call,
+    of_kind,
+    related_lines,
+    spliced,
+    under_no_grad,
+    update_by_hand,
+)
+from tensormagic.diagnoses.writes import assigned, described_write
 from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
@@ -364,9 +375,7 @@ def _non_leaf(read: GradientRead) -> Finding:
 def _update_in_place(read: GradientRead, code: str) -> str:
     """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
     update = update_by_hand(read.made.text if read.made is not None else "")
-    if not update.startswith(f"{code} "):
-        return ""
-    return UPDATE_IN_PLACE.format(f"with torch.no_grad(): {update}")
+    return UPDATE_IN_PLACE.format(under_no_grad(update.in_place)) if update and update.name == code else ""
 
 
 def _leaf_first(read: GradientRead, code: str) -> str:

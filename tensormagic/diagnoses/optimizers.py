@@ -71,6 +71,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
     for owner in dict.fromkeys(report.parameters[number].owner for number in left_out):
         missing = [number for number in left_out if report.parameters[number].owner == owner]
         users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
+        users = users or [use for use in training.optimizers if _holds_frozen(report, use, owner)] if training else []
         if users:
             yield _in_no_optimizer(report, users, missing)
         elif (
@@ -163,22 +164,30 @@ def _stepped(report: TraceReport, use: OptimizerUse, owner: str) -> _Numbers:
     return [number for number, series in held if series.owner == owner and series.touched]
 
 
+def _holds_frozen(report: TraceReport, use: OptimizerUse, owner: str) -> bool:
+    """Return whether an optimizer holds only what is frozen, some of it a model's, so that its steps change nothing."""
+    held = [report.parameters[number] for number in use.holds]
+    nothing = use.steps >= FEWEST_STEPS and _is_idle(use) and not use.unknown_parameters
+    return nothing and {series.requires_grad for series in held if series.owner == owner} == {False}
+
+
 def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _Numbers) -> Finding:
     owner = report.parameters[missing[0]].owner
     of = [series.name for series in report.parameters if series.owner == owner]
     names = shortest([report.parameters[number].name for number in missing], of)
     unknown_parameters = sum(use.unknown_parameters for use in users if use.unknown_idle)
     stepped = [number for use in users for number in _stepped(report, use, owner)]
-    meant = not unknown_parameters and _is_meant(report, missing, stepped)
-    one = len(names) == 1
+    meant = bool(stepped) and not unknown_parameters and _is_meant(report, missing, stepped)
+    one, hold = len(names) == 1, "holds" if len(users) == 1 else "hold"
+    steps = f"{'steps' if len(users) == 1 else 'step'} {part_of(len(stepped), len(of), 'parameter')}"
+    steps = steps if stepped else f"{hold} only frozen parameters"
     gone = plural(unknown_parameters, "parameter")
     still = f", and still holds {gone} that no model uses any more" if unknown_parameters else ""
     return Finding(
         code="TM602",
         severity="note" if meant else "warning",
         message=f"{listed(names)} {'gets' if one else 'get'} gradients but {'is' if one else 'are'} in no optimizer: "
-        f"{listed([use.name for use in users])} {'steps' if len(users) == 1 else 'step'} "
-        f"{part_of(len(stepped), len(of), 'parameter')} of {owner}{still}.",
+        f"{listed([use.name for use in users])} {steps} of {owner}{still}.",
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
@@ -263,6 +272,8 @@ def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
         # Models of one make and other sizes: as many parameters of as many dimensions as get gradients.
         mine = sorted(len(shape) for shape in use.unknown_shapes)
         alike = len(mine) > 1 and mine == sorted(len(report.parameters[number].shape) for number in left_out)
+        if training is not None and len(mine) > 1 and use.steps >= FEWEST_STEPS:
+            alike |= all(map(_is_idle, training.optimizers))  # where no step changes anything, it need not be alike
         known = use.unknown_owner or not use.unknown_parameters or alike
         if _is_lost(report, use) and (_alike(report, use, left_out) or known):
             yield _of_unused(report, use, left_out, ran=False)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensormagic.reports import (
     SEVERITIES,
@@ -375,3 +375,68 @@ def with_create_graph(line: str) -> str:
         return spliced(line, place, "True")
     end = line.encode()[: call.end_col_offset].decode()
     return f"{end[:-1]}, create_graph=True){line[len(end) :]}"
+
+
+# An update by hand: ``w = w - lr * w.grad`` makes a new tensor.
+
+UPDATE_IN_PLACE = "Change the leaf in place, so that it stays one: `{}`."
+
+
+class ByHand(NamedTuple):
+    """An update that makes new tensors, and the same in place: ``w -= lr * w.grad``, with the loop around it."""
+
+    name: str  #: What gets the new tensors.
+    in_place: str
+    several: bool = False  #: Whether that is a list or a dictionary of them.
+
+
+def update_by_hand(line: str, *, of_leaf: bool = False) -> ByHand | None:
+    """Return what a line updates by making new tensors; None of any other line.
+
+    A ``.detach()`` or ``.data`` of what was there is left out: in place and under ``no_grad`` it is not needed.
+
+    Args:
+        line: What stands there.
+        of_leaf: Whether it is known to change a leaf; else it has to name the gradient of what it changes.
+    """
+    return _by_hand(statement_of(line), of_leaf=of_leaf)
+
+
+def under_no_grad(code: str) -> str:
+    """Return a statement that autograd does not record: on one line, unless it has a loop of its own."""
+    return f"with torch.no_grad():{chr(10) + '    ' if code.startswith('for ') else ' '}{code}"
+
+
+def _by_hand(statement: ast.stmt | None, *, of_leaf: bool) -> ByHand | None:
+    if isinstance(statement, ast.For | ast.With) and len(statement.body) == 1:
+        inner = _by_hand(statement.body[0], of_leaf=of_leaf)
+        head = ast.unparse(statement).split("\n")[0]
+        return inner and inner._replace(in_place=f"{head} {inner.in_place}")
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if isinstance(value, ast.ListComp | ast.DictComp) and len(value.generators) == 1:
+        each = value.elt if isinstance(value, ast.ListComp) else value.value
+        loop = ast.unparse(value.generators[0]).strip().removeprefix("for ")
+        changed = _in_place(each, None, of_leaf=of_leaf) if not value.generators[0].ifs else ""
+        return ByHand(ast.unparse(target), f"for {loop}: {changed}", several=True) if changed else None
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts, strict=False))
+    found = [_in_place(after, before, of_leaf=of_leaf) for before, after in pairs]
+    return ByHand(ast.unparse(pairs[0][0]), "; ".join(found)) if all(found) else None
+
+
+def _in_place(value: ast.expr, target: ast.expr | None, *, of_leaf: bool) -> str:
+    """Return ``w -= x`` of the value ``w - x`` that ``target`` gets, or of ``torch.sub(w, x)``; empty of any other."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
+        value = value.func.value
+    if isinstance(value, ast.Call) and len(value.args) == 2 and not value.keywords:
+        operator = {"torch.sub": ast.Sub, "torch.add": ast.Add}.get(ast.unparse(value.func))
+        value = ast.BinOp(value.args[0], operator(), value.args[1]) if operator else value
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Sub | ast.Add):
+        return ""
+    name, right = ast.unparse(value.left).removesuffix(".detach()").removesuffix(".data"), ast.unparse(value.right)
+    if (target is not None and name != ast.unparse(target)) or not (of_leaf or f"{name}.grad" in right):
+        return ""
+    return f"{name} {'-' if isinstance(value.op, ast.Sub) else '+'}= {right}"

@@ -9,8 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import as_code, call_on, of_kind, optimizer_code, related_lines, scientific
-from tensormagic.diagnoses.writes import LONGEST, update_by_hand
+from tensormagic.diagnoses.rule import (
+    as_code,
+    call_on,
+    of_kind,
+    optimizer_code,
+    related_lines,
+    scientific,
+    update_by_hand,
+)
+from tensormagic.diagnoses.writes import LONGEST
 from tensormagic.reports import (
     Accumulation,
     Clipping,
@@ -278,20 +286,16 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
 
 def _updates_of_a_name(report: TraceReport) -> Iterator[Finding]:
     for lost in of_kind(report, "update lost"):
-        place = report.location(lost.location)
-        update = update_by_hand(place.text if place is not None else "")
-        if update:
-            name = update.split()[0]
-            code = update if lost.detail else f"with torch.no_grad(): {update}"
+        if update := update_by_hand(lost.detail):
             yield Finding(
                 code="TM617",
                 severity="warning",
-                message=f"This update changes nothing: it gives the name {name} to a new tensor, and the parameter "
-                "keeps its values.",
-                location=place,
+                message=f"This update changes nothing: it gives the name {update.name} to a new tensor, and the "
+                "parameter keeps its values.",
+                location=report.location(lost.location),
                 evidence={"updates": lost.calls},
-                remedy=f"Change the parameter in place: `{code}`.",
-                subject=name,
+                remedy=f"Change the parameter in place: `{update.in_place}`.",
+                subject=update.name,
             )
 
 

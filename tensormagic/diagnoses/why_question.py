@@ -342,7 +342,7 @@ def cut_off(question: Question) -> WhyReport | None:
         rests = f"{question.facts.path.end} still leads back to {question.name}, but nothing called backward on it."
     else:
         rests = ""
-    mend = instead(cut, place)
+    mend = instead(trace, cut)
     return question.described(
         "cut off", says, evidence=(rests,), location=place, path=cut_way(trace, graph, cut, question.name),
         remedy=(f"{mend[:1].upper()}{mend[1:]}." if mend else "",),

@@ -142,28 +142,6 @@ def without_out(line: str) -> str:
     return f"{out.id} = {ast.unparse(call)}"
 
 
-UPDATE_IN_PLACE = "Change the leaf in place, so that it stays one: `{}`."
-
-
-def update_by_hand(line: str) -> str:
-    """Return an update that makes a new tensor as one in place: ``w -= lr * w.grad``; empty for any other line.
-
-    A ``.detach()`` or ``.data`` of what was there is left out: in place and under ``no_grad`` it is not needed.
-    """
-    statement = statement_of(line)
-    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
-        return ""
-    name, value = ast.unparse(statement.targets[0]), statement.value
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
-        value = value.func.value
-    if not isinstance(value, ast.BinOp):
-        return ""
-    left = ast.unparse(value.left).removesuffix(".detach()").removesuffix(".data")
-    if not isinstance(value.op, ast.Sub | ast.Add) or left != name or f"{name}.grad" not in line:
-        return ""
-    return f"{name} {_OPERATORS[type(value.op)]}= {ast.unparse(value.right)}"
-
-
 def _binds_weaker(value: ast.expr, operator: ast.operator) -> bool:
     """Return whether a value needs parentheses on the right of an operator."""
     if isinstance(value, ast.BinOp):

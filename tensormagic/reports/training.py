@@ -39,7 +39,7 @@ class Observation:
     #: ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a loss
     #: compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a dropout that
     #: the mode of the module around it does not reach; ``"update lost"``: a parameter and something else made a new
-    #: tensor that is gone, and the parameter is as it was when its next gradient came.
+    #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement).
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
     #: Index into `TraceReport.locations` of the user's line; None where all of it is library code.

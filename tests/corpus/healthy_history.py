@@ -53,3 +53,16 @@ def a_switch_that_is_on_in_training():
                         loss.backward()
                         optimizer.step()
     return trace.report
+
+
+@healthy(nearly="TM306")
+def a_list_of_new_leaves_in_every_step():
+    """What the update makes is asked for gradients again; the slopes come from `autograd.grad`."""
+    weights = [torch.ones(3, requires_grad=True), torch.zeros(1, requires_grad=True)]
+    with tm.trace() as trace:
+        for _ in range(4):
+            loss = (torch.randn(8, 3) @ weights[0] + weights[1]).square().mean()
+            slopes = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                weights = [(w - 0.1 * g).requires_grad_() for w, g in zip(weights, slopes, strict=True)]
+    return trace.report

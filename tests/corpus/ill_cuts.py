@@ -231,6 +231,20 @@ def a_plain_leaf_detached_on_the_way():
     return trace.report
 
 
+@ill("TM303", severity="warning", line="out = torch.tensor(out, requires_grad=True)", says=("remove this line",))
+def outputs_made_anew_so_that_they_are_leaves():
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            out = net(torch.randn(8, 4))
+            out = torch.tensor(out, requires_grad=True)
+            optimizer.zero_grad()
+            out.square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM303", severity="warning", subject="policy.0.weight", line="torch.tensor(",
      says=("policy gets no gradient", "copies values without their history"))  # fmt: skip
 def losses_collected_in_a_new_tensor():

@@ -137,3 +137,36 @@ def an_update_by_hand_of_a_name_alone_in_a_function():
             F.cross_entropy(net(images.flatten(1)), classes).backward()
             update()
     return trace.report
+
+
+@ill("TM617", severity="warning", subject="p", line="for p in net.parameters(): p = p - 0.1 * p.grad",
+     says=("gives the name p to a new tensor", "in place: `p -= 0.1 * p.grad`"))  # fmt: skip
+def an_update_by_hand_of_a_name_alone_on_one_line():
+    net = nn.Linear(64, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            net.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            with torch.no_grad():
+                # fmt: off
+                for p in net.parameters(): p = p - 0.1 * p.grad  # noqa: E701, PLW2901  (that is what this is about)
+                # fmt: on
+    return trace.report
+
+
+@ill("TM617", severity="warning", subject="p", line="p", says=("in place: `p -= 0.1 * p.grad`",))
+def an_update_by_hand_of_a_name_alone_on_several_lines():
+    net = nn.Linear(64, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            net.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    # fmt: off
+                    p = (  # noqa: PLW2901  (that is what this is about)
+                        p
+                        - 0.1 * p.grad
+                    )
+                    # fmt: on
+    return trace.report

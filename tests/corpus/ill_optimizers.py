@@ -61,6 +61,26 @@ def the_head_is_replaced_after_the_optimizer_was_made():
     return _train(net, optimizer)
 
 
+@ill("TM602", severity="warning", line="optimizer.step()", subject="net.fc.weight", says=(
+    "net.fc gets gradients but is in no optimizer: optimizer holds only frozen parameters of net",
+    '`optimizer.add_param_group({"params": net.fc.parameters()})`'))  # fmt: skip
+def the_head_of_a_frozen_model_is_replaced_after_the_optimizer_was_made():
+    """No step changes anything: what the optimizer was made with is all frozen."""
+    net = Classifier(1000).requires_grad_(False)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    net.fc = nn.Linear(32, 10)
+    return _train(net, optimizer)
+
+
+@ill("TM604", severity="warning", line="optimizer.step()", says=("optimizer steps 2 parameters that never had",))
+def a_head_that_is_replaced_after_its_optimizer_was_made():
+    """The body is not frozen, but no optimizer was to train it."""
+    net = Classifier(1000)
+    optimizer = torch.optim.Adam(net.fc.parameters())
+    net.fc = nn.Linear(32, 10)
+    return _train(net, optimizer)
+
+
 class Autoencoder(nn.Module):
     """Narrow in the middle."""
 

@@ -57,6 +57,55 @@ def an_update_by_hand_that_detaches_the_new_leaf():
     return trace.report
 
 
+@ill("TM306", severity="error", subject="loss", line="weights = [w - rate * w.grad for w in weights]",
+     says=("an update made new tensors for weights", "`for w in weights: w -= rate * w.grad`"))  # fmt: skip
+def a_list_of_weights_updated_by_hand():
+    weights, rate = [torch.ones(3, requires_grad=True), torch.zeros(1, requires_grad=True)], 0.1
+    with refused() as trace:
+        for _ in range(3):
+            loss = (torch.randn(8, 3) @ weights[0] + weights[1]).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                weights = [w - rate * w.grad for w in weights]
+    return trace.report
+
+
+@ill("TM306", severity="error", subject="loss", line="for w, g in zip(weights, slopes, strict=True)",
+     says=("an update made new tensors for weights", "strict=True): w -= 0.1 * g`"))  # fmt: skip
+def a_list_of_weights_updated_by_what_autograd_grad_returned():
+    weights = [torch.ones(3, requires_grad=True), torch.zeros(1, requires_grad=True)]
+    with refused() as trace:
+        for _ in range(3):
+            loss = (torch.randn(8, 3) @ weights[0] + weights[1]).square().mean()
+            slopes = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                weights = [w - 0.1 * g for w, g in zip(weights, slopes, strict=True)]
+    return trace.report
+
+
+@ill("TM306", severity="error", subject="loss", line="w, b = torch.sub(w, 0.1 * w.grad), b - 0.1 * b.grad",
+     says=("an update made a new w", "`w -= 0.1 * w.grad; b -= 0.1 * b.grad`"))  # fmt: skip
+def two_updates_by_hand_on_one_line():
+    w, b = torch.ones(3, requires_grad=True), torch.zeros(1, requires_grad=True)
+    with refused() as trace:
+        for _ in range(3):
+            loss = (torch.randn(8, 3) @ w + b).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                w, b = torch.sub(w, 0.1 * w.grad), b - 0.1 * b.grad
+    return trace.report
+
+
+@ill("TM306", severity="error", subject="loss", line="loss = (torch.tensor(w) * 3).sum()",
+     says=("`torch.tensor(...)` cut it off", "`loss = (w * 3).sum()`"))  # fmt: skip
+def a_weight_that_goes_through_torch_tensor():
+    w = torch.ones(2, requires_grad=True)
+    with refused(w=w) as trace:
+        loss = (torch.tensor(w) * 3).sum()
+        loss.backward()
+    return trace.report
+
+
 @ill("TM306", severity="error", subject="loss", line="argmax(1)", says=("`.argmax()` cut it off",),
      related=("loss.backward()",))  # fmt: skip
 def the_accuracy_as_a_loss():

@@ -410,11 +410,13 @@ def updated(watch: NotesOfUpdates, call: Call) -> None:
     site = watch.site(call)
     lost = [key for key, one in list(watch.updates.items()) if key[0] == site and one.is_lost()]
     code, namespace = call.frame.f_code, call.frame.f_globals
-    if lost and _reads_below("".join(lines_of(code.co_filename, namespace)), call.frame.f_lineno):
+    update = _update_at("".join(lines_of(code.co_filename, namespace)), call.frame.f_lineno) if lost else ""
+    if lost and not update:
         return  # it was meant for what reads it: a step that is tried, an attack on what was trained
     for key in lost:
         watch.updates.pop(key, None)
-        watch.note("update lost", call, operands=(x,), of=2, detail="" if torch.is_grad_enabled() else "no_grad")
+        mode = "with torch.no_grad(): " if torch.is_grad_enabled() else ""
+        watch.note("update lost", call, operands=(x,), of=2, detail=mode + update)
     if len(watch.updates) < MOST_UPDATES:
         state = x._version, x.data_ptr()
         made = Update(weakref.ref(x), state, weakref.ref(x.grad), x.grad._version, weakref.ref(result))
@@ -422,19 +424,21 @@ def updated(watch: NotesOfUpdates, call: Call) -> None:
 
 
 @lru_cache(maxsize=16)
-def _reads_below(source: str, line: int) -> bool:
+def _update_at(source: str, line: int) -> str:
+    """Return the assignment that a line belongs to, as one line; empty where what it binds is read below it."""
     statements = (node for node in ast.walk(syntax_of(source)) if isinstance(node, ast.stmt))
     around = [node for node in statements if node.lineno <= line <= _end(node)[0]]  # the innermost last
     scope = next((node for node in reversed(around) if isinstance(node, _ROUNDS)), None)
     bound = next((node for node in reversed(around) if isinstance(node, ast.Assign)), None)
-    if scope is None or bound is None:
-        return False
-    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)]
+    if bound is None:
+        return ""
+    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)] if scope is not None else []
     stored = {node.id for target in bound.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-    return any(
+    read = any(
         node.id in stored and isinstance(node.ctx, ast.Load) and (node.lineno, node.col_offset) >= _end(bound)
         for node in names
     )
+    return "" if read else ast.unparse(bound)
 
 
 def _end(node: ast.stmt) -> tuple[int, int]:

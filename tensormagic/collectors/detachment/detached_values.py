@@ -266,10 +266,13 @@ class DetachedValues:
         func, role, off = call
         kind = _kind(role, result, off=off)
         sources = [value for value in values if isinstance(value, torch.Tensor) and value.requires_grad] if kind else []
-        if role is None and (marked := self._marked(values)) is not None:
+        marked = self._marked(values)
+        if marked is not None and marked.kind == "grad" and off and sources:
+            marked = None  # a gradient says by how much to change: what changes is the leaf, and it is cut off here
+        if role is None and marked is not None:
             return marked.with_sources(sources if off else ())
         source = next((value for value in sources if has_history(value)), None)
-        if source is None and (marked := self._marked(values)) is not None:
+        if source is None and marked is not None:
             return marked
         source = source if source is not None or not sources else sources[0]
         if kind is None or source is None:
