@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import as_code, call_on, clipping, related_lines, spliced
+from tensormagic.diagnoses.rule import as_code, call_on, clipping, related_lines, scientific, spliced
 from tensormagic.diagnoses.singular import (
     DOMAIN,
     LOSSES,
@@ -299,6 +299,9 @@ def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD
 
 
+DIVERGED, VAST = 1e6, 1e12  # a loss that has grown by the first, or beyond the second, overflows by growing further
+
+
 def _bad_loss(report: TraceReport) -> Iterator[Finding]:
     """TM401: the loss is NaN or infinite while its gradients are not: nothing else would give it away."""
     bad = next((done for done in report.passes if _is_bad(done.value)), None)
@@ -307,15 +310,22 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
     number, graph = next((at, graph) for at, graph in enumerate(report.graphs) if graph.number == bad.graph)
     root = graph.nodes[graph.roots[0]]
     name = f"The loss {root.variable}" if root.variable and root.variable != "loss" else "The loss"
-    kind = "NaN" if math.isnan(bad.value or 0.0) else "infinite"
+    nan = math.isnan(bad.value or 0.0)
+    alike = (done for done in report.passes if done.graph == bad.graph and done.number < bad.number)
+    earlier = [abs(done.value or 0.0) for done in alike] or [0.0]
+    grown = not nan and earlier[-1] > min(DIVERGED * max(earlier[0], 1.0), VAST)
+    before = f"; before that, it had reached {scientific(earlier[-1])}" if grown else ""
     yield Finding(
         code="TM401",
         severity="warning",
-        message=f"{name} is {kind}{when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
+        message=f"{name} is {'NaN' if nan else 'infinite'}{when(report, bad.number).removeprefix(',')}, although every "
+        f"gradient is finite{before}.",
         location=report.location(root.location),
         evidence={"loss": bad.value, "pass": bad.number},
-        remedy="Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, or "
-        "data that is not finite.",
+        remedy="The training diverges: lower the learning rate, and standardise inputs and targets that are far from 0."
+        if grown
+        else "Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, or data "
+        "that is not finite.",
         subject=root.op,
         node=(number, root.index),
     )

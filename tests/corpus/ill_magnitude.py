@@ -94,6 +94,18 @@ def learning_rate_too_high():
     return trace.report
 
 
+@ill("TM401", severity="warning", line="loss = F.mse_loss(net(x), y)", also=("TM402", "TM404"), says=(
+    "The loss is infinite", "before that, it had reached", "lower the learning rate"))  # fmt: skip
+def a_learning_rate_at_which_the_loss_overflows():
+    """The loss is a square: it overflows a step before the gradients do."""
+    torch.manual_seed(0)
+    net = nn.Linear(16, 1)
+    x = torch.randn(64, 16)
+    with tm.trace(namespace={"net": net}) as trace:
+        regress(net, 100 * x, x.sum(1, keepdim=True), steps=6, lr=1.0)
+    return trace.report
+
+
 @ill("TM404", says=("on its way to net.0.weight",))
 def twenty_layers_initialised_too_large():
     """Every layer doubles what comes back; small inputs keep the forward small."""
