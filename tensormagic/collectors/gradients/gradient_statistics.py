@@ -180,6 +180,7 @@ def measured(found: GradientStatistics) -> Measured:
 _FIELDS = tuple(field.name for field in dataclasses.fields(GradientStatistics))
 _in_order = attrgetter(*_FIELDS)
 _COUNTS = frozenset({0, 1, 6, 7, 8, 9, 10})  # places of the whole numbers among them
+_MEASURED = [3, 4, 5, 6, 9, 10]  # places of `MEASURES`, the counts last
 
 
 class StatisticsTable:
@@ -248,9 +249,10 @@ class StatisticsTable:
         """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
         rows, there = self._rows(), np.frombuffer(self.there, np.uint8) != 0
         packed = np.full((len(rows), len(MEASURES)), UNTOUCHED, np.float32)
-        counts = np.maximum(rows[there, 1:2], 1)
+        known = rows[there][:, _MEASURED]
+        known[:, 3:] /= np.maximum(rows[there, 1:2], 1)
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite in it
-            packed[there] = np.hstack([rows[there, 3:6], rows[there][:, (6, 9, 10)] / counts])
+            packed[there] = known
         return array("f", packed.tobytes())
 
     def _rows(self) -> Any:
@@ -358,7 +360,7 @@ def _ignore(*_: Any) -> None:
     pass
 
 
-def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
+def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
     """Return a row of the fields of `GradientStatistics` for each stretch of float32 ``values``.
 
     Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest magnitude
@@ -369,26 +371,27 @@ def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
         starts: Where each stretch begins; it ends where the next one begins.
         pass_number: The first field.
     """
-    wide = values.astype(np.float64)
-    counts = np.diff(starts, append=len(values))
+    wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
+    counts = np.append(starts[1:], len(values)) - starts
     rows = np.zeros((len(starts), 11))
     rows[:, 0], rows[:, 1] = pass_number, counts
     rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
     rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
     rows[:, 6] = _counted(wide == 0, starts)
     finite = np.isfinite(wide)
-    numbers = counts
-    if not finite.all():
+    numbers, all_finite = counts, finite.all()
+    if not all_finite:
         rows[:, 7], rows[:, 8] = _counted(np.isnan(wide), starts), _counted(np.isinf(wide), starts)
         numbers, wide = _counted(finite, starts), np.where(finite, wide, 0.0)
     with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN that stands for the mean of nothing
         means = np.add.reduceat(wide, starts) / numbers
-        apart = np.where(finite, wide - np.repeat(means, counts), 0.0)
+        apart = wide - np.repeat(means, counts)
+        apart = apart if all_finite else np.where(finite, apart, 0.0)
         rows[:, 4], rows[:, 5] = means, np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
     return rows
 
 
-def _counted(marked: Any, starts: list[int]) -> Any:
+def _counted(marked: Any, starts: Any) -> Any:
     """Return how many elements of each stretch are marked."""
     return np.add.reduceat(marked.astype(np.int64), starts)
 

@@ -444,15 +444,13 @@ def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch
 
 def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
     """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
-    read = [0.0] * len(norms)
-    for device in {norm.device for norm in norms}:
-        places = [at for at, norm in enumerate(norms) if norm.device == device]
+    away = [at for at, norm in enumerate(norms) if devices.there.holds(norm)]
+    read = [0.0 if at in away else float(norm.item()) for at, norm in enumerate(norms)]
+    for device in {norms[at].device for at in away}:
+        places = [at for at in away if norms[at].device == device]
         wide = torch.float32 if device.type == "mps" else torch.float64
         together = torch.stack([norms[at].to(wide) for at in places])
-        if devices.there.holds(together):
-            late.sent(together, partial(_put, read, places))
-        else:
-            _put(read, places, together.tolist())
+        late.sent(together, partial(_put, read, places))
     late.then(None, partial(keep, read))
 
 
