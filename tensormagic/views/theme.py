@@ -7,6 +7,7 @@ import math
 import posixpath
 import re
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -149,6 +150,11 @@ def offset_colour(fraction: float) -> str:
 def ink_on(colour: str) -> str:
     """Return the ink, ``#fff`` or ``#000``, that has the higher contrast on ``colour``: 4.58 at least, on whichever."""
     return "#fff" if contrast("#ffffff", colour) >= contrast("#000000", colour) else "#000"
+
+
+def black_from() -> float:
+    """Return the share of the scale of `offset_colour` from which on its ink is black."""
+    return bisect_left(range(1001), 1, key=lambda at: ink_on(offset_colour(at / 1000)) == "#000") / 1000
 
 
 def category_style() -> str:

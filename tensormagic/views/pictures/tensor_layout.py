@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -331,11 +330,10 @@ def _turning(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
         return {}
     elements = [shortened(words, _VALUE_WIDTH) for words in drawn.layout.elements]
     sizes = [(size, min(size, _MOST_SHOWN)) for size in drawn.layout.shape]
-    black = bisect_left(range(1001), 1, key=lambda at: theme.ink_on(theme.offset_colour(at / 1000)) == "#000")
     return {
         "shown": [[at * size // shown for at in range(shown)] for size, shown in sizes],
         "scale": [theme.offset_colour(at / (_STOPS - 1)) for at in range(_STOPS)],
-        "black": black / 1000,  # from this share of the scale on, ink is black
+        "black": theme.black_from(),
         "range": _range(report.statistics),
         "elements": elements if elements and sum(map(len, elements)) <= _MOST_CHARACTERS else None,
     }
