@@ -216,7 +216,7 @@ CASES = {
     "a checkpoint of a model in parallel": (
         failed("", 'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "fc.weight", "fc.bias". '
                '\n\tUnexpected key(s) in state_dict: "module.fc.weight", "module.fc.bias". '),
-        "argument", [], "fc.weight is not in it. If all its names begin with module.", [],
+        "argument", [], "All names in the checkpoint begin with `module.`: it was saved from a model in", [],
     ),
     "a singular matrix": (
         failed("torch.linalg.inv", "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed "

@@ -201,20 +201,6 @@ unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>
     with what: "None (a function without return?)" if kind == "NoneType" else article(kind)
     argument: The operator {sign} combines a tensor with a tensor or a number, not with {what}.
     parts: one is {kind} must be Tensor for one in wrong
-
-Error\(s\) in loading state_dict for (?P<model>\w+).*?size mismatch for (?P<name>\S+): copying a param with shape \
-torch\.Size\(\[{saved:shape}\]\) from checkpoint, the shape in current model is torch\.Size\(\[{own:shape}\]\)
-    with there: sizes(saved) if saved else "a single number"; with here: sizes(own) if own else "a single number"
-    with others: call.error.count("size mismatch for ") - 1
-    with rest: f", and {plural(others, 'other parameter')} as well" if others else ""
-    argument: The checkpoint is from a {model} with other sizes: {name} is {there} there and {here} here{rest}.
-
-Error\(s\) in loading state_dict for (?P<model>\w+).*?(?P<which>Missing|Unexpected) key\(s\) in state_dict: \
-"(?P<name>.*?)"(?P<others>.*)
-    with where: "not in it" if which == "Missing" else "in it and in no layer"
-    with prefix: " If all its names begin with module., it was saved from nn.DataParallel: remove that prefix."
-    argument: The checkpoint must have the names of the {model}: {name} is
-        {where}.{prefix if "module." in name + others else ""}
 """)
 
 

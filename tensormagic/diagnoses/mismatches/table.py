@@ -230,7 +230,7 @@ def _value(expression: str, names: Names, **more: object) -> Any:
 
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
-_SUBJECTS = ("loading", "layers", "dtypes", "products", "shapes", "dimensions", "arguments")
+_SUBJECTS = ("loading", "layers", "dtypes", "products", "shapes", "dimensions", "saving", "arguments")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:

@@ -1,0 +1,85 @@
+"""Checkpoints that cannot be loaded and parameters that cannot be set: the rule that is told, and a way that works."""
+
+from __future__ import annotations
+
+import linecache
+
+import pytest
+import torch
+from torch import nn
+
+from tensormagic.api.diagnosing import explain_error
+from tensormagic.diagnoses.mismatches import mismatch_of
+from tensormagic.reports import FailureReport
+
+
+class Unforward(nn.Module):
+    def foward(self, x):
+        return x
+
+
+class Early(nn.Module):
+    def __init__(self):
+        self.layer = nn.Linear(1, 1)
+
+
+def refused(line: str, space: dict[str, object]) -> FailureReport:
+    """Run a line that fails, as a file of its own, and return what is known of the error."""
+    linecache.cache["<cell-of-saving>"] = (len(line), None, [line + "\n"], "<cell-of-saving>")
+    with pytest.raises(Exception) as caught:
+        exec(compile(line, "<cell-of-saving>", "exec"), space)
+    return explain_error(caught.value, namespace=space)
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory):
+    """Return names: a model, its weights in several forms, and files (a first pickle marks classes)."""
+    net, tmp_path = nn.Linear(4, 2), tmp_path_factory.mktemp("saved")
+    torch.save(net, tmp_path / "whole.pt")
+    torch.save(net.state_dict(), tmp_path / "weights.pt")
+    wrapped = {f"module.{name}": value for name, value in net.state_dict().items()}
+    return {
+        "torch": torch, "nn": nn, "net": net, "parallel": nn.DataParallel(net), "state": net.state_dict(),
+        "wrapped": wrapped, "nested": {"epoch": 3, "state_dict": net.state_dict()},
+        "other": {"fc.weight": torch.ones(1)}, "whole": str(tmp_path / "whole.pt"),
+        "path": str(tmp_path / "weights.pt"), "Unforward": Unforward, "Early": Early,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "rule", "ways"),
+    [("torch.load(whole)", "The file holds a Linear (torch.nn.modules.linear.Linear), and torch.load reads tensors",
+      ("torch.load(whole, weights_only=False)",)),
+     ("net.load_state_dict(path)", "A model loads a dictionary of its weights, not a str.",
+      ("net.load_state_dict(torch.load(path))",)),
+     ("net.load_state_dict(wrapped)",
+      "All names in the checkpoint begin with `module.`: it was saved from a model in nn.DataParallel",
+      ('net.load_state_dict({name.removeprefix("module."): value for name, value in wrapped.items()})',)),
+     ("parallel.load_state_dict(state)", "The model is in nn.DataParallel or DistributedDataParallel, which puts",
+      ("parallel.module.load_state_dict(state)",)),
+     ("net.load_state_dict(nested)", "The checkpoint holds more than weights, epoch and state_dict: the model's",
+      ("net.load_state_dict(nested['state_dict'])",)),
+     ("net.load_state_dict(other)", "The checkpoint must have the names of the Linear: weight is not in it", ()),
+     ("net.weight = torch.ones(2, 4)", "A plain tensor cannot take the place of the parameter weight.",
+      ("net.weight = nn.Parameter(torch.ones(2, 4))",)),
+     ("Unforward()(torch.ones(1))", "A module is called through its method forward, and Unforward has none", ()),
+     ("Early()", "The constructor of a module begins with super().__init__()", ()),
+     ("torch.optim.lr_scheduler.StepLR(net, 3)", "A scheduler takes the optimizer whose learning rate it changes",
+      ())],
+)  # fmt: skip
+def test_what_is_told_is_so_and_the_way_works(space, line, rule, ways):
+    clash = refused(line, space).mismatch
+    assert clash.rule.startswith(rule)
+    assert clash.maybe == ways
+    for way in ways:
+        exec(way, space)
+
+
+def test_a_file_from_a_gpu_is_read_onto_the_cpu():
+    """The words of torch.load where there is no GPU: they cannot be had otherwise on every machine."""
+    words = ("Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
+             "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu')")  # fmt: skip
+    report = FailureReport(error_type="RuntimeError", error=words, function="torch.load", call="torch.load(path)")
+    clash = mismatch_of(report)
+    assert clash.rule == "The file was saved from a CUDA device, and torch finds none here."
+    assert clash.maybe == ("torch.load(path, map_location='cpu')",)
