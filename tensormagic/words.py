@@ -189,10 +189,13 @@ def tuple_text(values: Sequence[object]) -> str:
     return f"({values[0]},)" if len(values) == 1 else f"({', '.join(map(str, values))})"
 
 
-def shortened(text: str, width: int) -> str:
-    """Return ``text`` on one line and at most ``width`` characters, an ellipsis where it was cut."""
+def shortened(text: str, width: int, *, tail: int = 0) -> str:
+    """Return ``text`` on one line and at most ``width`` characters, an ellipsis where it was cut.
+
+    The last ``tail`` characters are kept.
+    """
     line = " ".join(text.split())
-    return line if len(line) <= width else line[: max(width - 1, 0)] + ELLIPSIS
+    return line if len(line) <= width else line[: max(width - 1 - tail, 0)] + ELLIPSIS + line[len(line) - tail :]
 
 
 def evidence_text(evidence: Mapping[str, object]) -> str:

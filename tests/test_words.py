@@ -142,6 +142,7 @@ def test_shortened_text_is_one_line() -> None:
     """Line breaks become spaces, and a cut is marked."""
     assert words.shortened("a\n b", 10) == "a b"
     assert words.shortened("abcdefgh", 5) == "abcd…"
+    assert words.shortened("view_of(x)._base", 9, tail=6) == "vi…._base"
 
 
 def test_evidence_is_written_as_people_write_it() -> None:

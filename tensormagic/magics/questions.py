@@ -91,6 +91,8 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
     report = None if error is None else explanation(shell, error)
     if report is None:
         last = "there was none" if error is None else f"{type(error).__name__} is not PyTorch's"
+        if isinstance(error, UsageError):
+            last = "that is a magic's UsageError now (run the cell that failed again)"
         del error  # what is raised here becomes the last error: its frames would keep those of this one
         raise UsageError(f"%why alone explains the last error, but {last}; %why x explains the gradient of x")
     number = report.stack[0].cell if report.stack else None

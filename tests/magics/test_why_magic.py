@@ -113,6 +113,7 @@ def test_alone_after_a_traced_cell(shell, cell):
     [
         (None, "there was none"),
         ("{}['loss']", "KeyError is not PyTorch's"),
+        ("%tensro x", r"that is a magic's UsageError now \(run the cell that failed again\)"),
     ],
 )
 def test_alone_without_an_error_of_torch(shell, cell, monkeypatch, code, words):
@@ -140,6 +141,15 @@ def test_alone_some_cells_later(shell):
     assert at_once.operands[0].shape == (2, 3)
     assert later.operands[0].shape == (2, 5)
     assert f"the operands as they were: cells have run since cell {later.location.cell}" in " ".join(str(later).split())
+
+
+def test_alone_after_a_module_that_does_not_begin_with_super(shell, cell):
+    """Torch says when, not what is missing."""
+    cell("class Net(nn.Module):\n    def __init__(self):\n        self.fc = nn.Linear(2, 2)\nNet()")
+    shell.run_line_magic("why", "--into answer")
+    report = shell.user_ns["answer"]
+    assert (report.location.line, report.location.text) == (3, "self.fc = nn.Linear(2, 2)")
+    assert "`super().__init__()`" in str(report) or "try: super().__init__()" in str(report)
 
 
 def test_alone_it_keeps_nothing_of_an_error_that_is_not_torch_s(shell):

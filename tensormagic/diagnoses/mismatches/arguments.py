@@ -45,6 +45,11 @@ can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
     argument: An optimizer takes parameters, and {name or "what it was given"} is {article(kind)}.
     parts: anything is {kind}; try: {anything.code}.parameters() when name
 
+cannot assign (?:module|parameter|buffer)s? before Module\.__init__\(\) call
+    argument: A module registers what is assigned to it, and that is not set up yet: the __init__ of the class has to
+        begin with super().__init__().
+    try: super().__init__()
+
 optimizer got an empty parameter list
     argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
         module does not register layers in a plain list.

@@ -189,7 +189,7 @@ def _counter(alias: Alias) -> str:
 
 
 ALIASES = (
-    Column("Shares with", lambda alias: Words(shortened(alias.name, 28), "code"), "name"),
+    Column("Shares with", lambda alias: Words(shortened(alias.name, 28, tail=12), "code"), "name"),
     Column("how", _how),
     Column("overlap", _overlap),
     Column("version counter", _counter),
