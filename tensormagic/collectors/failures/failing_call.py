@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import re
 import sys
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -106,9 +107,9 @@ def can_be_explained(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """Return an exception's message; empty where it cannot say it."""
+    """Return an exception's message, without the colours of a terminal; empty where it cannot say it."""
     try:
-        return str(error)
+        return re.sub(r"\x1b\[[\d;]*m", "", str(error))
     except Exception:
         return ""
 

@@ -175,7 +175,8 @@ def _report_of_text(steps: Steps, elsewhere: Elsewhere, around: Surroundings) ->
     """Return what is known of a call that was refused in another process or thread."""
     stack = (*_stack(steps, around), *elsewhere.stack)
     return FailureReport(
-        error_type=elsewhere.kind, error=elsewhere.message, function=elsewhere.inside, inside=elsewhere.inside,
+        error_type=elsewhere.kind, error=elsewhere.message, inside=elsewhere.inside,
+        function="torch.utils.data.DataLoader" if elsewhere.inside else "",
         location=stack[-1] if stack else None, stack=stack, exact=False, gaps=(elsewhere.gap,),
     )  # fmt: skip
 
