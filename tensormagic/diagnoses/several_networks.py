@@ -25,6 +25,7 @@ from tensormagic.reports import (
     Finding,
     FrozenUpdate,
     Graph,
+    Location,
     OptimizerUse,
     ParameterSeries,
     StateLoad,
@@ -227,15 +228,26 @@ def _under(line: str, key: str) -> str:
 
 
 def never_stepped(report: TraceReport) -> Iterator[Finding]:
-    """TM622: an optimizer whose parameters get gradients makes no step, while another one does.
+    """TM622: an optimizer whose parameters get gradients makes no step, while others do, or is not called.
 
     A critic that gradients pass through on their way to the network that is stepped is left alone.
     """
     training, uses = report.training, _uses(report)
     steps = max((use.steps for use in uses), default=0)
-    for idle in training.idle if training is not None and steps >= FEWEST_STEPS else ():
+    for idle in training.idle if training is not None else ():
         held = [report.parameters[number] for number in idle.holds]
-        touched = [series for series in held if series.touched >= FEWEST_STEPS]
+        if (line := _named_alone(report, f"{idle.name}.step")) is not None and any(series.touched for series in held):
+            yield Finding(
+                code="TM622",
+                severity="warning",
+                message=f"{idle.name} makes no step: `{idle.name}.step` names the method without calling it.",
+                location=line,
+                evidence={"passes": max(series.touched for series in held)},
+                remedy=f"`{idle.name}.step()`",
+                subject=idle.name,
+            )
+            continue
+        touched = [series for series in held if series.touched >= FEWEST_STEPS] if steps >= FEWEST_STEPS else []
         stepped = {name for use in uses for name in _names(report, use.holds)}
         if touched and _is_behind(report, {series.name for series in held}, stepped) is not True:
             owners = list(dict.fromkeys(series.owner for series in touched))
@@ -251,6 +263,14 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
                 remedy=f"If {listed(owners)} should learn here: `{name}.step()` after the backward of its loss.",
                 subject=idle.name,
             )
+
+
+def _named_alone(report: TraceReport, code: str) -> Location | None:
+    """Return the line on which code stands as a statement of its own."""
+    for number, line in enumerate(report.cell.lines, 1):
+        if any(statement.strip() == code for statement in line.partition("#")[0].split(";")):
+            return Location(report.cell.filename, number, line.strip(), report.cell.count)
+    return None
 
 
 # -- TM623: a target network that does not follow its network -----------------------------------------------------

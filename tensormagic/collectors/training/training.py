@@ -238,7 +238,7 @@ class TrainingWatcher(TracePart):
         held = {number for optimizer in list(self._optimizers) for number in optimizer.held.numbers}
         known = enumerate(self._leaves.known)
         asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
-        if held:
+        if held or self._passes >= _TRAINS:
             self._elsewhere.finish(asking - held)
         self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
         names, whole = list(self._namespace.items()), self._whole  # else other threads may have made steps
@@ -414,6 +414,7 @@ class TrainingWatcher(TracePart):
         )}  # fmt: skip
 
 
+_TRAINS = 3  # backward passes without a step after which optimizers are looked for: one may never be called
 _STEP = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
 
 
