@@ -389,18 +389,3 @@ def scaled_gradients_of_two_batches_with_adam():
 @ill("TM625", severity="warning", line="optimizer.step()", subject="optimizer", says=("1 of 1 step",))
 def one_step_with_scaled_gradients():
     return _scaled(torch.optim.AdamW, steps=1)
-
-
-@ill("TM622", severity="warning", line="optimizer.step", subject="optimizer",
-     says=("names the method without calling it", "`optimizer.step()`"))  # fmt: skip
-def a_step_without_parentheses():
-    """Python names a method that is not called, and says nothing."""
-    net = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
-        for _ in range(3):
-            loss = net(torch.randn(8, 4)).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step  # noqa: B018  (no call)
-    return trace.report
