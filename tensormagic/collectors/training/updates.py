@@ -444,10 +444,13 @@ def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch
 
 def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
     """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
-    away = [at for at, norm in enumerate(norms) if devices.there.holds(norm)]
-    read = [0.0 if at in away else float(norm.item()) for at, norm in enumerate(norms)]
-    for device in {norms[at].device for at in away}:
-        places = [at for at in away if norms[at].device == device]
+    read, away = [0.0] * len(norms), dict[torch.device, list[int]]()
+    for at, norm in enumerate(norms):
+        if devices.there.holds(norm):
+            away.setdefault(norm.device, []).append(at)
+        else:
+            read[at] = float(norm.item())
+    for device, places in away.items():
         wide = torch.float32 if device.type == "mps" else torch.float64
         together = torch.stack([norms[at].to(wide) for at in places])
         late.sent(together, partial(_put, read, places))
