@@ -257,7 +257,7 @@ class Posting:
         line = self._lines.setdefault(last.line[:_LONGEST], len(self._lines))
         flags = _FINITE * last.finite | _LOSS * (last.loss is not None) | _HASHED * (hashes is not None)
         flags |= _IS_REDUCED * (last.reduced is not None) | _REDUCED * bool(last.reduced)
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             singles = np.array([_total(last.norms), step.rates[0] if step and step.rates else np.nan], np.float32)
         at, hashed = self._facts.began + self._facts.row["seconds"], 0 if hashes is None else _joint_hash(hashes)
         return POST.pack(

@@ -187,7 +187,7 @@ def _of_gradients(group: Sequence[Facts]) -> Difference | None:
         size = min(map(len, used))
         table = np.stack([column[:size] for column in used]).astype(np.float64)
         low, high = table.min(axis=0), table.max(axis=0)
-        with np.errstate(invalid="ignore"):  # infinity less infinity
+        with np.errstate(all="ignore"):  # infinity less infinity
             apart = (high - low) > _ALIKE * np.abs(high)
         some_nan = np.isnan(table).any(axis=0) & ~np.isnan(table).all(axis=0)
         differ = np.flatnonzero(apart | some_nan)

@@ -163,7 +163,7 @@ def _middle_of_finite(values: torch.Tensor) -> tuple[float, float]:
     if values.numel() <= PIECE:  # NumPy takes a tenth of the time of torch's six calls
         part = as_array(values.detach().reshape(-1))
         finite = part[np.isfinite(part)].astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # as torch, which says nothing of float64's own end
+        with np.errstate(all="ignore"):  # as torch, which says nothing of float64's own end
             return (float(finite.mean()), float(finite.std())) if len(finite) else (math.nan, math.nan)
     wide = values[values.isfinite()].double()
     return (wide.mean().item(), wide.std(correction=0).item()) if len(wide) else (math.nan, math.nan)
@@ -251,7 +251,7 @@ class StatisticsTable:
         packed = np.full((len(rows), len(MEASURES)), UNTOUCHED, np.float32)
         known = rows[there][:, _MEASURED]
         known[:, 3:] /= np.maximum(rows[there, 1:2], 1)
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite in it
+        with np.errstate(all="ignore"):  # what float32 cannot hold is infinite in it, or 0
             packed[there] = known
         return array("f", packed.tobytes())
 
@@ -371,19 +371,19 @@ def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
         starts: Where each stretch begins; it ends where the next one begins.
         pass_number: The first field.
     """
-    wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
-    counts = np.append(starts[1:], len(values)) - starts
-    rows = np.zeros((len(starts), 11))
-    rows[:, 0], rows[:, 1] = pass_number, counts
-    rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
-    rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
-    rows[:, 6] = _counted(wide == 0, starts)
-    finite = np.isfinite(wide)
-    numbers, all_finite = counts, finite.all()
-    if not all_finite:
-        rows[:, 7], rows[:, 8] = _counted(np.isnan(wide), starts), _counted(np.isinf(wide), starts)
-        numbers, wide = _counted(finite, starts), np.where(finite, wide, 0.0)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN that stands for the mean of nothing
+    with np.errstate(all="ignore"):  # the user may have asked for errors; 0 / 0 is the mean of nothing
+        wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
+        counts = np.append(starts[1:], len(values)) - starts
+        rows = np.zeros((len(starts), 11))
+        rows[:, 0], rows[:, 1] = pass_number, counts
+        rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
+        rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
+        rows[:, 6] = _counted(wide == 0, starts)
+        finite = np.isfinite(wide)
+        numbers, all_finite = counts, finite.all()
+        if not all_finite:
+            rows[:, 7], rows[:, 8] = _counted(np.isnan(wide), starts), _counted(np.isinf(wide), starts)
+            numbers, wide = _counted(finite, starts), np.where(finite, wide, 0.0)
         means = np.add.reduceat(wide, starts) / numbers
         apart = wide - np.repeat(means, counts)
         apart = apart if all_finite else np.where(finite, apart, 0.0)

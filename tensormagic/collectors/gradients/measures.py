@@ -200,7 +200,8 @@ def of_numbers(values: Any) -> Measured:
         inf, nan = numbers.count(math.inf) + numbers.count(-math.inf), sum(map(math.isnan, numbers))
         if nan or inf:
             return (math.nan if nan else math.inf), nan, inf
-    wide = values.astype(np.float64)
+    with np.errstate(all="ignore"):  # a NaN of another kind makes NumPy warn
+        wide = values.astype(np.float64)
     norm = math.sqrt(vdot(wide, wide))
     if norm < math.inf:
         return norm, 0, 0

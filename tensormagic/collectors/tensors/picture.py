@@ -164,7 +164,7 @@ def _scale(values: Array, dtype: torch.dtype) -> tuple[float, float, Scaling]:
 
 def _frame(plane: Array, index: tuple[int, ...], low: float, high: float) -> ImageFrame:
     finite = np.isfinite(plane)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         share = (plane / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)  # halves: the span itself may overflow
     levels = np.where(finite, np.clip(np.rint(share * 255), 0, 255), 0).astype(np.uint8)
     opacity = np.where(finite.all(-1, keepdims=True), 255, 0).astype(np.uint8)

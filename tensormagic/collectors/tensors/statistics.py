@@ -357,7 +357,7 @@ def _slices_report(look: _Look, rows: Rows, bad: _Bad | None) -> DimensionSlices
     sums, finite, nan, inf = rows
     if bad is not None:
         nan, inf = bad.along(look.dim)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         level = np.where(finite > 0, sums / finite, np.nan)
     width = -(-look.size // MOST_CELLS)
     ill, zero = np.flatnonzero(nan + inf), np.flatnonzero((level == 0) & (finite == look.looked))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
+import tensormagic as tm
 from tensormagic.collectors.gradients import on_device
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of, statistics_of_row
 from tensormagic.collectors.gradients.measures import measure
@@ -179,3 +182,31 @@ def test_a_table_says_of_each_node_what_was_measured():
     )  # fmt: skip
     assert columns[6:12] == [UNTOUCHED] * 6
     assert columns[12:] == columns[:6]
+
+
+@pytest.mark.parametrize("count", [3, 600, 20_000])
+@pytest.mark.parametrize("kind", ["tiny", "tiny doubles", "huge", "another NaN"])
+def test_errors_that_the_user_asked_numpy_for_are_not_of_the_trace(kind, count):
+    """Under ``np.seterr(all="raise")`` everything is measured that is measured without."""
+    gradient = {
+        "tiny": torch.linspace(-1, 1, count) * 1e-43,
+        "tiny doubles": torch.linspace(-1, 1, count, dtype=torch.float64) * 1e-60,
+        "huge": torch.linspace(-1, 1, count) * 1e38,
+        "another NaN": torch.full((count,), 0x7F800001, dtype=torch.int32).view(torch.float32),
+    }[kind]
+
+    def told():
+        x = torch.zeros(count, dtype=gradient.dtype, requires_grad=True)
+        with tm.trace(namespace={}) as trace:
+            for _ in range(3):
+                (x * 1).backward(gradient)
+        (graph,) = trace.report.graphs
+        frames = [(frame.norms.tobytes(), frame.measures.tobytes(), frame.bad) for frame in graph.frames]
+        return trace.report.gaps, [repr(node.statistics) for node in graph.nodes], frames
+
+    with np.errstate(all="warn"), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        usual = told()
+    with np.errstate(all="raise"):
+        assert told() == usual
+    assert not heard
