@@ -74,11 +74,12 @@ def _kept_graph(modified: ModifiedSavedTensor, location: Location | None, first:
         return ""
     again = rf"\b{re.escape(carried[0])}\b.*=.*\b{re.escape(carried[0])}\b" if len(carried) == 1 else "$^"
     is_carried = modified.location is not None and re.search(again, modified.location.text) is not None
-    detach = _cut_off(carried, _lstm_state(carried, modified.op, modified.location)) if is_carried else "h = h.detach()"
-    return (
-        "Leave out `retain_graph=True`, which keeps the graphs of earlier steps, and detach what is carried from step "
-        f"to step: `{detach}` before it is used again."
-    )
+    keeps = "Leave out `retain_graph=True`, which keeps the graphs of earlier steps"
+    if not is_carried and carried:
+        again = f"compute {listed(carried)} again in each step, inside the loop"
+        return f"{keeps}, and {again}; if a state is carried from step to step, `.detach()` it."
+    detach = _cut_off(carried, _lstm_state(carried, modified.op, modified.location)) if carried else "h = h.detach()"
+    return f"{keeps}, and detach what is carried from step to step: `{detach}` before it is used again."
 
 
 def _remedy(first: SavedWrite | None, name: str, *, traced: bool) -> str:

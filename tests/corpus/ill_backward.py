@@ -1,4 +1,4 @@
-"""Backward calls that raise for their graph, their start or what a custom Function returns (TM304, TM305, TM311)."""
+"""Backward calls that raise for their graph, their start or a custom Function (TM301, TM304, TM305, TM311)."""
 
 from __future__ import annotations
 
@@ -52,6 +52,23 @@ def a_hidden_state_handed_on_in_a_line_of_several_statements():
             loss.backward()
 
     return refused(program, rnn=rnn, head=head)
+
+
+@ill("TM301", line="optimizer.step()", says=("`retain_graph=True`", "compute out again in each step"))
+def a_prediction_made_before_the_loop():
+    """The graph is kept, so the second backward meets weights that the first step has changed."""
+    net, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.randn(8, 3)
+
+    def program():
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        out = net(x)
+        for _ in range(3):
+            loss = out.square().mean()
+            optimizer.zero_grad()
+            loss.backward(retain_graph=True)
+            optimizer.step()
+
+    return refused(program, net=net)
 
 
 @ill("TM304", line="loss.backward()", related=("loss.backward()", "penalty = net.weight.square().sum()"), says=(
