@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -36,12 +38,16 @@ def space(tmp_path_factory):
     """Return names: a model, its weights in several forms, and files (a first pickle marks classes)."""
     net, tmp_path = nn.Linear(4, 2), tmp_path_factory.mktemp("saved")
     torch.save(net, tmp_path / "whole.pt")
+    normed = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    torch.save({"best": np.float64(1)}, tmp_path / "numbers.pt")
     torch.save(net.state_dict(), tmp_path / "weights.pt")
     wrapped = {f"module.{name}": value for name, value in net.state_dict().items()}
     return {
         "torch": torch, "nn": nn, "net": net, "parallel": nn.DataParallel(net), "state": net.state_dict(),
         "wrapped": wrapped, "nested": {"epoch": 3, "state_dict": net.state_dict()},
         "other": {"fc.weight": torch.ones(1)}, "whole": str(tmp_path / "whole.pt"),
+        "normed": normed, "parallel_normed": nn.DataParallel(normed), "numbers": str(tmp_path / "numbers.pt"),
+        "wrapped_normed": nn.DataParallel(normed).state_dict(),
         "path": str(tmp_path / "weights.pt"), "Unforward": Unforward, "Early": Early,
     }  # fmt: skip
 
@@ -63,7 +69,23 @@ def space(tmp_path_factory):
      ("net.weight = torch.ones(2, 4)", "A plain tensor cannot take the place of the parameter weight.",
       ("net.weight = nn.Parameter(torch.ones(2, 4))",)),
      ("Unforward()(torch.ones(1))", "A module is called through its method forward, and Unforward has none", ()),
-     ("Early()", "The constructor of a module begins with super().__init__()", ()),
+     ("net.load_state_dict(state_dict=wrapped)", "All names in the checkpoint begin with `module.`",
+      ('net.load_state_dict({name.removeprefix("module."): value for name, value in wrapped.items()})',)),
+     ("normed.load_state_dict(wrapped_normed)", "All names in the checkpoint begin with `module.`",
+      ('normed.load_state_dict({name.removeprefix("module."): value for name, value in wrapped_normed.items()})',)),
+     ("parallel_normed.load_state_dict(normed.state_dict())", "The model is in nn.DataParallel",
+      ("parallel_normed.module.load_state_dict(normed.state_dict())",)),
+     ("net.load_state_dict({'weights': torch.ones(2, 4)})", "The checkpoint must have the names of the Linear", ()),
+     ("net.load_state_dict(net)", "A model loads a dictionary of its weights, not a Linear.",
+      ("net.load_state_dict(net.state_dict())",)),
+     ("net.load_state_dict([1, 2])", "A model loads a dictionary of its weights, not a list.", ()),
+     ("torch.load(numbers)", "The file holds a scalar (numpy._core.multiarray.scalar), and torch.load reads tensors",
+      ("torch.load(numbers, weights_only=False)",)),
+     ("net.weight, net.bias = torch.ones(2, 4), torch.ones(2)", "A plain tensor cannot take the place", ()),
+     ("net.weight = net.weight - 0.1", "A plain tensor cannot take the place of the parameter weight.",
+      ("with torch.no_grad(): net.weight -= 0.1",)),
+     ("net.weight = 3", "The place of the parameter weight is for an nn.Parameter or None, not an int.", ()),
+     ("nn.ModuleList([net])(torch.ones(1))", "A ModuleList holds layers and does not call them", ()),
      ("torch.optim.lr_scheduler.StepLR(net, 3)", "A scheduler takes the optimizer whose learning rate it changes",
       ())],
 )  # fmt: skip
@@ -85,3 +107,16 @@ def test_a_file_from_a_gpu_is_read_onto_the_cpu():
     clash = mismatch_of(report)
     assert clash.rule == "The file was saved from a CUDA device, and torch finds none here."
     assert clash.maybe == ("torch.load(path, map_location='cpu')",)
+    (way,) = mismatch_of(replace(report, call="Trainer.load(path)")).maybe
+    assert way == "torch.load(…, map_location='cpu')"  # a library's function, which may take no such argument
+    clash = mismatch_of(replace(report, error="Attempting to deserialize object on CUDA device 3 but "
+                                "torch.cuda.device_count() is 1. Please use torch.load with map_location to map your "
+                                "storages to an existing device."))  # fmt: skip
+    assert clash.rule == "The file was saved from CUDA device 3, which is not here."
+
+
+def test_a_file_that_would_call_the_system_is_not_to_be_read_whole():
+    words = "Weights only load failed. Trying to load unsupported GLOBAL posix.system whose module posix is blocked."
+    clash = mismatch_of(FailureReport(error_type="UnpicklingError", error=words, call="torch.load(path)"))
+    assert clash.rule.startswith("Reading this file would call posix.system")
+    assert not clash.maybe

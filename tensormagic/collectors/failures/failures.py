@@ -137,7 +137,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
     try:
         steps = steps_of(error, around.mode_calls, around.source)
         if (elsewhere := raised_elsewhere(steps.message, around.cell_number)) is not None:
-            return _report_of_text(steps, elsewhere, around) if elsewhere.is_torch_s else None
+            return _report_of_text(error, steps, elsewhere, around) if elsewhere.is_torch_s else None
         refused = refused_in(steps)
         ran_out = out_of_memory_of(error)
         if ran_out is not None:
@@ -171,13 +171,17 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     )
 
 
-def _report_of_text(steps: Steps, elsewhere: Elsewhere, around: Surroundings) -> FailureReport:
+def _report_of_text(error: BaseException, steps: Steps, elsewhere: Elsewhere, around: Surroundings) -> FailureReport:
     """Return what is known of a call that was refused in another process or thread."""
     stack = (*_stack(steps, around), *elsewhere.stack)
+    ran_out = out_of_memory_of(error)
+    if ran_out is not None:
+        ran_out = replace(ran_out, message=elsewhere.message, location=stack[-1] if stack else None)
     return FailureReport(
         error_type=elsewhere.kind, error=elsewhere.message, inside=elsewhere.inside,
         function="torch.utils.data.DataLoader" if elsewhere.inside else "",
         location=stack[-1] if stack else None, stack=stack, exact=False, gaps=(elsewhere.gap,),
+        out_of_memory=ran_out,
     )  # fmt: skip
 
 

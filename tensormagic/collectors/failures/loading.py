@@ -16,13 +16,19 @@ from tensormagic.reports import Gap, Location
 COLLATE = "torch.utils.data.default_collate"
 # What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.
 _ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
+_TORCH_S = ("RuntimeError", "OutOfMemoryError")
 _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
 def samples_in(entries: Iterable[TracebackType]) -> Any:
-    """Return the samples that the default collate function was given; None where it was not running."""
+    """Return the samples that torch gave the default collate function; None where it did not.
+
+    A ``collate_fn`` of the user's may call that function too, with what it makes of the samples.
+    """
     frames = (entry.tb_frame for entry in entries if entry.tb_frame.f_code is default_collate.__code__)
-    return next((names_of(frame)["batch"] for frame in frames), None)
+    first = next(frames, None)
+    is_torch_s = first is not None and first.f_back is not None and is_torch_file(first.f_back.f_code.co_filename)
+    return names_of(first)["batch"] if first is not None and is_torch_s else None
 
 
 class Elsewhere(NamedTuple):
@@ -43,16 +49,20 @@ def raised_elsewhere(message: str, cell_number: CellNumber | None) -> Elsewhere 
         return None
     kind, trace = found["kind"], found["trace"]
     lines = _LINE.findall(trace)
+    said = re.split(rf"^(?:\w+\.)*{kind}: ", trace, flags=re.MULTILINE)  # its module's name may stand before its own
     own = tuple(
         location_of(filename, int(line), "" if function == "<module>" else function, cell_number=cell_number)
         for filename, line, function in lines if is_own_code(filename)
     )  # fmt: skip
+    functions = [function for *_, function in lines]
+    collated = functions.index("default_collate") if "default_collate" in functions else 0
+    raises = bool(lines) and is_own_code(lines[-1][0]) and re.search(r"\braise\b", own[-1].text)
     instead = "; with num_workers=0 it is made here" if "DataLoader" in found["where"] else ""
     return Elsewhere(
         kind,
-        trace.rpartition(f"\n{kind}: ")[2].strip(),
-        kind == "RuntimeError" or bool(lines and is_torch_file(lines[-1][0])),
-        COLLATE if any(function == "default_collate" for *_, function in lines) else "",
+        said[-1].strip() if len(said) > 1 else "",
+        not raises and (kind in _TORCH_S or bool(lines and is_torch_file(lines[-1][0]))),
+        COLLATE if collated and is_torch_file(lines[collated - 1][0]) else "",
         own,
         Gap("what the call was given", f"the call was made in {found['where']}{instead}"),
     )

@@ -22,10 +22,10 @@ _IMAGE = "`torchvision.transforms.functional.to_tensor(image)`"
 def _of_several_shapes(call: Call, first: tuple[int, ...], other: tuple[int, ...]) -> Mismatch | None:
     if not call.report.inside.endswith(_COLLATE):
         return None
-    if not (members := [one for one in call.tensors if one.place]):  # of a worker process only the text is known
+    members = [one for one in call.tensors if one.place]  # the first of many; none are known of a worker process
+    if not (wrong := [one for one in members if one.shape != members[0].shape]):
         return mismatch("shape", f"{_RULE}: one has the shape {first}, another {other}.")
-    wrong = [one for one in members if one.shape != members[0].shape]
-    more = f", and {count(len(wrong) - 1)} more differ" if len(wrong) > 1 else ""
+    more = f", and {'at least ' if call.report.gaps else ''}{count(len(wrong) - 1)} more differ" if wrong[1:] else ""
     parts = [
         one.size(at, members[0][at]) if one.ndim == members[0].ndim else one.dims(members[0].ndim)
         for one in wrong for at in unlike(one.shape, members[0].shape)[:1] or [0]
@@ -36,22 +36,20 @@ def _of_several_shapes(call: Call, first: tuple[int, ...], other: tuple[int, ...
 
 
 def _ways(members: list[Given]) -> list[str]:
-    """Return the function that pads sequences, where they differ in nothing but their length."""
+    """Return the function that pads sequences, where they differ in nothing but their length.
+
+    It pads all fields of a sample that have a length: labels of words are as many as the words.
+    """
     field = re.fullmatch(r"batch\[\d+\]((?:\[\d+\])?)", members[0].operand.name)
     if field is None or not members[0].ndim or len({one.shape[1:] for one in members}) > 1:
         return []
-    return [_padding(field[1])]
-
-
-def _padding(field: str) -> str:
-    """Return a ``collate_fn`` that pads the samples, or a field of them, and puts other fields together as before."""
-    if not field:
-        return "collate_fn=lambda batch: nn.utils.rnn.pad_sequence(batch, batch_first=True)"
-    at = int(field[1:-1])
-    before = f"*torch.utils.data.default_collate([one[:{at}] for one in batch]), " if at else ""
-    padded = f"nn.utils.rnn.pad_sequence([one{field} for one in batch], batch_first=True)"
-    after = f"*torch.utils.data.default_collate([one[{at + 1}:] for one in batch])"
-    return f"collate_fn=lambda batch: ({before}{padded}, {after})"
+    if not field[1]:
+        return ["collate_fn=lambda batch: nn.utils.rnn.pad_sequence(batch, batch_first=True)"]
+    each = (
+        "nn.utils.rnn.pad_sequence(field, batch_first=True) if torch.is_tensor(field[0]) and field[0].ndim "
+        "else torch.utils.data.default_collate(field)"
+    )
+    return [f"collate_fn=lambda batch: [{each} for field in zip(*batch)]"]
 
 
 @says(r"default_collate: batch must contain .*; found <class '(?P<kind>[^']+)'>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from tensormagic.api.diagnosing import explain_error
 
@@ -42,6 +42,33 @@ def test_samples_of_several_lengths_are_named_and_the_function_that_pads_them_wo
     assert [tuple(one.shape) for one in fields if isinstance(one, torch.Tensor)] == shapes
 
 
+def test_a_field_that_has_another_length_for_the_same_reason_is_padded_too():
+    """Labels of words are as many as the words: a function that padded the words alone would fail on them."""
+    tagged = [(word, word.long(), "text", 1.0) for word in WORDS]
+    (way,) = report_of(tagged).mismatch.maybe
+    collate = eval(way.removeprefix("collate_fn="), {"torch": torch, "nn": nn})
+    ((words, tags, _, numbers),) = DataLoader(tagged, batch_size=4, collate_fn=collate)
+    assert (words.shape, tags.shape, numbers.shape) == ((4, 4), (4, 4), (4,))
+
+
+def test_of_many_samples_only_the_first_are_known():
+    """And where those are of one shape, the message of torch tells of the other."""
+    (found,) = report_of([torch.ones(length) for length in range(100)]).findings
+    assert found.message.endswith("batch[0] (0) and batch[1] (1), and 2 more differ.")
+    with pytest.raises(RuntimeError) as caught:
+        list(DataLoader([torch.ones(length) for length in range(100)], batch_size=100))
+    assert explain_error(caught.value).findings[0].message.endswith("and batch[1] (1), and at least 22 more differ.")
+    with pytest.raises(RuntimeError) as caught:
+        list(DataLoader([*[torch.ones(4)] * 99, torch.ones(5)], batch_size=100))
+    assert explain_error(caught.value).mismatch.rule.endswith("one has the shape (4,), another (5,).")
+
+
+def test_a_function_of_the_user_s_that_calls_the_default_one_is_not_called_missing():
+    """What it gives that function are no samples: ``batch[0]`` is a pair here."""
+    report = report_of(PAIRS, collate_fn=lambda batch: default_collate([one[0] for one in batch]))
+    assert report.mismatch.rule.startswith("A stack takes tensors of one shape: batch[0][0] (2) and batch[1][0] (3)")
+
+
 @pytest.mark.parametrize(("samples", "name"), [(IMAGES, "batch[1][0] (3 × 9 × 8)."), (NAMED, "batch[1]['x'] (3), and")])
 def test_what_cannot_be_padded_by_one_function_is_given_one_shape_in_the_dataset(samples, name):
     (found,) = report_of(samples).findings
@@ -64,13 +91,15 @@ def test_samples_of_which_no_batch_can_be_made(samples, rule):
 class Broken:
     """A dataset whose own code refuses a product, or is wrong in a way that is not torch's."""
 
-    def __init__(self, *, product: bool) -> None:
+    def __init__(self, *, product: bool | None) -> None:
         self.product = product
 
     def __len__(self) -> int:
         return 4
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        if self.product is None:
+            raise RuntimeError("no such picture")
         return torch.ones(2, 3) @ torch.ones(2, 3) if self.product else {"a": torch.ones(1)}["b"]
 
 
@@ -86,3 +115,16 @@ def test_of_an_error_in_a_worker_process_the_text_is_read():
     assert report.error == "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
     assert "torch.ones(2, 3) @ torch.ones(2, 3)" in report.location.text
     assert report_of(Broken(product=False), num_workers=1) is None
+    assert report_of(Broken(product=None), num_workers=1) is None
+
+
+def test_memory_that_ran_out_in_a_replica_is_memory_that_ran_out():
+    """Torch writes the class's module there, which is not in its name."""
+    said = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 15.00 GiB"
+    text = (f"Caught OutOfMemoryError in replica 1 on device 1.\nOriginal Traceback (most recent call last):\n"
+            f'  File "{__file__}", line 9, in forward\n    x @ x\ntorch.OutOfMemoryError: {said}\n')  # fmt: skip
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        raise torch.OutOfMemoryError(text)
+    report = explain_error(caught.value)
+    assert (report.error, report.location.line) == (said, 9)
+    assert report.out_of_memory.asked == 2 << 30
