@@ -65,10 +65,19 @@ def _statements(source: str) -> dict[int, Statement]:
             names, sources = names | _names(node.target), sources | _names(node.iter)
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
             statement = Statement(tuple(_written(node)), names, sources, _swaps(node), _passed(node))
-            found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), statement))
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                found[line] = _beside(statement, found[line]) if line in found else statement
         else:
             waiting.extend((child, names, sources) for child in ast.iter_child_nodes(node))
     return found
+
+
+def _beside(one: Statement, other: Statement) -> Statement:
+    """Return what a line of two statements says: which of them calls what is not known."""
+    return Statement(
+        one.written + other.written, one.loop_names | other.loop_names, one.loop_sources | other.loop_sources,
+        one.swaps or other.swaps,
+    )  # fmt: skip
 
 
 def _names(node: ast.AST) -> frozenset[str]:

@@ -237,6 +237,15 @@ def test_a_loop_is_one_write_with_a_count():
     assert [(name.name, name.elements, name.writes) for name in write.changed] == [("row", 4, 1)]
 
 
+def test_every_statement_of_a_line_says_what_it_writes_to():
+    """And what one of them is given is not said to be changed by its call."""
+    report = watched("b = a[:1]; c = torch.ones(2)\na[0] = 1; c[0] = 2", {"a": torch.zeros(3, 4)})
+    assert {write.target for write in report.writes} == {"a", "c"}
+    assert changes(report) == [(2, "a", "b", 4, 4)]
+    report = watched("d = torch.sum(c); c.view(2).mul_(2)", {"c": torch.ones(2)})
+    assert changes(report) == []
+
+
 def test_the_names_of_a_function_that_is_running():
     """Local names count while their function runs, and are not kept."""
     source = "def work():\n    x = torch.zeros(4)\n    first = x[:2]\n    x.add_(1)\n    return 0\nwork()"
