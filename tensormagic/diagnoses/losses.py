@@ -292,14 +292,16 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
     for node in graph.nodes:
         if node.op != "normal":
             continue
-        inputs = {edge.target for edge in graph.edges if edge.source == node.index}
         users = [edge.source for edge in graph.edges if edge.target == node.index]
-        leaves = {graph.nodes[at].variable for at in _behind(graph, [node.index])}
-        if not leaves & learning or inputs & _behind(graph, users.copy(), leave_out=node.index):
-            continue
+        leaves = _leaves(graph, _behind(graph, [node.index]))
+        if not leaves & learning or leaves & _leaves(graph, _behind(graph, users.copy(), leave_out=node.index)):
+            continue  # what the sample meets depends on the distribution as well: its log-probability
         here = report.location(node.location)
         call = call_on(here.text if here is not None else "", "normal")
-        name = ast.unparse(call.args[0]) if call is not None and call.args else ""
+        given = (
+            [] if call is None else [*call.args, *(one.value for one in call.keywords if one.arg in {"mean", "std"})]
+        )
+        name = next((ast.unparse(one) for one in given if not isinstance(one, ast.Constant)), "")
         used = report.location(graph.nodes[users[0]].location) if users else None
         yield Finding(
             code="TM313",
@@ -312,6 +314,10 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
             subject=name,
             related=related_lines(("used here", used), besides=here),
         )
+
+
+def _leaves(graph: Graph, nodes: set[int]) -> set[str]:
+    return {node.variable for node in graph.nodes if node.index in nodes and node.kind == "accumulate"}
 
 
 def _near_the_root(graph: Graph) -> set[int]:

@@ -375,7 +375,8 @@ def _non_leaf(read: GradientRead) -> Finding:
 def _update_in_place(read: GradientRead, code: str) -> str:
     """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
     update = update_by_hand(read.made.text if read.made is not None else "")
-    return UPDATE_IN_PLACE.format(under_no_grad(update.in_place)) if update and update.name == code else ""
+    is_of_it = update is not None and (update.several or update.name == code)
+    return UPDATE_IN_PLACE.format(under_no_grad(update.in_place)) if update and is_of_it else ""
 
 
 def _leaf_first(read: GradientRead, code: str) -> str:

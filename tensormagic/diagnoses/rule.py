@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any, NamedTuple
 
 from tensormagic.reports import (
@@ -404,14 +405,18 @@ def update_by_hand(line: str, *, of_leaf: bool = False) -> ByHand | None:
 
 def under_no_grad(code: str) -> str:
     """Return a statement that autograd does not record: on one line, unless it has a loop of its own."""
-    return f"with torch.no_grad():{chr(10) + '    ' if code.startswith('for ') else ' '}{code}"
+    return _under("with torch.no_grad():", code)
+
+
+def _under(head: str, code: str) -> str:
+    return f"{head}\n{indent(code, '    ')}" if code.startswith(("for ", "with ")) else f"{head} {code}"
 
 
 def _by_hand(statement: ast.stmt | None, *, of_leaf: bool) -> ByHand | None:
     if isinstance(statement, ast.For | ast.With) and len(statement.body) == 1:
         inner = _by_hand(statement.body[0], of_leaf=of_leaf)
         head = ast.unparse(statement).split("\n")[0]
-        return inner and inner._replace(in_place=f"{head} {inner.in_place}")
+        return inner and inner._replace(in_place=_under(head, inner.in_place))
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value

@@ -48,9 +48,10 @@ def actions_whose_probability_is_in_the_loss():
     optimizer = torch.optim.Adam(policy.parameters())
     with tm.trace(namespace={"policy": policy, "optimizer": optimizer}) as trace:
         for step in range(6):
-            mean = policy(torch.randn(32, 8))
+            x = torch.randn(32, 8)
+            mean = policy(x)
             dist = torch.distributions.Normal(mean, 0.5)
-            action = dist.sample() if step % 3 else torch.normal(mean, 0.5)
+            action = dist.sample() if step % 3 else torch.normal(mean if step else policy(x), 0.5)
             reward = -action.square().sum(1)
             log_prob = dist.log_prob(action) if step % 2 else -((action - mean) ** 2) / 0.5
             loss = -(log_prob.sum(1) * (reward - reward.mean())).mean()

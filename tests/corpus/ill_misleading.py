@@ -100,7 +100,7 @@ def a_vae_that_learns_from_its_prior_alone():
     return trace.report
 
 
-@ill("TM313", severity="note", subject="mean", line="code = torch.normal(mean, spread.exp())",
+@ill("TM313", severity="note", subject="mean", line="code = torch.normal(mean=mean, std=spread.exp())",
      says=("No gradient reaches `mean` through this sample", "samples, draw with noise of its own"))  # fmt: skip
 def a_vae_that_draws_with_torch_normal():
     """Its backward passes on zeros; the divergence trains the encoder, so that no gradient is zero as a whole."""
@@ -111,7 +111,7 @@ def a_vae_that_draws_with_torch_normal():
         for images, _ in batches(3):
             x = images.flatten(1)
             mean, spread = net["to_mean"](x), net["to_spread"](x)
-            code = torch.normal(mean, spread.exp())
+            code = torch.normal(mean=mean, std=spread.exp())
             prior = (mean.square() + spread.exp() - spread).mean()
             loss = F.mse_loss(net["decode"](code), x) + prior
             optimizer.zero_grad()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import warnings
 from dataclasses import replace
 
 import pytest
+import torch
 
+import tensormagic as tm
 from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses.rule import under_no_grad, update_by_hand
 from tensormagic.reports import Cut, FailureReport, LossWithoutGraph, ModelInScope, Operand
 from tests.diagnoses.samples import CALL, LINES, run
 
@@ -88,3 +94,29 @@ def test_a_trace_says_it_once_and_better():
     """What the run knows of its failure comes before what the failing call tells."""
     (found,) = diagnose(replace(refused(grad_enabled=False), failure=failure()))
     assert "gradients are switched off" in found.message
+
+
+@pytest.mark.parametrize("line", [
+    "with torch.no_grad(): ps = [p - 0.1 * p.grad for p in ps]",
+    "with torch.no_grad(): ps = {name: p - 0.1 * p.grad for name, p in ps.items()}",
+    "for ps in groups: ps = [p - 0.1 * p.grad for p in ps]",
+    "ps = [p - 0.1 * p.grad for p in ps]",
+    "w, b = w - 0.1 * w.grad, b - 0.1 * b.grad",
+])  # fmt: skip
+def test_an_update_in_place_is_code_under_no_grad_too(line):
+    """A loop cannot stand behind another head on one line."""
+    update = update_by_hand(line)
+    for code in (update.in_place, under_no_grad(update.in_place)):
+        assert "-= 0.1 * " in ast.unparse(ast.parse(code))
+
+
+def test_a_list_of_leaves_that_an_update_made_anew_is_updated_in_place():
+    """What was made in the list has no gradient in the next round."""
+    ps, x = [torch.ones(3, requires_grad=True)], torch.ones(2, 3)
+    with contextlib.suppress(TypeError), warnings.catch_warnings(), tm.trace() as trace:
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            (x @ ps[0]).sum().backward()
+            ps = [p - 0.1 * p.grad for p in ps]
+    (found,) = [one for one in trace.report.findings if one.code == "TM307"]
+    assert "`with torch.no_grad():\n    for p in ps: p -= 0.1 * p.grad`" in found.remedy
