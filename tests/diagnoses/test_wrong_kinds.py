@@ -32,6 +32,8 @@ CASES = (
      f"The call takes one tensor, but the result of `x.topk(2)` {PAIR}", ["x.topk(2).values"]),
     ("torch.cat([x.max(1), x])", "x = torch.ones(2, 3)",
      f"The call takes one tensor, but the result of `x.max(1)` {PAIR}", ["x.max(1).values"]),
+    ("torch.tensor([x, x + 1])", "x = torch.ones(2, 3)",
+     "A list given to torch.tensor holds numbers, and x (2 × 3) has 6: torch.stack joins tensors of one shape.", []),
     ("0.1 * w.grad", "w = torch.ones(2, requires_grad=True)",
      f"No backward has given w {SINCE}: w.grad is None.", ["%why w"]),
     ("net.weight.grad.zero_()", "net = nn.Linear(2, 1)",

@@ -227,13 +227,12 @@ def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, wh
     for place, x in tracked:
         if place.kind == "item":
             groups.setdefault(ITEM.sub("", place.path), {})[id(x)] = x
-    groups = {name: group for name, group in groups.items() if len(group) >= FEWEST}
     inside = Counter(ITEM.sub("", name) for name in groups)
     joined: dict[str, dict[int, torch.Tensor]] = {}
-    for name, group in groups.items():  # many containers in one, as of the outputs of every layer, are told as that one
+    for name, group in groups.items():  # many containers in one, of each layer or each step, are told as that one
         outer = ITEM.sub("", name)
         joined.setdefault(outer if inside[outer] >= FEWEST else name, {}).update(group)
-    for name, items in ((name, list(group.values())) for name, group in joined.items()):
+    for name, items in ((name, list(group.values())) for name, group in joined.items() if len(group) >= FEWEST):
         walked = known.anew()
         for item in items:
             walked.add(item.grad_fn)

@@ -147,6 +147,12 @@ Unrecognised padding mode {mode:word}
 expected a non-empty list of Tensors|expects a non-empty TensorList|non-empty input tensor list
     argument: The list of tensors must hold at least one, but is empty.
 
+only one element tensors can be converted
+    if: call.report.function in ("torch.tensor", "torch.as_tensor") and only.place
+    argument: A list given to {call.report.function} holds numbers, and {only} has {count(only.numel)}:
+        torch.stack joins tensors of one shape.
+    parts: only is {only.numel} elements must be 1 element
+
 a Tensor with \d+ elements cannot be converted to Scalar|only one element tensors can be converted
     shape: The conversion to one number takes one element: {only} has {count(only.numel)}.
     parts: only is {only.numel} elements must be 1 element; try: {only.code}.tolist(); try: {only.code}.mean().item()

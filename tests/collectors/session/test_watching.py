@@ -79,6 +79,15 @@ def test_many_containers_in_one_are_told_as_that_one():
         ("acts", 20), ("history['loss']", 5), ("history['val']", 5)}  # fmt: skip
 
 
+def test_a_record_of_every_step_need_not_hold_many_graphs():
+    """A list of pairs holds as many graphs as a list of losses."""
+    net = nn.Linear(4, 1)
+    pairs = list(enumerate(losses(net, 5)))
+    records = [{"loss": loss, "step": step} for step, loss in enumerate(losses(net, 6))]
+    found = graphs(net=net, pairs=pairs, records=records)
+    assert {(one.name, one.items) for one in found.values()} == {("pairs", 5), ("records", 6)}
+
+
 def test_three_graphs_are_not_many_and_one_graph_is_one():
     """A few results in a dictionary, and steps of one recurrent graph."""
     net = nn.Linear(4, 1)
