@@ -386,7 +386,10 @@ class PassRecorder:
         self.statistics_seconds += perf_counter() - began
 
     def _keep_rows(self, indices: list[int], rows: Any) -> None:
-        (self._first if self.values.table is None else self.values.table).fill(indices, rows)
+        if self.values.table is not None:
+            return self.values.table.fill(indices, rows)
+        new = [at for at, index in enumerate(indices) if index not in self._first]  # the pass began with a table
+        return self._first.fill([indices[at] for at in new], rows[new])
 
     def keep_statistics(self, index: int, found: GradientStatistics) -> None:
         """Keep what is known of a node's gradient; of a pass that is measured in full, `close` tells ``first``."""

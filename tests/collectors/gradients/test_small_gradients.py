@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.gradient_statistics import (
     MOST_ELEMENTS,
     SmallGradients,
     StatisticsTable,
     statistics_of,
 )
+from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.gradients.pass_values import PassValues
 
 _GENERATOR = torch.Generator().manual_seed(0)
 
@@ -132,3 +136,17 @@ def test_what_is_known_already_stays():
     first[0] = table.get(0)
     first.learn(both)
     assert [first.get(index).norm for index in range(2)] == [1.0, 2.0]
+
+
+def test_the_first_gradient_stays_the_first_where_a_device_runs_short(monkeypatch):
+    """A pass that is no longer measured in full tells of nodes alone that none before it told of."""
+    monkeypatch.setattr(type(devices.there), "room", lambda *_: 0)
+    first = StatisticsTable(2)
+    first[0] = statistics_of(torch.ones(3), 1)
+    recorder = PassRecorder(None, SimpleNamespace(size=2), PassValues.of(5, 2, full=True), first)
+    for index in (0, 1):
+        recorder._measure_in_full(index, torch.full((3,), 2.0))
+    assert recorder._has_room(torch.device("cpu"))
+    assert recorder.values.table is None
+    recorder.close()
+    assert [(one.pass_number, one.abs_max) for one in first.every()] == [(1, 1.0), (5, 2.0)]
