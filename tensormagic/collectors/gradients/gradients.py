@@ -386,10 +386,10 @@ class PassRecorder:
         self.statistics_seconds += perf_counter() - began
 
     def _keep_rows(self, indices: list[int], rows: Any) -> None:
-        if self.values.table is not None:
-            return self.values.table.fill(indices, rows)
-        new = [at for at, index in enumerate(indices) if index not in self._first]  # the pass began with a table
-        return self._first.fill([indices[at] for at in new], rows[new])
+        table = StatisticsTable(self._structure.size) if self.values.table is None else self.values.table
+        table.fill(indices, rows)
+        if self.values.table is None:  # a device ran short since the pass began
+            self._first.learn(table)
 
     def keep_statistics(self, index: int, found: GradientStatistics) -> None:
         """Keep what is known of a node's gradient; of a pass that is measured in full, `close` tells ``first``."""
@@ -444,8 +444,7 @@ class PassRecorder:
         values.norms[index] = norm
 
     def _give_up(self, index: int, error: Exception) -> None:
-        self.values.norms[index] = UNREADABLE
-        self.values.gap = self._reason(error)
+        self.values.norms[index], self.values.gap = UNREADABLE, self._reason(error)
         if isinstance(error, torch.OutOfMemoryError):
             self._may_ask = False
             self._far.give_up()

@@ -63,7 +63,8 @@ def with_picture(report: TensorReport, x: torch.Tensor) -> TensorReport:
     if report.numel and not report.layout.grid.values:  # nor may they be: its storage may have been freed
         return replace(report, gaps=(*report.gaps, Gap("picture", "its values cannot be read")))
     try:
-        return replace(report, picture=picture(x))
+        with np.errstate(all="ignore"):
+            return replace(report, picture=picture(x))
     except Exception as error:
         return replace(report, gaps=(*report.gaps, Gap("picture", str(error).splitlines()[0][:200])))
 

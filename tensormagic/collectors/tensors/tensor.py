@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import _tensor_str
 
@@ -56,7 +57,8 @@ class _Sections:
     def read(self, section: str, look: Callable[[], Result], otherwise: Result) -> Result:
         """Return what ``look`` returns, or ``otherwise`` and a gap where it raises."""
         try:
-            return look()
+            with np.errstate(all="ignore"):  # what the user asked NumPy to raise is about the user's own numbers
+                return look()
         except Exception as error:  # showing never raises: whatever torch raises becomes a named gap
             self.gaps.append(Gap(section, reason_of(error)))
             return otherwise

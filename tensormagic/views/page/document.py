@@ -383,7 +383,7 @@ def _made(rows: Iterable[Row], graph: Graph) -> dict[str, list[str]]:
     for at, (_, text, places) in enumerate(rows):
         nodes = sorted(chain.from_iterable(calls.get(place, ()) for place in places), key=attrgetter("index"))
         names = [node.variable or node.op for node in nodes]
-        given = re.match(r"\s*(\w+)\s*=(?!=)", text)
+        given = re.match(r"\s*(\w+)\s*=(?!=)[^;]*;?\s*$", text)  # one statement
         if nodes and given and not nodes[-1].variable:
             names[-1] = given[1]
         shapes = (", ".join(map(whole_shape, node.shapes)).replace("()", "scalar") for node in nodes)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
+import tensormagic as tm
 from tensormagic.collectors.geometry.strides import chunks, ordinal, thinned
 from tensormagic.collectors.tensors import reductions, reductions as sweep_module, statistics as statistics_module
 from tensormagic.collectors.tensors.statistics import statistics, values
@@ -377,3 +378,12 @@ def test_first_of_each_kind() -> None:
 def test_ordinals() -> None:
     """The words of the sampling note are English."""
     assert [ordinal(n) for n in (2, 3, 4, 11, 12, 21, 102)] == ["2nd", "3rd", "4th", "11th", "12th", "21st", "102nd"]
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-44, 1e38])
+def test_errors_that_the_user_asked_numpy_for_are_not_of_the_report(scale: float) -> None:
+    """Under ``np.seterr(all="raise")`` the same is shown as without."""
+    x = torch.linspace(-1, 1, 600, dtype=torch.float64).reshape(20, 30) * scale
+    usual = tm.inspect(x)
+    with np.errstate(all="raise"):
+        assert str(tm.inspect(x)) == str(usual)

@@ -129,6 +129,10 @@ def test_what_a_line_made_has_its_name_there() -> None:
     assert (made[2], made[6], made[7]) == (
         ["convolution: 32×16×6×6", "h: 32×16×6×6"], ["logp: 32×10"], ["nll_loss: scalar"],
     )  # fmt: skip
+    base = samples_viewer.calm_run()
+    several = base.cell.lines[1].replace("    h = ", "    h = x.float(); g = "), *base.cell.lines[2:]
+    document = trace_document(replace(base, cell=replace(base.cell, lines=(base.cell.lines[0], *several))))
+    assert document["graphs"][0]["made"]["1"][-1] == "relu: 32×16×6×6", "of two statements nobody knows which made it"
 
 
 def test_long_source_is_cut_to_what_took_part() -> None:
