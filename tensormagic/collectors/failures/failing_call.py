@@ -22,9 +22,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.failures.failing_source import Failing, failing_at
+from tensormagic.collectors.failures.failing_source import Failing, attribute_in, call_in, failing_at
 from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
-from tensormagic.errors import TensorMagicError
 
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
@@ -40,8 +39,7 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-# Torch refused no call there; what this package raises says itself what it is about.
-_UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
+
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
 _METHODS = f"{_TORCH}/_tensor.py"
 _HIDDEN = "__tracebackhide__"  # a name by which a frame tells IPython what to leave out of a traceback
@@ -53,14 +51,14 @@ class Steps:
     """The traceback of an exception, without this package's frames."""
 
     entries: list[TracebackType]  # The outermost first.
+    kind: type[BaseException] = Exception  # The class of the exception.
+    message: str = ""  # What it says.
+    source: str = ""  # Of the expression that a magic evaluates, which Python cannot know.
     own: int = -1  # Index of the user's innermost frame; -1 where there is none.
     # Of the innermost call that a mode of this package made below it: function, arguments, keywords; None where there
     # is none.
     call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
     caller: TracebackType | None = None  # The entry of the frame that made that call.
-    kind: type[BaseException] = Exception  # The class of the exception.
-    message: str = ""  # What it says.
-    source: str = ""  # Of the expression that a magic evaluates, which Python cannot know.
 
     @property
     def expression(self) -> TracebackType | None:
@@ -70,19 +68,14 @@ class Steps:
             (each for each in own if not lines_of(each.tb_frame.f_code.co_filename, each.tb_frame.f_globals)), None
         )
 
-    def failing_at(self, entry: TracebackType) -> Failing | None:
+    def failing_at(self, entry: TracebackType | None) -> Failing | None:
         """Return what failed in the frame of an entry; None where that is unknown."""
-        return failing_at(entry, self.source if entry is self.expression else "")
+        return None if entry is None else failing_at(entry, self.source if entry is self.expression else "")
 
     @property
     def own_entry(self) -> TracebackType | None:
         """The entry of the user's innermost frame."""
         return self.entries[self.own] if self.own >= 0 else None
-
-    @property
-    def below(self) -> list[TracebackType]:
-        """The entries below the user's innermost frame."""
-        return self.entries[self.own + 1 :]
 
 
 @dataclass(slots=True)
@@ -101,11 +94,6 @@ class Refused:
     order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
 
 
-def can_be_explained(error: BaseException) -> bool:
-    """Return whether an exception is of a kind that says that a call was refused."""
-    return isinstance(error, Exception) and not isinstance(error, _UNEXPLAINED)
-
-
 def message_of(error: BaseException) -> str:
     """Return an exception's message, without the colours of a terminal; empty where it cannot say it."""
     try:
@@ -122,53 +110,40 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str 
         mode_calls: The code of ``__torch_function__`` of this package's modes.
         source: Of the expression that a magic evaluates, which Python cannot know.
     """
-    entries = _entries(error.__traceback__)
+    entries: list[TracebackType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        entries.append(trace)
+        frame, trace = trace.tb_frame, trace.tb_next
+        if _HIDDEN in frame.f_code.co_varnames and names_of(frame).get(_HIDDEN) == "__ipython_bottom__":
+            entries.clear()  # of a cell that a magic ran, from the cell on, as IPython shows it
     kept = set(foreign_frames([entry.tb_frame for entry in entries]))
-    steps = Steps([entry for entry in entries if entry.tb_frame in kept])
-    steps.kind, steps.message, steps.source = type(error), message_of(error), source
+    steps = Steps([entry for entry in entries if entry.tb_frame in kept], type(error), message_of(error), source)
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own_frame(entry.tb_frame)), default=-1)
     own = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in mode_calls]
     if modes:
-        _note_call(steps, entries, modes[-1])
+        names = names_of(entries[modes[-1]].tb_frame)
+        steps.call = (names["func"], tuple(names["args"]), dict(names["kwargs"] or {}))
+        above = modes[-1] - 1
+        while above > 0 and entries[above].tb_frame.f_code.co_name == "handle_torch_function":
+            above -= 2  # that, and the function that asked for it
+        steps.caller = entries[above]
     return steps
-
-
-def _entries(trace: TracebackType | None) -> list[TracebackType]:
-    """Return what a traceback holds; of a cell that a magic ran, from the cell on, as IPython shows it."""
-    found: list[TracebackType] = []
-    while trace is not None:
-        found.append(trace)
-        frame, trace = trace.tb_frame, trace.tb_next
-        if _HIDDEN in frame.f_code.co_varnames and names_of(frame).get(_HIDDEN) == "__ipython_bottom__":
-            found.clear()
-    return found
-
-
-def _note_call(steps: Steps, entries: list[TracebackType], mode: int) -> None:
-    names = names_of(entries[mode].tb_frame)
-    steps.call = (names["func"], tuple(names["args"]), dict(names["kwargs"] or {}))
-    above = mode - 1
-    while above > 0 and entries[above].tb_frame.f_code.co_name == "handle_torch_function":
-        above -= 2  # that, and the function that asked for it
-    steps.caller = entries[above]
 
 
 def refused_in(steps: Steps) -> Refused | None:
     """Return the call that torch refused, or None where the exception did not come from torch."""
-    below, own = steps.below, steps.own_entry
+    below, own = steps.entries[steps.own + 1 :], steps.own_entry
     if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
-        func, args, kwargs = steps.call
-        caller = steps.caller
-        failing = steps.failing_at(caller) if caller is not None else None
-        return Refused(func, given=args, keywords=kwargs, caller=caller, failing=failing,
-                       around=function_entries(below))  # fmt: skip
+        failing = steps.failing_at(steps.caller)
+        return Refused(steps.call[0], "", *steps.call[1:], True, steps.caller, failing, function_entries(below))  # noqa: FBT003
     if not below:
         # What a ``raise`` or a failed ``assert`` raised is the user's own.
         raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
         return None if raises else _read(steps, own)
-    last = below[-1].tb_frame
-    return _of_library(steps, below) if _is_torch(last) and last.f_code.co_name != _NO_SUCH_NAME else None
+    last = below[-1].tb_frame.f_code
+    return _of_library(steps, below) if is_torch_file(last.co_filename) and last.co_name != _NO_SUCH_NAME else None
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
@@ -204,9 +179,7 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
 
 def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     """Return the call that an entry's failing expression makes, where it is one of torch's."""
-    from tensormagic.collectors.failures.failing_source import attribute_in, call_in
-
-    failing = steps.failing_at(entry) if entry is not None else None
+    failing = steps.failing_at(entry)
     if entry is None or failing is None:
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
@@ -214,31 +187,21 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
         found = attribute_in(failing, names, steps.message)
     else:
         found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))
-    if found is None:
-        return None
-    return Refused(found.func, found.name, found.given, found.keywords, False, entry, failing)  # noqa: FBT003
+    return None if found is None else Refused(*found, False, entry, failing)  # noqa: FBT003  (not exact)
 
 
 def function_entries(below: list[TracebackType]) -> list[TracebackType]:
     """Return the entries of torch's own functions, from that which the user, or a module, called inwards."""
-    found: list[TracebackType] = []
-    for entry in reversed(below):
-        if not is_function(entry.tb_frame):
-            break
-        found.insert(0, entry)
+    found = [*takewhile(lambda entry: _is_function(entry.tb_frame.f_code.co_filename), reversed(below))][::-1]
     named = [(entry, entry.tb_frame.f_code.co_name) for entry in found]
     # What is torch's own business by its name is left out: ``_check``, but not ``__call__``.
     return [entry for entry, name in named if not name.startswith("_") or name.endswith("__")]
 
 
-def is_function(frame: FrameType) -> bool:
-    """Return whether a frame runs one of torch's own functions: no module, and no machinery."""
-    filename = frame.f_code.co_filename
-    return _is_torch(frame) and (filename == _HELPERS or not filename.startswith((*_MODULES, *_MACHINERY, _ENGINE)))
-
-
-def _is_torch(frame: FrameType) -> bool:
-    return is_torch_file(frame.f_code.co_filename)
+def _is_function(filename: str) -> bool:
+    """Return whether a file holds functions of torch's own: no modules, and no machinery."""
+    inside = (*_MODULES, *_MACHINERY, _ENGINE)
+    return is_torch_file(filename) and (filename == _HELPERS or not filename.startswith(inside))
 
 
 def is_torch_file(filename: str) -> bool:
@@ -260,40 +223,27 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
         entry: The function's.
         func: The function; None for a method of a module or an optimizer.
     """
-    frame, name = entry.tb_frame, ""
+    frame, name, method = entry.tb_frame, "", entry.tb_frame.f_code.co_name
     owner = names_of(frame).get("self") if func is None else None
-    rest, named, order = parameters_of(frame, func or getattr(type(owner), frame.f_code.co_name, None))
+    rest, named, order = parameters_of(frame, func or getattr(type(owner), method, None))
+    above = steps.entries[: steps.entries.index(entry)]
     if owner is not None:
         # As a user calls it: the class alone, where that is what they call.
         home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
-        method = frame.f_code.co_name
         name = f"{home}{type(owner).__name__}{'' if method in {'forward', '__init__'} else f'.{method}'}"
         order = order[1:]
         named.pop("self", None)
-        named = _handed(steps, entry, order) or named
+        if [each.tb_frame.f_code for each in above[-2:]] == [*reversed(_MODULE_CALLS)]:
+            # What the module was called with: its forward may have bound its parameters anew.
+            names = names_of(above[-2].tb_frame)
+            named = {**dict(zip(order, names["args"], strict=False)), **names["kwargs"]} or named
         features = vars(owner).get("num_features") if isinstance(owner, nn.Module) else None
         if type(features) is int:  # of a normalisation, which looks at its input before it calls a function
             named["num_features"] = features
-    caller = _above(steps, entry)
-    failing = steps.failing_at(caller) if caller is not None else None
-    return Refused(func, name, rest, named, False, caller, failing, order=order)  # noqa: FBT003  (not exact)
-
-
-def _handed(steps: Steps, entry: TracebackType, order: tuple[str, ...]) -> dict[str, Any]:
-    """Return what a module was called with, whose forward may have bound its parameters anew; else nothing."""
-    above = steps.entries[: steps.entries.index(entry)][-2:]
-    if [each.tb_frame.f_code for each in above] != [*reversed(_MODULE_CALLS)]:
-        return {}
-    names = names_of(above[0].tb_frame)
-    return {**dict(zip(order, names["args"], strict=False)), **names["kwargs"]}
-
-
-def _above(steps: Steps, entry: TracebackType) -> TracebackType | None:
-    """Return the entry from which a function was called, past the machinery of modules."""
-    at = steps.entries.index(entry) - 1
-    while at > 0 and steps.entries[at].tb_frame.f_code in _MODULE_CALLS:
-        at -= 1
-    return steps.entries[at] if at >= 0 else None
+    while len(above) > 1 and above[-1].tb_frame.f_code in _MODULE_CALLS:
+        above.pop()
+    caller = above[-1] if above else None
+    return Refused(func, name, rest, named, False, caller, steps.failing_at(caller), order=order)  # noqa: FBT003
 
 
 def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
@@ -329,21 +279,10 @@ def modules_in(steps: Steps) -> list[nn.Module]:
     return [names_of(frame)["self"] for frame in frames if frame.f_code is _MODULE_CALL]
 
 
-def handed_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what the user's innermost line gave to the module that it called: arguments and keywords."""
-    below = steps.below
-    if not below or below[0].tb_frame.f_code is not _MODULE_CALLS[1]:
-        return (), {}
-    names = names_of(below[0].tb_frame)
-    return names["args"], names["kwargs"]
-
-
-def given_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what the innermost running module was called with: arguments and keywords."""
-    calls = [entry.tb_frame for entry in steps.entries if entry.tb_frame.f_code is _MODULE_CALLS[1]]
-    if not calls:
-        return (), {}
-    names = names_of(calls[-1])
+def given_to_module(entries: list[TracebackType]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what the innermost module that was called there was given: arguments and keywords."""
+    calls = [entry.tb_frame for entry in entries if entry.tb_frame.f_code is _MODULE_CALLS[1]]
+    names = names_of(calls[-1]) if calls else {"args": (), "kwargs": {}}
     return names["args"], names["kwargs"]
 
 

@@ -7,6 +7,7 @@ import ast
 import dis
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from types import (
@@ -18,7 +19,7 @@ from types import (
     TracebackType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -42,15 +43,9 @@ def executed_source(frame: FrameType) -> str:
         caller = caller.f_back
     if not code.co_filename.startswith("<") or caller is None:
         return ""
-    found = (text for text in _texts(caller) if len(text) <= LONGEST and _compiles_to(text, code))
-    return next(found, "")
-
-
-def _texts(frame: FrameType) -> Iterator[str]:
-    """Yield strings that the caller has: in its code, then in its names."""
-    values = (*frame.f_code.co_consts, *names_of(frame).values(), *list(frame.f_globals.values()))
-    texts = [value for value in values if type(value) is str and value.strip()]
-    yield from texts[:MOST_TEXTS]
+    values = (*caller.f_code.co_consts, *names_of(caller).values(), *list(caller.f_globals.values()))
+    texts = [value for value in values if type(value) is str and value.strip()][:MOST_TEXTS]
+    return next((text for text in texts if len(text) <= LONGEST and _compiles_to(text, code)), "")
 
 
 def _compiles_to(text: str, code: CodeType) -> bool:
@@ -78,7 +73,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 _WORD = 2  # bytes an instruction
 
-Position = tuple[int, int, int, int]
+Position = tuple["int | None", "int | None", "int | None", "int | None"]
+_NOWHERE: Position = (None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,57 +94,43 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
         source: The frame's source, where Python cannot know it.
     """
     code = entry.tb_frame.f_code
-    place = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
-    if place is None:
+    first, last, start, stop = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
+    if first is None or last is None or start is None or stop is None:
         return None
-    first, last, start, stop = place
     lines = source.splitlines() or lines_of(code.co_filename, entry.tb_frame.f_globals)
     lines = lines or executed_source(entry.tb_frame).splitlines()
     if not 0 < first <= last <= len(lines):
         return None
-    piece = _cut(lines[first - 1 : last], start, stop)
+    raw = [line.rstrip("\n").encode() for line in lines[first - 1 : last]]
+    raw[-1] = raw[-1][:stop]  # columns are in bytes
+    raw[0] = raw[0][start:]
+    piece = b"\n".join(raw).decode(errors="replace")
     node = _parsed(piece)
     if node is None:
         return None
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):  # in asking whether it is so
         node = node.test
         piece = ast.unparse(node)
-    operation = dis.opname[code.co_code[entry.tb_lasti]]
-    return Failing(node, operation, " ".join(piece.split()))
+    return Failing(node, dis.opname[code.co_code[entry.tb_lasti]], " ".join(piece.split()))
 
 
-def position(entry: TracebackType) -> Position | None:
+def position(entry: TracebackType) -> Position:
     """Return first and last line and the columns, in bytes, of what failed: compiled code says it since Python 3.11."""
     every = getattr(entry.tb_frame.f_code, "co_positions", None)
     if every is None or entry.tb_lasti < 0:
-        return None
-    return _whole(next(islice(every(), entry.tb_lasti // _WORD, None), (None,) * 4))
+        return _NOWHERE
+    found: Position = next(islice(every(), entry.tb_lasti // _WORD, None), _NOWHERE)
+    return found
 
 
-def position_by_executing(entry: TracebackType) -> Position | None:
+def position_by_executing(entry: TracebackType) -> Position:
     """Return the same by the package `executing`, which IPython brings: it compiles the source and compares."""
-    try:
+    with suppress(Exception):  # it is not there, has no node for that instruction, or cannot read the source
         from executing import Source
 
         node: Any = Source.executing(entry).node
-        return _whole((node.lineno, node.end_lineno, node.col_offset, node.end_col_offset))
-    except Exception:  # it is not there, has no node for that instruction, or cannot read the source
-        return None
-
-
-def _whole(place: tuple[int | None, ...]) -> Position | None:
-    first, last, start, stop = place
-    if first is None or last is None or start is None or stop is None:
-        return None
-    return first, last, start, stop
-
-
-def _cut(lines: list[str], start: int, stop: int) -> str:
-    """Return the piece from column ``start`` of the first line to ``stop`` of the last one, columns in bytes."""
-    raw = [line.rstrip("\n").encode() for line in lines]
-    raw[-1] = raw[-1][:stop]
-    raw[0] = raw[0][start:]
-    return b"\n".join(raw).decode(errors="replace")
+        return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+    return _NOWHERE
 
 
 def _parsed(piece: str) -> ast.AST | None:
@@ -195,8 +177,7 @@ class Written:
     rest: list[ast.expr] = field(default_factory=list)  # What is given as ``**kwargs``.
 
 
-@dataclass(slots=True)
-class Found:
+class Found(NamedTuple):
     """A call of torch's, and what it was given; `UNKNOWN` stands for what is not known."""
 
     func: Any
@@ -218,26 +199,27 @@ def written_call(failing: Failing) -> Written | None:
 
 
 def _written(node: ast.AST) -> Written | None:
-    if isinstance(node, ast.Call):
-        return _of_call(node)
-    if isinstance(node, ast.BinOp | ast.UnaryOp):
-        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
-        return Written(_OPERATORS.get(type(node.op), ""), operands)
-    if isinstance(node, ast.AugAssign):
-        return Written(f"{_OPERATORS.get(type(node.op), '')}_", [node.target, node.value])
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return Written(_OPERATORS.get(type(node.ops[0]), ""), [node.left, node.comparators[0]])
-    if isinstance(node, ast.Subscript):
-        return Written("__getitem__", [node.value, node.slice])
-    return Written(node.attr, [node.value]) if isinstance(node, ast.Attribute) else None
-
-
-def _of_call(node: ast.Call) -> Written:
-    receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-    named = {each.arg: each.value for each in node.keywords if each.arg}
-    rest = [each.value for each in node.keywords if not each.arg]
-    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return Written(method, [*receiver, *node.args], named, rest)
+    match node:
+        case ast.Call():
+            receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            named = {each.arg: each.value for each in node.keywords if each.arg}
+            rest = [each.value for each in node.keywords if not each.arg]
+            return Written(getattr(node.func, "attr", ""), [*receiver, *node.args], named, rest)
+        case ast.BinOp():
+            method, operands = _OPERATORS.get(type(node.op), ""), [node.left, node.right]
+        case ast.UnaryOp():
+            method, operands = _OPERATORS.get(type(node.op), ""), [node.operand]
+        case ast.AugAssign():
+            method, operands = f"{_OPERATORS.get(type(node.op), '')}_", [node.target, node.value]
+        case ast.Compare(ops=[operator], comparators=[other]):
+            method, operands = _OPERATORS.get(type(operator), ""), [node.left, other]
+        case ast.Subscript():
+            method, operands = "__getitem__", [node.value, node.slice]
+        case ast.Attribute():
+            method, operands = node.attr, [node.value]
+        case _:
+            return None
+    return Written(method, operands)
 
 
 def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr], dict[str, ast.expr]]:
@@ -247,8 +229,7 @@ def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr]
     """
     positional: list[ast.expr] = []
     for operand in written.positional:
-        held: Any = still_value(operand.value, names) if isinstance(operand, ast.Starred) else None
-        if isinstance(operand, ast.Starred) and type(held) in {list, tuple}:
+        if isinstance(operand, ast.Starred) and type(held := still_value(operand.value, names)) in {list, tuple}:
             positional += [_item(operand.value, at) for at in range(len(held))]
         else:
             positional.append(operand)
@@ -285,9 +266,11 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
             return None
         func, name, has_receiver = called
         given = given if has_receiver or not isinstance(failing.node.func, ast.Attribute) else given[1:]
-        known = (_known_items(node, names) if value is UNKNOWN else value
-                 for node, value in zip(positional[-len(given):], given, strict=True))  # fmt: skip
-        return Found(func, name, tuple(known), keywords)
+        for at, node in enumerate(positional[len(positional) - len(given) :]):
+            if given[at] is UNKNOWN and isinstance(node, ast.List | ast.Tuple):
+                items = [still_value(item, names) for item in node.elts]
+                given[at] = items if any(map(_is_tensor, items)) else UNKNOWN  # of a list one known tensor is enough
+        return Found(func, name, tuple(given), keywords)
     if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
     if not has_tensor and UNKNOWN not in given:  # an operator of Python's
@@ -296,12 +279,6 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
         )
         return Found(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
     return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
-
-
-def _known_items(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return a list that is written out of which one item at least is a known tensor; else `UNKNOWN`."""
-    items = [still_value(item, names) for item in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
-    return items if any(map(_is_tensor, items)) else UNKNOWN
 
 
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
@@ -341,10 +318,9 @@ def _called(
     found = still_value(func, names)
     if _is_torchs(found):
         return found, "", False
-    is_pythons = is_kind(found, BuiltinFunctionType, type) and found.__module__ == "builtins"
-    if is_pythons and has_tensor:  # ``float`` asks the tensor that it is given
-        return found, found.__name__, False
-    return None
+    # ``float`` asks the tensor that it is given
+    asks = has_tensor and is_kind(found, BuiltinFunctionType, type) and found.__module__ == "builtins"
+    return (found, found.__name__, False) if asks else None
 
 
 def _is_torchs(func: Any) -> bool:

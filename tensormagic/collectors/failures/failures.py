@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, TracebackType
@@ -16,7 +16,6 @@ from tensormagic.collectors.autograd_errors.backward_errors import untraced_faul
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
-    can_be_explained,
     function_of,
     is_backward,
     message_of,
@@ -30,7 +29,6 @@ from tensormagic.collectors.failures.failing_source import executed_source
 from tensormagic.collectors.failures.loading import COLLATE, Elsewhere, raised_elsewhere, samples_in
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
-    Argument,
     OperandNames,
     arguments_of,
     function_name,
@@ -55,52 +53,14 @@ from tensormagic.collectors.where.source import (
     location_of,
     names_of,
 )
-from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory
-from tensormagic.reports.failure import BackwardFault, Phase
+from tensormagic.errors import TensorMagicError
+from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, OutOfMemory
+from tensormagic.reports.failure import Phase
 from tensormagic.words import error_text
 
-# The graph so far: what autograd had recorded of the operands of a call when torch refused it.
-#
-# No backward will run through it. The refused call itself is added as a last node: that is where the run ended.
-
 MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
-
-
-def graph_before(
-    operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], origins: Origins | None = None
-) -> Graph | None:
-    """Return the graph that led to the operands of a refused call, that call its last node.
-
-    Args:
-        operands: Tensors that the call was given.
-        function: What the call is named.
-        namespace: Where the names of leaves and modules are looked up.
-        origins: Knows in which modules nodes were made, where that was recorded.
-
-    Returns:
-        None where autograd had recorded nothing of them, or too much to be drawn.
-    """
-    with quiet():
-        recorded = [operand for operand in operands if operand.requires_grad]
-        if all(operand.grad_fn is None for operand in recorded):  # leaves
-            return None
-        starts = start_nodes(recorded)
-        if len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES:
-            return None
-        known = origins or Origins()
-        leaves = Leaves(namespace, ModuleNames(namespace))
-        found = Walker(known, leaves).walk(starts)
-        structure = make_structure(1, found)
-        nodes = [
-            dataclasses.replace(node, location=None)
-            for node in describe_nodes(found, structure, leaves, known, namespace)
-        ]
-    last = len(nodes)
-    name = function.rsplit(".", 1)[-1].strip("_") or "call"
-    into = (Edge(last, root, at, 0) for at, root in enumerate(structure.roots))
-    refused = Node(index=last, name=name, op=name, kind="custom")
-    return Graph(number=1, nodes=(*nodes, refused), edges=(*structure.edges, *into), roots=(last,))
-
+# Torch refused no call there; what this package raises says itself what it is about.
+_UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
 
 # What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows
 # what it was given, `operand_names` what the user calls that. The exception is read, never changed, and nothing of
@@ -132,7 +92,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         error: With its traceback; read before this package's frames are taken out of it.
         around: What is known besides.
     """
-    if not can_be_explained(error):
+    if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
     try:
         steps = steps_of(error, around.mode_calls, around.source)
@@ -140,61 +100,68 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
             return _report_of_text(error, steps, elsewhere, around) if elsewhere.is_torch_s else None
         refused = refused_in(steps)
         ran_out = out_of_memory_of(error)
+        if refused is None and ran_out is None:
+            return None
+        stack = _stack(steps, around)
         if ran_out is not None:
-            return _without_memory(error, steps, (refused, ran_out), around)
-        return None if refused is None else _report(error, steps, refused, around)
+            # Not what it was given is of interest, but what took the memory.
+            function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
+            ran_out = replace(ran_out, op=function, location=stack[-1] if stack else None)
+            ran_out, memory = memory_at(error, ran_out, around.namespace, around.cell_number)
+            return replace(_plain_report(error, steps, function, stack), out_of_memory=ran_out, memory=memory)
+        assert refused is not None
+        return _report(error, steps, refused, stack, around)
     except Exception as problem:
         gap = Gap("call", f"the failing call could not be read: {error_text(problem)}")
         return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
 
 
-def _report(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> FailureReport:
+def _report(
+    error: BaseException, steps: Steps, refused: Refused, stack: tuple[Location, ...], around: Surroundings
+) -> FailureReport:
     refused, inside = _as_called(steps, refused)
-    inside = inside or (COLLATE if samples_in(steps.entries) is not None else "")
     modules = module_names(steps, around.namespace)
-    stack = _stack(steps, around)
     running = modules_in(steps)
-    own = steps.failing_at(steps.own_entry) if steps.own_entry is not None else None
-    operands, gaps = _operands(steps, refused, modules, around)
+    own = steps.failing_at(steps.own_entry)
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
     plain = _plain_report(error, steps, function, stack)
+    given = tensors_in((*refused.given, *refused.keywords.values()))
+    arguments = arguments_of(refused.func, refused.given, refused.keywords)
+    names = OperandNames(steps, refused, modules)
+    operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
+    unknown = [one.name for each, one in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
+    said = ", ".join(name or "one without a name" for name in unknown)
+    gaps = [f"not kept by Python after the error: {said}"] if unknown else []
+    gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
+    fault = None
+    if steps.own_entry is not None and plain.phase == "backward":
+        frame = steps.own_entry.tb_frame
+        spaces = (names_of(frame), frame.f_globals, around.namespace)
+        fault = untraced_fault(error, given, spaces, partial(location_of, cell_number=around.cell_number))
     return replace(
         plain,
         module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
         operands=operands,
         exact=refused.exact,
-        gaps=gaps,
+        gaps=tuple(Gap("operands", gap) for gap in gaps),
         call=own.text if own is not None else "",
-        inside=inside,
-        graph=_graph(steps, refused, function, around) if plain.phase == "forward" else None,
-        backward=_backward_fault(error, steps, refused, around),
+        inside=inside or (COLLATE if samples_in(steps.entries) is not None else ""),
+        graph=_graph(given, steps, function, around) if plain.phase == "forward" else None,
+        backward=fault,
     )
 
 
 def _report_of_text(error: BaseException, steps: Steps, elsewhere: Elsewhere, around: Surroundings) -> FailureReport:
     """Return what is known of a call that was refused in another process or thread."""
     stack = (*_stack(steps, around), *elsewhere.stack)
-    ran_out = out_of_memory_of(error)
-    if ran_out is not None:
-        ran_out = replace(ran_out, message=elsewhere.message, location=stack[-1] if stack else None)
+    location = stack[-1] if stack else None
+    if (ran_out := out_of_memory_of(error)) is not None:
+        ran_out = replace(ran_out, message=elsewhere.message, location=location)
     return FailureReport(
         error_type=elsewhere.kind, error=elsewhere.message, inside=elsewhere.inside,
         function="torch.utils.data.DataLoader" if elsewhere.inside else "",
-        location=stack[-1] if stack else None, stack=stack, exact=False, gaps=(elsewhere.gap,),
-        out_of_memory=ran_out,
+        location=location, stack=stack, exact=False, gaps=(elsewhere.gap,), out_of_memory=ran_out,
     )  # fmt: skip
-
-
-def _without_memory(
-    error: BaseException, steps: Steps, found: tuple[Refused | None, OutOfMemory], around: Surroundings
-) -> FailureReport:
-    """Return what is known of a call for which there was no memory: not what it was given, but what took the memory."""
-    refused, described = found
-    stack = _stack(steps, around)
-    function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
-    described = replace(described, op=function, location=stack[-1] if stack else None)
-    described, memory = memory_at(error, described, around.namespace, around.cell_number)
-    return replace(_plain_report(error, steps, function, stack), out_of_memory=described, memory=memory)
 
 
 def _plain_report(error: BaseException, steps: Steps, function: str, stack: tuple[Location, ...]) -> FailureReport:
@@ -206,23 +173,33 @@ def _plain_report(error: BaseException, steps: Steps, function: str, stack: tupl
     )  # fmt: skip
 
 
-def _graph(steps: Steps, refused: Refused, function: str, around: Surroundings) -> Graph | None:
-    """Return what had been recorded of the operands; None where that cannot be read."""
-    given = tensors_in((*refused.given, *refused.keywords.values()))
-    try:
-        return graph_before(given, function, namespace_of(steps, around.namespace), around.origins)
-    except Exception:  # a picture that cannot be made is left out
-        return None
+def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around: Surroundings) -> Graph | None:
+    """Return what autograd had recorded of the operands of a call when torch refused it.
 
-
-def _backward_fault(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> BackwardFault | None:
-    """Return why a backward raised, from its graph; None where it was none, or did for another reason."""
-    if steps.own_entry is None or not is_backward(steps):
-        return None
-    frame, number = steps.own_entry.tb_frame, around.cell_number
-    roots = tensors_in((*refused.given, *refused.keywords.values()))
-    spaces = (names_of(frame), frame.f_globals, around.namespace)
-    return untraced_fault(error, roots, spaces, partial(location_of, cell_number=number))
+    No backward will run through it. The refused call itself is added as a last node: that is where the run ended. There
+    is none where nothing was recorded, or too much to be drawn, and where it cannot be read.
+    """
+    with suppress(Exception):
+        namespace = namespace_of(steps, around.namespace)
+        with quiet():
+            recorded = [operand for operand in operands if operand.requires_grad]
+            if all(operand.grad_fn is None for operand in recorded):  # leaves
+                return None
+            starts = start_nodes(recorded)
+            if len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES:
+                return None
+            known = around.origins or Origins()
+            leaves = Leaves(namespace, ModuleNames(namespace))
+            found = Walker(known, leaves).walk(starts)
+            structure = make_structure(1, found)
+            described = describe_nodes(found, structure, leaves, known, namespace)
+        nodes = [replace(node, location=None) for node in described]
+        last = len(nodes)
+        name = function.rsplit(".", 1)[-1].strip("_") or "call"
+        into = (Edge(last, root, at, 0) for at, root in enumerate(structure.roots))
+        refused = Node(index=last, name=name, op=name, kind="custom")
+        return Graph(number=1, nodes=(*nodes, refused), edges=(*structure.edges, *into), roots=(last,))
+    return None
 
 
 def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
@@ -238,7 +215,9 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
             continue
         called = of_arguments(steps, entry, outer)
         known = {id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))}
-        if known.issuperset(made) or _stem(name_of(refused)) == _stem(function_name(outer)):
+        # Without the number of dimensions: ``max_pool1d`` is made by ``max_pool2d``.
+        stems = {name.rsplit(".", 1)[-1].rstrip("0123456789d") for name in (name_of(refused), function_name(outer))}
+        if known.issuperset(made) or len(stems) == 1:
             called.exact = refused.exact
             return called, outermost
         outermost = outermost or function_name(outer)
@@ -248,11 +227,6 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
 def name_of(refused: Refused) -> str:
     """Return the name of a refused call's function."""
     return refused.name or function_name(refused.func)
-
-
-def _stem(name: str) -> str:
-    """Return a function's name without the number of its dimensions: ``max_pool1d`` is made by ``max_pool2d``."""
-    return name.rsplit(".", 1)[-1].rstrip("0123456789d")
 
 
 def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
@@ -273,31 +247,6 @@ def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:
         return place
     lines = executed_source(entry.tb_frame).splitlines()
     return replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
-
-
-def _operands(
-    steps: Steps, refused: Refused, modules: ModuleNames, around: Surroundings
-) -> tuple[tuple[Operand, ...], tuple[Gap, ...]]:
-    arguments = arguments_of(refused.func, refused.given, refused.keywords)
-    names = OperandNames(steps, refused, modules)
-    made_at = around.origin or _nowhere
-    found = tuple(operand_of(each, names.of(each), made_at) for each in arguments[:MOST_OPERANDS])
-    return found, tuple(_gaps(arguments, found))
-
-
-def _nowhere(_tensor: Any) -> Location | None:
-    return None
-
-
-def _gaps(arguments: list[Argument], operands: tuple[Operand, ...]) -> list[Gap]:
-    unknown = [described.name for each, described in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
-    gaps = []
-    if unknown:
-        described = ", ".join(name or "one without a name" for name in unknown)
-        gaps.append(Gap("operands", f"not kept by Python after the error: {described}"))
-    if len(arguments) > len(operands):
-        gaps.append(Gap("operands", f"{len(arguments) - len(operands)} more arguments"))
-    return gaps
 
 
 # What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.
@@ -332,70 +281,35 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
             ``torch.OutOfMemoryError``).
         device: On which device that type says so, where the message does not tell.
     """
-    found = next((described for reader in _READERS if (described := reader(message)) is not None), None)
-    if found is None and is_memory_error:
-        return OutOfMemory(device, None, message=message)
-    return found
-
-
-def _accelerator(message: str) -> OutOfMemory | None:
-    asked = _ACCELERATOR.search(message)
-    if asked is None:
-        return None
-    index = re.search(r"GPU (\d+)", message)
-    device = _DEVICES.get(asked[1] or "CUDA", (asked[1] or "").lower())
-    reserved = _first(message, rf"{_SIZE} is reserved by PyTorch but unallocated")
-    allocated = _first(message, rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
-    in_all = _first(message, rf"{_SIZE} reserved in total by PyTorch")
-    return OutOfMemory(
-        f"{device}:{index[1] if index else 0}",
-        _bytes(asked[2], asked[3]),
-        message=message,
-        free=_first(message, rf"of which {_SIZE} is free", rf"{_SIZE} free;"),
-        total=_first(message, rf"total capac\w*ty of {_SIZE}", rf"{_SIZE} total capacity"),
-        allocated=allocated,
-        reserved=in_all - allocated if in_all is not None and allocated is not None else reserved,
-    )
-
-
-def _mps(message: str) -> OutOfMemory | None:
-    allocated = _MPS.search(message)
-    if allocated is None:
-        return None
-    total = _first(message, rf"max allowed: {_SIZE}")
-    others = _first(message, rf"other allocations: {_SIZE}")
-    in_use = _bytes(allocated[1], allocated[2])
-    free = None if total is None else max(total - in_use - (others or 0), 0)
-    asked = _first(message, rf"Tried to allocate {_SIZE}")
-    return OutOfMemory("mps:0", asked, message=message, free=free, total=total, allocated=in_use)
-
-
-def _malloc_async(message: str) -> OutOfMemory | None:
-    """Read what ``backend:cudaMallocAsync`` writes: a table."""
-    found = _ASYNC.search(message)
-    if found is None:
-        return None
-    return OutOfMemory(
-        f"cuda:{found[1]}",
-        _first(message, rf"Requested *: {_SIZE}"),
-        message=message,
-        free=_first(message, rf"Free \(according to CUDA\): {_SIZE}"),
-        total=_first(message, rf"Device limit *: {_SIZE}"),
-        allocated=_first(message, rf"Currently allocated *: {_SIZE}"),
-    )
-
-
-def _plain(message: str) -> OutOfMemory | None:
-    """Read what says at most how much was asked for."""
-    for pattern, device in _PLAIN:
+    size = partial(_first, message)
+    if found := _ACCELERATOR.search(message):
+        kind, index = found[1] or "CUDA", re.search(r"GPU (\d+)", message)
+        allocated = size(rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
+        in_all = size(rf"{_SIZE} reserved in total by PyTorch")
+        reserved = size(rf"{_SIZE} is reserved by PyTorch but unallocated")
+        return OutOfMemory(
+            f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}",
+            _bytes(found[2], found[3]),
+            message=message,
+            free=size(rf"of which {_SIZE} is free", rf"{_SIZE} free;"),
+            total=size(rf"total capac\w*ty of {_SIZE}", rf"{_SIZE} total capacity"),
+            allocated=allocated,
+            reserved=in_all - allocated if in_all is not None and allocated is not None else reserved,
+        )
+    if found := _ASYNC.search(message):  # what ``backend:cudaMallocAsync`` writes: a table
+        asked, free = size(rf"Requested *: {_SIZE}"), size(rf"Free \(according to CUDA\): {_SIZE}")
+        total, in_use = size(rf"Device limit *: {_SIZE}"), size(rf"Currently allocated *: {_SIZE}")
+        return OutOfMemory(f"cuda:{found[1]}", asked, message=message, free=free, total=total, allocated=in_use)
+    if found := _MPS.search(message):
+        asked, total = size(rf"Tried to allocate {_SIZE}"), size(rf"max allowed: {_SIZE}")
+        in_use = _bytes(found[1], found[2])
+        free = None if total is None else max(total - in_use - (size(rf"other allocations: {_SIZE}") or 0), 0)
+        return OutOfMemory("mps:0", asked, message=message, free=free, total=total, allocated=in_use)
+    for pattern, where in _PLAIN:  # what says at most how much was asked for
         if found := pattern.search(message):
-            asked = found.groups()
-            nbytes = None if not asked else int(asked[0]) if len(asked) == 1 else _bytes(*asked)
-            return OutOfMemory(device, nbytes, message=message)
-    return None
-
-
-_READERS: tuple[Callable[[str], OutOfMemory | None], ...] = (_accelerator, _malloc_async, _mps, _plain)
+            of = found.groups()
+            return OutOfMemory(where, _bytes(of[0], of[1] if of[1:] else "bytes") if of else None, message=message)
+    return OutOfMemory(device, None, message=message) if is_memory_error else None
 
 
 def _first(message: str, *patterns: str) -> int | None:

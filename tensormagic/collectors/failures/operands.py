@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
@@ -15,13 +15,7 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.failures.failing_call import (
-    Refused,
-    Steps,
-    given_to_module,
-    handed_to_module,
-    modules_in,
-)
+from tensormagic.collectors.failures.failing_call import Refused, Steps, given_to_module, modules_in
 from tensormagic.collectors.failures.failing_source import unpacked, written_call
 from tensormagic.collectors.failures.loading import samples_in
 from tensormagic.collectors.objects.children import is_kind
@@ -62,17 +56,13 @@ def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any])
             found.append(Argument(roles[at], "", given[at:], at))  # x.view(3, 4)
             break
         found += _arguments(roles[at] if at < len(roles) else "", value, at)
-    for name, value in keywords.items():
-        found += _arguments(name, value, name)
-    return found
+    return found + [each for name, value in keywords.items() for each in _arguments(name, value, name)]
 
 
-def _arguments(role: str, value: Any, index: int | str) -> Iterator[Argument]:
+def _arguments(role: str, value: Any, index: int | str) -> list[Argument]:
     if not has_tensor((value,)) or is_kind(value, torch.Tensor):
-        yield Argument(role, "", value, index)
-        return
-    for at, item in enumerate(value):
-        yield Argument(role, f"{role}[{at}]", item, index, at)
+        return [Argument(role, "", value, index)]
+    return [Argument(role, f"{role}[{at}]", item, index, at) for at, item in enumerate(value)]
 
 
 def has_tensor(values: Any) -> bool:
@@ -103,7 +93,7 @@ def roles_of(func: Any) -> tuple[str, ...]:
 @cache
 def _schema_roles(name: str) -> tuple[str, ...]:
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}") if name else []
-    return tuple(argument.name for argument in schemas[0].arguments if not argument.is_out) if schemas else ()
+    return tuple(argument.name for schema in schemas[:1] for argument in schema.arguments if not argument.is_out)
 
 
 def function_name(func: Any) -> str:
@@ -113,58 +103,46 @@ def function_name(func: Any) -> str:
     except Exception:  # what cannot be looked up has no other name
         wording = None
     name = getattr(func, "__name__", "")
+    homes = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}
     if wording:
-        module = str(wording).rpartition(".")[0]
-        spaces: dict[str, Any] = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}
+        home = str(wording).rpartition(".")[0]
         # By the name that it has there, where it calls itself otherwise: ``torch.spmm`` is ``torch.mm``.
-        has_name = module in spaces and getattr(spaces[module], name, None) is func
-        return _plain_name(f"{module}.{name}" if has_name else str(wording))
-    if not name or getattr(func, "__module__", "") == "builtins":
+        has_name = home in homes and getattr(homes[home], name, None) is func
+        wording = (f"{home}.{name}" if has_name else str(wording)).replace("torch.functional.", "torch.")
+        wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording)
+    elif not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
-    for home, prefix in ((torch, "torch"), (nn.functional, "torch.nn.functional"), (torch.Tensor, "Tensor")):
-        if hasattr(home, name):
-            return f"{prefix}.{name}"
-    return f"{func.__module__}.{name}"
+    else:
+        wording = next((f"{home}.{name}" for home, has in homes.items() if hasattr(has, name)), "")
+    wording = wording or f"{func.__module__}.{name}"
+    return wording.removeprefix("torch.") if wording.startswith("torch.Tensor.") else wording
 
 
-def _plain_name(wording: str) -> str:
-    name = (
-        wording.replace("torch.functional.", "torch.")
-        .removesuffix(".__get__")
-        .removesuffix(".__set__")
-        .removesuffix(".__delete__")
-    )
-    return name.removeprefix("torch.") if name.startswith("torch.Tensor.") else name
-
-
-def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None]) -> Operand:
+def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None] | None) -> Operand:
     """Return an argument as plain data. Never raises: what cannot be read is left out.
 
     Args:
         argument: The argument.
         name: What the user calls it.
-        made_at: Gives the line that made a tensor.
+        made_at: Gives the line that made a tensor, where that was recorded.
     """
-    value, role, place = argument.value, argument.role, argument.place
+    value = argument.value
+    whose: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
     try:
         with quiet():
-            if is_kind(value, torch.Tensor):
-                return replace(_tensor(value, name, role, place), location=made_at(value))
-            return Operand(name=name, role=role, place=place, is_tensor=False, **_other(value))
+            if not is_kind(value, torch.Tensor):
+                return Operand(**whose, is_tensor=False, **_other(value))
+            nested = value.is_nested
+            strided = value.layout == torch.strided and not nested
+            least, most = _range(value) if strided else (None, None)
+            return Operand(
+                **whose, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
+                device=str(value.device), stride=numbers(value.stride()) if strided else (),
+                layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
+                is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
+            )  # fmt: skip
     except Exception as error:
-        return Operand(name=name, role=role, place=place, is_tensor=False, text=f"unreadable: {type(error).__name__}")
-
-
-def _tensor(value: torch.Tensor, name: str, role: str, place: str) -> Operand:
-    nested = value.is_nested
-    strided = value.layout == torch.strided and not nested
-    least, most = _range(value) if strided else (None, None)
-    return Operand(
-        name=name, role=role, place=place, shape=() if nested else numbers(value.shape),
-        dtype=_bare(value.dtype), device=str(value.device), stride=numbers(value.stride()) if strided else (),
-        layout="nested" if nested else _bare(value.layout),
-        requires_grad=bool(value.requires_grad), is_leaf=bool(value.is_leaf), least=least, most=most,
-    )  # fmt: skip
+        return Operand(**whose, is_tensor=False, text=f"unreadable: {type(error).__name__}")
 
 
 def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
@@ -234,9 +212,11 @@ class OperandNames:
 
     def __init__(self, steps: Steps, refused: Refused, modules: ModuleNames) -> None:
         self._steps, self._refused, self._modules = steps, refused, modules
-        self._own_call = refused.caller is not None and is_own_frame(refused.caller.tb_frame)
-        self._written = written_call(refused.failing) if refused.failing is not None else None
-        self._positional, self._named = self._unpacked()
+        frame = refused.caller.tb_frame if refused.caller is not None else None
+        own = frame is not None and is_own_frame(frame)
+        self._names = {**frame.f_globals, **names_of(frame)} if frame is not None and own else {}
+        self._written = written_call(refused.failing) if own and refused.failing is not None else None
+        self._positional, self._named = unpacked(self._written, self._names) if self._written else ([], {})
         self._spaces: list[dict[str, Any]] | None = None
 
     def of(self, argument: Argument) -> str:
@@ -245,8 +225,7 @@ class OperandNames:
         is_tensor = is_kind(value, torch.Tensor)
         if is_kind(value, nn.Parameter) and (path := self._parameter(value)):
             return path
-        written = self._expression(argument) if self._own_call else None
-        if written is not None:
+        if (written := self._expression(argument)) is not None:
             # Of what is no tensor None, results and objects are better shown by their name, numbers and sizes are not.
             named = value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
             found = named and not isinstance(written, ast.Constant) and _reaches(written)
@@ -259,49 +238,33 @@ class OperandNames:
     # -- by the expression that failed ------------------------------------------------------------------------------
 
     def _expression(self, argument: Argument) -> ast.expr | None:
-        """Return the expression by which the failing line gives an argument."""
-        index = argument.at
-        if isinstance(index, str) and index in self._named:
-            node: ast.expr | None = self._named[index]
-        else:
+        """Return the expression by which the failing line gives an argument, where it may be that: it is the user's."""
+        index, value = argument.at, argument.value
+        node = self._named.get(index) if isinstance(index, str) else None
+        if node is None:
             order = self._refused.order
             place = order.index(index) if isinstance(index, str) and index in order else index
             node = self._at(place) if isinstance(place, int) else None
         if node is not None and argument.item is not None:
             node = _item(node, argument.item)
-        return node if node is not None and self._agrees(node, argument.value) else None
-
-    def _unpacked(self) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-        entry = self._refused.caller
-        if self._written is None or entry is None:
-            return [], {}
-        return unpacked(self._written, {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)})
+        if not isinstance(node, ast.Name) or value is UNKNOWN:
+            return node
+        found = still_value(node, self._names)
+        return node if found is UNKNOWN or found is value or not is_plain_tensor(found) else None
 
     def _at(self, index: int) -> ast.expr | None:
-        operands = self._positional
+        operands, written, func = self._positional, self._written, self._refused.func
         call = self._refused.failing.node if self._refused.failing is not None else None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not self._is_method():
-            operands = operands[1:]
-        if getattr(self._refused.func, "__name__", "").startswith("__r") and isinstance(call, ast.BinOp):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            name = getattr(func, "__name__", "")
+            is_tensors = func is not None and getattr(torch.Tensor, name, None) is func
+            if not is_tensors or written is None or written.method != name:  # the first stands before the dot
+                operands = operands[1:]
+        if getattr(func, "__name__", "").startswith("__r") and isinstance(call, ast.BinOp):
             operands = operands[::-1]
         if any(isinstance(operand, ast.Starred) for operand in operands[: index + 1]):
             return None
         return operands[index] if index < len(operands) else None
-
-    def _is_method(self) -> bool:
-        """Return whether the call is one of a tensor's methods, whose first argument stands before the dot."""
-        written, func = self._written, self._refused.func
-        name = getattr(func, "__name__", self._refused.name.rsplit(".", 1)[-1])
-        is_tensors = func is not None and getattr(torch.Tensor, name, None) is func
-        return is_tensors and written is not None and written.method == name
-
-    def _agrees(self, node: ast.expr, value: Any) -> bool:
-        """Return whether an expression may be what an argument was given by: it refers to nothing else."""
-        entry = self._refused.caller
-        if value is UNKNOWN or entry is None or not isinstance(node, ast.Name | ast.Attribute):
-            return True
-        found = still_value(node, {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)})
-        return found is UNKNOWN or found is value or not is_plain_tensor(found) or isinstance(node, ast.Attribute)
 
     # -- by identity ------------------------------------------------------------------------------------------------
 
@@ -317,16 +280,10 @@ class OperandNames:
         """Return the name that a running function of the user's has for a tensor."""
         if self._spaces is None:
             self._spaces = list(_spaces(self._steps))
-        for space in self._spaces:
-            for name, item in space.items():
-                if item is tensor and not name.startswith("_"):
-                    return name
-        for space in self._spaces:
-            walk = Walk(space, _MOST_NAMES)
-            for path, item in walk.named(torch.Tensor):
-                if item is tensor:
-                    return path
-        return ""
+        every = (item for space in self._spaces for item in space.items())
+        plain = (name for name, item in every if item is tensor and not name.startswith("_"))
+        inside = (item for space in self._spaces for item in Walk(space, _MOST_NAMES).named(torch.Tensor))
+        return next(plain, "") or next((path for path, item in inside if item is tensor), "")
 
     def _handed_in(self, tensor: torch.Tensor) -> str:
         """Return what is said of a tensor that a module handed on: whose result it is, or what it was given to."""
@@ -335,34 +292,27 @@ class OperandNames:
             return ""
         if (node := self._given_to_module(tensor)) is not None:
             return _described(node)
-        args, kwargs = given_to_module(self._steps)
-        is_given = any(item is tensor for item in (*args, *kwargs.values()))
-        path = self._modules.path(running[-1]) if is_given else ""
-        return (self._before(running) or f"the input of {path}") if path else ""
+        args, kwargs = given_to_module(self._steps.entries)
+        path = self._modules.path(running[-1]) if any(item is tensor for item in (*args, *kwargs.values())) else ""
+        if path and type(outer := running[-2] if len(running) > 1 else None) is nn.Sequential:
+            children = list(outer)
+            at = next((at for at, child in enumerate(children) if child is running[-1]), 0)
+            if before := self._modules.path(children[at - 1]) if at else "":
+                return f"the result of {before}"
+        return f"the input of {path}" if path else ""
 
     def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return the expression by which the user's line gave a tensor to the module that it called."""
-        own_entry = self._steps.own_entry
-        failing = self._steps.failing_at(own_entry) if own_entry is not None else None
-        args, kwargs = handed_to_module(self._steps)
-        if failing is None or not isinstance(failing.node, ast.Call):
+        own = self._steps.own
+        failing = self._steps.failing_at(self._steps.own_entry)
+        args, kwargs = given_to_module(self._steps.entries[own + 1 : own + 2])
+        if failing is None or not isinstance(call := failing.node, ast.Call):
             return None
-        if any(isinstance(node, ast.Starred) for node in failing.node.args):
+        if any(isinstance(node, ast.Starred) for node in call.args):
             return None
-        for node, given in zip(failing.node.args, args, strict=False):
-            if given is tensor:
-                return node
-        named = {each.arg: each.value for each in failing.node.keywords}
-        return next((named[name] for name, given in kwargs.items() if given is tensor and name in named), None)
-
-    def _before(self, running: list[nn.Module]) -> str:
-        """Return the module whose result a ``nn.Sequential`` handed to the innermost module."""
-        if len(running) < 2 or type(running[-2]) is not nn.Sequential:
-            return ""
-        children = list(running[-2])
-        at = next((at for at, child in enumerate(children) if child is running[-1]), 0)
-        path = self._modules.path(children[at - 1]) if at else ""
-        return f"the result of {path}" if path else ""
+        named = {each.arg: each.value for each in call.keywords}
+        given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
+        return next((node for node, value in given if value is tensor and node is not None), None)
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
@@ -393,8 +343,7 @@ def _item(node: ast.expr, at: int) -> ast.expr | None:
 
 def _described(node: ast.expr) -> str:
     """Return an expression as a name: as it is where it reaches something, else what it is the result of."""
-    text = ast.unparse(node)
-    return text if _reaches(node) else f"the result of `{text}`"
+    return ast.unparse(node) if _reaches(node) else f"the result of `{ast.unparse(node)}`"
 
 
 def _reaches(node: ast.expr) -> bool:
@@ -414,7 +363,6 @@ def namespace_of(steps: Steps, namespace: Mapping[str, Any]) -> dict[str, Any]:
 def module_names(steps: Steps, namespace: Mapping[str, Any]) -> ModuleNames:
     """Return the paths of the modules that were running, as the user reaches them."""
     names = ModuleNames(namespace_of(steps, namespace))
-    running = modules_in(steps)
-    if running:
-        names.add_root(running[0])
+    for outermost in modules_in(steps)[:1]:
+        names.add_root(outermost)
     return names
