@@ -196,11 +196,7 @@ Origin = tuple["int | None", str]  # site, module path
 
 
 class Rows:
-    """What was called at one place, in one phase.
-
-    Attributes:
-        by_op: ``id`` of the operation → what is known of it.
-    """
+    """What was called at one place, in one phase: ``by_op``, by the ``id`` of the operation."""
 
     __slots__ = ("by_op", "module", "phase", "site")
 
@@ -224,10 +220,8 @@ class Rows:
 class Place:
     """A line in a module, with what was called there.
 
-    Attributes:
-        origin: The line's site and the module's path.
-        rows: Counts the calls that autograd did not record.
-        grown: Counts those that it did: the same as ``rows``, where these are of the forward too.
+    Its ``origin`` is the line's site and the module's path. What autograd recorded is counted in ``grown``, what it did
+    not in ``rows``: the same, where these are of the forward too.
     """
 
     __slots__ = ("grown", "origin", "rows")
@@ -237,12 +231,7 @@ class Place:
 
 
 class Places(StackWalk):
-    """The places met so far.
-
-    Args:
-        sites: Interns the user's lines.
-        module_path: Gives the path of the module that is called in a frame.
-    """
+    """The places met so far; made as `StackWalk` is."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         super().__init__(sites, module_path)
@@ -271,15 +260,11 @@ class Places(StackWalk):
         site, module, optimizes = self.walk(frame)
         place = self._places.get((site, module, optimizes))
         if place is None:
-            place = self._make(site, module, optimizes=optimizes)
-        return place
-
-    def _make(self, site: int | None, module: str, *, optimizes: bool) -> Place:
-        phase: Phase = "optimizer" if optimizes else "forward" if module else "other"
-        grown: Phase = "optimizer" if optimizes else "forward"
-        place = Place((site, module), self.rows(site, module, phase), self.rows(site, module, grown))
-        if len(self._places) < MOST_PLACES:
-            self._places[site, module, optimizes] = place
+            grown: Phase = "optimizer" if optimizes else "forward"
+            rows = self.rows(site, module, grown if optimizes or module else "other")
+            place = Place((site, module), rows, self.rows(site, module, grown))
+            if len(self._places) < MOST_PLACES:
+                self._places[site, module, optimizes] = place
         return place
 
 
@@ -293,11 +278,7 @@ SETTLED_CALLS = 1 << 11  # of these, how many at least stay when a pass has ende
 
 
 class ForwardLog:
-    """What the calls took that made nodes, by the sequence number of the node.
-
-    Attributes:
-        last: The sequence number of the next node, when last looked at.
-    """
+    """What the calls took that made nodes, by the sequence number of the node; ``last`` is the next, when last seen."""
 
     __slots__ = ("_bytes", "_marks", "_numbers", "_seconds", "last")
 
@@ -340,28 +321,17 @@ class ForwardLog:
 
 
 class NodeCost:
-    """What the backward of one node took, over all passes.
-
-    Attributes:
-        rows: Where its calls are counted.
-        by_op: The table in there.
-        seconds: Added up.
-        nbytes: Added up.
-    """
+    """What the backward of one node took, over all passes, and where its calls are counted: ``by_op`` of ``rows``."""
 
     __slots__ = ("by_op", "nbytes", "rows", "seconds")
 
     def __init__(self, rows: Rows) -> None:
         self.seconds, self.nbytes = 0.0, 0
-        self.count_at(rows)
-
-    def count_at(self, rows: Rows) -> None:
-        """Say where its calls are counted from now on."""
         self.rows, self.by_op = rows, rows.by_op
 
-    def add(self, op: Any, name: str = "") -> Row:
+    def add(self, op: Any) -> Row:
         """Return a new row for an operation that was not called here before."""
-        return self.rows.add(op, name)
+        return self.rows.add(op)
 
 
 class GraphCosts:
@@ -373,15 +343,14 @@ class GraphCosts:
         places: Where calls are counted.
 
     Attributes:
-        nodes: As given.
-        asking: Traversal places of the nodes that run with the mode off; None before they were looked up.
+        asking: Traversal places of the nodes that run with the mode off, since their backward asks, with their names.
         by_place: By traversal place, what the node's backward took.
     """
 
     def __init__(self, nodes: Sequence[Node], structure: GraphStructure, places: Places) -> None:
-        self.nodes = nodes
-        self.asking: list[int] | None = None
-        self._places, self._structure = places, structure
+        self._nodes, self._places, self._structure = nodes, places, structure
+        names = ((place, nodes[at].name) for place, at in enumerate(structure.index))
+        self.asking = [(place, name) for place, name in names if name in ASKING_NODES]
         self._site: int | None = None
         self._passes = [0, 0]  # forward, backward
         self._forward = np.zeros((2, structure.size))  # seconds and bytes by report index
@@ -400,32 +369,22 @@ class GraphCosts:
         if site != self._site:
             self._site = site
             for cost, at in zip(self.by_place, self._structure.index, strict=True):
-                cost.count_at(self._rows_of(self.nodes[at]))
-        self._add_forward(log, found.numbers)
-        self._passes[1] += 1
-        return dict(zip(map(id, found.nodes), self.by_place, strict=True))
-
-    def _add_forward(self, log: ForwardLog, numbers: array[int]) -> None:
-        found, seconds, nbytes = log.take(numbers)
-        if len(found):
-            at = np.frombuffer(self._structure.index, np.int32)[found]
+                cost.rows = self._rows_of(self._nodes[at])
+                cost.by_op = cost.rows.by_op
+        known, seconds, nbytes = log.take(found.numbers)
+        if len(known):
+            at = np.frombuffer(self._structure.index, np.int32)[known]
             self._forward[0, at] += seconds
             self._forward[1, at] += nbytes
             self._passes[0] += 1
+        self._passes[1] += 1
+        return dict(zip(map(id, found.nodes), self.by_place, strict=True))
 
     def report(self) -> NodeCosts:
         """Return the means as plain data."""
         forward, backward = self._passes
         spent = np.zeros((2, self._structure.size))
-        spent[0, self._structure.index] = np.array([cost.seconds for cost in self.by_place])
-        spent[1, self._structure.index] = np.array([cost.nbytes for cost in self.by_place])
+        spent[:, self._structure.index] = np.array([(cost.seconds, cost.nbytes) for cost in self.by_place]).T
         rows = np.concatenate([self._forward / max(forward, 1), spent / max(backward, 1)])
         columns = (array("f", row.astype(np.float32)) for row in rows)
         return NodeCosts(self._structure.number, forward, backward, *columns)
-
-
-def asking_places(costs: GraphCosts, structure: GraphStructure) -> list[int]:
-    """Return the traversal places of the nodes of a graph whose backward asks; looked up once a graph."""
-    if costs.asking is None:
-        costs.asking = [place for place, at in enumerate(structure.index) if costs.nodes[at].name in ASKING_NODES]
-    return costs.asking

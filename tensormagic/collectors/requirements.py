@@ -23,34 +23,19 @@ OLDEST_TORCH = (2, 10)
 _NEEDED = ".".join(map(str, OLDEST_TORCH))
 
 
-def require_torch(found: str | None = None) -> None:
-    """Check that torch is there and new enough.
-
-    Args:
-        found: The version to judge instead of the installed one.
+@cache
+def require_torch() -> None:
+    """Check that torch is there and new enough, once: reading what is installed takes ten milliseconds.
 
     Raises:
         RequirementError: says what was found, what is needed, and how to get it.
     """
-    if found is None:
-        _require_installed()
-    else:
-        _judge(found)
-
-
-@cache
-def _require_installed() -> None:
-    """Judge the installed torch, once: reading what is installed takes ten milliseconds. A refusal is not kept."""
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
         raise RequirementError(
             f"tensormagic needs torch {_NEEDED} or newer, but found none: pip install torch"
         ) from None
-    _judge(version)
-
-
-def _judge(version: str) -> None:
     parts = version.split("+", maxsplit=1)[0].split(".")[:2]
     release = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
     if release < OLDEST_TORCH:
@@ -66,21 +51,15 @@ def torch_facts() -> dict[str, str]:
     """Return what torch says of itself and of the devices here; no device is started."""
     import torch
 
-    facts = {"threads": str(torch.get_num_threads()), "CUDA": _cuda()}
-    facts["MPS"] = "there" if torch.backends.mps.is_available() else "none"
-    facts["XPU"] = "there" if torch.xpu.is_available() else "none"
-    return facts
-
-
-def _cuda() -> str:
-    import torch
-
     if torch.version.cuda is None and torch.version.hip is None:
-        return "this torch was built without it"
-    if not torch.cuda.is_available():
-        return "none: no device, or no driver for it"
-    names = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
-    return ", ".join(names)
+        cuda = "this torch was built without it"
+    elif torch.cuda.is_available():
+        cuda = ", ".join(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
+    else:
+        cuda = "none: no device, or no driver for it"
+    others = {"MPS": torch.backends.mps, "XPU": torch.xpu}
+    there = {name: "there" if backend.is_available() else "none" for name, backend in others.items()}
+    return {"threads": str(torch.get_num_threads()), "CUDA": cuda, **there}
 
 
 def small_step() -> Callable[[], torch.Tensor]:
@@ -147,9 +126,15 @@ def _instead(value: Any, name: str, torch: Any) -> str:
     if value is None and name.endswith(".grad"):
         return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
     if torch is not None and isinstance(value, torch.nn.Module):
-        return _of_module(value, subject)
+        names = [path for path, _ in value.named_parameters()]
+        many = f"one of its {len(names)} parameters{_ALL}" if len(names) > 1 else "its parameter"
+        return f"{subject}.{names[0]} is {many}" if names else "it has no parameters to show"
     if torch is not None and isinstance(value, list | tuple | dict):
-        return _of_container(value, subject, torch)
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        if (key := next((key for key, item in items if isinstance(item, torch.Tensor)), None)) is not None:
+            return f"{subject}[{key!r}] is one{_ALL}"
+        numbers = not isinstance(value, dict) and all(isinstance(each, int | float | complex | list) for each in value)
+        return f"torch.tensor({subject}) makes one" if numbers else "it holds none"
     return _made_of(value, name, subject)
 
 
@@ -176,20 +161,3 @@ def binds_tightly(expression: str) -> bool:
     depth = list(accumulate((character == "(") - (character == ")") for character in expression))
     enclosed = expression.startswith("(") and 0 not in depth[:-1]
     return not isinstance(body, _LOOSE) or enclosed
-
-
-def _of_module(module: Any, subject: str) -> str:
-    names = [path for path, _ in module.named_parameters()]
-    if not names:
-        return "it has no parameters to show"
-    many = f"one of its {len(names)} parameters{_ALL}"
-    return f"{subject}.{names[0]} is " + (many if len(names) > 1 else "its parameter")
-
-
-def _of_container(value: Any, subject: str, torch: Any) -> str:
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    key = next((key for key, item in items if isinstance(item, torch.Tensor)), None)
-    if key is not None:
-        return f"{subject}[{key!r}] is one{_ALL}"
-    numbers = isinstance(value, list | tuple) and all(isinstance(item, int | float | complex | list) for item in value)
-    return f"torch.tensor({subject}) makes one" if numbers else "it holds none"

@@ -89,7 +89,7 @@ def test_torch_missing_or_too_old(bare_shell, monkeypatch, capsys, found, line):
             raise requirements.metadata.PackageNotFoundError(package)
         return found
 
-    requirements._require_installed.cache_clear()
+    requirements.require_torch.cache_clear()
     monkeypatch.setattr(requirements.metadata, "version", version)
     bare_shell.run_line_magic("load_ext", "tensormagic")
     printed = capsys.readouterr()

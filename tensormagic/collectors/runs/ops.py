@@ -31,7 +31,6 @@ from tensormagic.collectors.ops import (
     Places,
     Row,
     Rows,
-    asking_places,
     new_bytes,
 )
 from tensormagic.collectors.quiet import quiet
@@ -151,7 +150,9 @@ class OpCounts(OperationListener):
             # Where another run's is nearer to the operation, it is in the call.
             result = op(*args) if type(call) is FunctionType and not kwargs else call(op, args, kwargs)
         except BaseException:
-            self._failed(rows, func)
+            row = rows.by_op.get(id(func)) or rows.add(func)
+            row.calls += 1
+            row.failed += 1
             raise
         seconds = perf_counter() - began
         row = rows.by_op.get(id(func)) or self._new_row(rows, func, result)
@@ -186,11 +187,6 @@ class OpCounts(OperationListener):
         except Exception as error:
             self.gap = f"{row.name}: {error_text(error)}"
             return 0
-
-    def _failed(self, rows: Rows | NodeCost, func: Any) -> None:
-        row = rows.by_op.get(id(func)) or rows.add(func)
-        row.calls += 1
-        row.failed += 1
 
     def _new_row(self, rows: Rows | NodeCost, func: Any, result: Any) -> Row:
         first = result[0] if isinstance(result, list | tuple) and result else result
@@ -299,16 +295,16 @@ class OpRecorder(TracePart):
         """Follow a pass through a graph that is about to begin; another thread's is not."""
         if get_ident() != self._home:
             return
-        structure, nodes = followed.graph.structure, followed.graph.nodes
+        structure = followed.graph.structure
         costs = self._costs.get(structure.number)
         if costs is None:
-            costs = self._costs[structure.number] = GraphCosts(nodes, structure, self._places)
+            costs = self._costs[structure.number] = GraphCosts(followed.graph.nodes, structure, self._places)
         known = costs.begin(followed.site, self._counts.log, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
         self._counts.node_of = known.get
-        for place in asking_places(costs, structure):
-            node, name = found.nodes[place], nodes[structure.index[place]].name
+        for place, name in costs.asking:
+            node = found.nodes[place]
             handles.append(node.register_prehook(partial(without_dynamo, self._before_asking)))
             handles.append(node.register_hook(partial(without_dynamo, self._after_asking, costs.by_place[place], name)))
 
@@ -349,7 +345,11 @@ class OpRecorder(TracePart):
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return everything that was counted so far."""
-        uses = [_use(rows, row) for rows, row in self._places.all_rows() if row.calls]
+        uses = [OpUse(
+            op=row.name, phase=rows.phase, location=rows.site, module=rows.module, calls=row.calls,
+            seconds=row.seconds, nbytes=row.nbytes, mutated=tuple(name for _, name in row.written.slots),
+            mutations=row.writes, failed=row.failed,
+        ) for rows, row in self._places.all_rows() if row.calls]  # fmt: skip
         return {"ops": OpsReport(
             uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
             nodes=tuple(costs.report() for costs in list(self._costs.values())),
@@ -364,22 +364,11 @@ class OpRecorder(TracePart):
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be seen, and why."""
+        names = {row.name.removesuffix(WHOLE) for _, row in self._places.all_rows() if row.name.endswith(WHOLE)}
         reasons = (
             (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
             (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
             (self.compiled_calls, _COMPILED.format(self.compiled_calls)),
-            (self._whole_calls(), _WHOLE.format(", ".join(self._whole_calls()))),
+            (names, _WHOLE.format(", ".join(sorted(names)))),
         )
         return tuple(Gap("operations", reason) for found, reason in reasons if found)
-
-    def _whole_calls(self) -> list[str]:
-        names = {row.name.removesuffix(WHOLE) for _, row in self._places.all_rows() if row.name.endswith(WHOLE)}
-        return sorted(names)
-
-
-def _use(rows: Rows, row: Row) -> OpUse:
-    return OpUse(
-        op=row.name, phase=rows.phase, location=rows.site, module=rows.module, calls=row.calls, seconds=row.seconds,
-        nbytes=row.nbytes, mutated=tuple(name for _, name in row.written.slots), mutations=row.writes,
-        failed=row.failed,
-    )  # fmt: skip

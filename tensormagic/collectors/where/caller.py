@@ -43,8 +43,7 @@ def uncounted(function: _Function) -> _Function:
     Python leaves out its own frames of importing there, which it knows by the words in their file name: those of this
     function get them too. Tracebacks and the search for the user's line leave them out by their name.
     """
-    code = function.__code__.replace(co_filename=_UNCOUNTED, co_name=MARK)
-    function.__code__ = code
+    function.__code__ = function.__code__.replace(co_filename=_UNCOUNTED, co_name=MARK)
     return function
 
 
@@ -64,12 +63,9 @@ def foreign_caller(frame: FrameType) -> FrameType:
 
 
 class Callers:
-    """The stand-ins made so far, one for each calling place.
+    """The stand-ins made so far, one for each calling place: ``made``, by the ``id`` of its code and its instruction.
 
     A frame knows at once at which instruction it is; its line it works out from a table, which takes ten times as long.
-
-    Attributes:
-        made: By the ``id`` of a frame's code and its instruction.
     """
 
     def __init__(self) -> None:
@@ -120,16 +116,24 @@ MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
 def state_after(error: BaseException | None) -> State:
     """Return how a run ended, given the exception that ended it."""
-    if error is None:
-        return "finished"
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+    return "finished" if error is None else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
 
 
 def strip_own_frames(error: BaseException) -> None:
     """Unlink the tracer's frames from the traceback of ``error``, and of what caused it, in place."""
     for current in with_causes(error):
-        if current.__traceback__ is not None:
-            _relink(current.__traceback__, ends_at_own=isinstance(current, NonFiniteError))
+        entries, entry = list[TracebackType](), current.__traceback__
+        while entry is not None:
+            entries.append(entry)
+            entry = entry.tb_next
+        foreign = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
+        # The first entry always stays: it is the frame in which the trace was started.
+        kept = [*entries[:1], *(entry for entry in entries[1:] if entry.tb_frame in foreign)]
+        if isinstance(current, NonFiniteError):  # where torch's own Python made the call, the user's line is above it
+            own = [at for at, each in enumerate(kept) if is_own_code(each.tb_frame.f_code.co_filename)]
+            kept = kept[: own[-1] + 1] if own else kept
+        for before, after in zip(kept, [*kept[1:], None], strict=False):
+            before.tb_next = after
 
 
 def with_causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -144,21 +148,6 @@ def with_causes(error: BaseException | None) -> Iterator[BaseException]:
             waiting += [current.__cause__, current.__context__]
 
 
-def _relink(head: TracebackType, *, ends_at_own: bool) -> None:
-    entries, entry = [head], head.tb_next
-    while entry is not None:
-        entries.append(entry)
-        entry = entry.tb_next
-    foreign = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
-    # The first entry always stays: it is the frame in which the trace was started.
-    kept = [head, *(entry for entry in entries[1:] if entry.tb_frame in foreign)]
-    if ends_at_own:  # where torch's own Python made the call, the user's line is above it
-        own = [at for at, each in enumerate(kept) if is_own_code(each.tb_frame.f_code.co_filename)]
-        kept = kept[: own[-1] + 1] if own else kept
-    for before, after in zip(kept, [*kept[1:], None], strict=True):
-        before.tb_next = after
-
-
 # The stacks that torch gathers by itself, as its allocators keep them: which frame of one is the user's.
 #
 # A frame is a dictionary with ``filename``, ``line`` and ``name``; the innermost comes first. The stacks of what runs
@@ -171,12 +160,7 @@ Gathered = tuple[str, int, str]  # file, line, and function: empty on the level 
 def own_frame(
     frames: Iterable[Mapping[str, Any]] | None, is_own: Callable[[str], bool] = is_own_code
 ) -> Gathered | None:
-    """Return the innermost frame of the user's; None where there is none.
-
-    Args:
-        frames: The innermost first; None where none were kept.
-        is_own: Whether a file is the user's.
-    """
+    """Return the innermost frame of the user's, given the innermost first; None where there is none."""
     for frame in frames or ():
         filename, name = str(frame.get("filename", "")), str(frame.get("name", ""))
         if name != MARK and is_own(filename):

@@ -15,8 +15,6 @@ from typing import Any, TypeGuard, TypeVar
 
 from tensormagic.reports import Cell, Location
 
-# Which of the user's own lines is running: from a frame to a `Location`.
-#
 # The user's line is the innermost frame of *their* code: not torch, not this package, not the standard library, not
 # an installed package. Where a library calls torch on their behalf, that is the line which called the library. A
 # frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
@@ -86,18 +84,14 @@ def foreign_frames(frames: Sequence[FrameType]) -> list[FrameType]:
         if is_ours(frame.f_code):
             removed = True
             continue
-        if removed:
-            _drop_first_call(kept, frame)
+        if removed:  # what stands before is the first call of this function, and torch's hand-over
+            while kept and kept[-1].f_code.co_name == "handle_torch_function":
+                kept.pop()
+            if kept and kept[-1].f_code is frame.f_code:
+                kept.pop()
         kept.append(frame)
         removed = False
     return kept
-
-
-def _drop_first_call(kept: list[FrameType], real: FrameType) -> None:
-    while kept and kept[-1].f_code.co_name == "handle_torch_function":
-        kept.pop()
-    if kept and kept[-1].f_code is real.f_code:
-        kept.pop()
 
 
 def is_own_frame(frame: FrameType) -> bool:
@@ -127,7 +121,7 @@ class SourceLines:
     """
 
     def __init__(self, cell_number: CellNumber = no_cell) -> None:
-        self._cell_number = cell_number
+        self.cell_number = cell_number
         self._own = ByFile(is_own_code)
         self._numbers: dict[tuple[str, int], int] = {}
         self.places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
@@ -151,23 +145,26 @@ class SourceLines:
 
     def location(self, site: int | None) -> Location | None:
         """Return the line that is a site; None of none."""
-        return None if site is None else self.locations[site]
+        return None if site is None else self._locations[site]
 
     def at_frame(self, frame: FrameType) -> int:
         """Return the site of the very line that a frame runs, whoever wrote it."""
         key = (frame.f_code.co_filename, frame.f_lineno)
         number = self._numbers.get(key)
-        return self._add(key, frame) if number is None else number
+        if number is None:
+            self._locations.append(location_in(frame, key[1], self.cell_number))
+            number = self._numbers.setdefault(key, len(self._locations) - 1)
+        return number
 
     def at(self, filename: str, line: int, function: str) -> Location:
         """Return a line of a file as a location, without giving it a number."""
-        return location_of(filename, line, function, cell_number=self._cell_number)
+        return location_of(filename, line, function, cell_number=self.cell_number)
 
     def number(self, filename: str, line: int) -> int:
         """Return the site of a line of a file or cell, which need not be running."""
         key = (filename, line)
         if key not in self._numbers:
-            self._locations.append(location_of(filename, line, "", cell_number=self._cell_number))
+            self._locations.append(self.at(filename, line, ""))
             self._numbers[key] = len(self._locations) - 1
         return self._numbers[key]
 
@@ -175,25 +172,13 @@ class SourceLines:
         """Return the site of the caller, ``depth`` frames up."""
         return self.of_frame(sys._getframe(depth))
 
-    @property
-    def cell_number(self) -> CellNumber:
-        """What gives the execution count of a cell."""
-        return self._cell_number
-
     def _number(self, frame: FrameType) -> int:
         """Return the site of a place that was not met before; its line may have been, at another place."""
-        key = (frame.f_code.co_filename, frame.f_lineno)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._add(key, frame)
+        number = self.at_frame(frame)
         if len(self.places) >= MOST_PLACES:
             self.places.clear()
         self.places[id(frame.f_code), frame.f_lasti] = (frame.f_code, number)
         return number
-
-    def _add(self, key: tuple[str, int], frame: FrameType) -> int:
-        self._locations.append(location_in(frame, key[1], self._cell_number))
-        return self._numbers.setdefault(key, len(self._locations) - 1)
 
 
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
@@ -203,16 +188,9 @@ def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
         filename: As the code names it.
         names: The globals of its module, which may know how to load its source.
     """
-    if _is_on_disk(filename):  # what is gone from there is left as Python remembers it
+    if os.path.exists(filename):  # noqa: PTH110  (of any name that code has; what is gone is left as Python knows it)
         linecache.checkcache(filename)
     return linecache.getlines(filename, names)
-
-
-def _is_on_disk(filename: str) -> bool:
-    try:
-        return Path(filename).exists()
-    except OSError:  # no file can have a name as long as code may have
-        return False
 
 
 def syntax_of(source: str) -> ast.Module:
@@ -223,24 +201,24 @@ def syntax_of(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _line_of(filename: str, line: int, names: dict[str, Any] | None = None) -> str:
-    lines = lines_of(filename, names)
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
 def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
     """Return a line of the code that a frame runs."""
-    filename, function = frame.f_code.co_filename, frame.f_code.co_name
-    text = _line_of(filename, line, frame.f_globals)
-    return Location(
-        filename, line, text, (cell_number or no_cell)(filename), "" if function == "<module>" else function
-    )
+    function = "" if frame.f_code.co_name == "<module>" else frame.f_code.co_name
+    return location_of(frame.f_code.co_filename, line, function, cell_number=cell_number, names=frame.f_globals)
 
 
-def location_of(filename: str, line: int, function: str, *, cell_number: CellNumber | None = None) -> Location:
+def location_of(
+    filename: str,
+    line: int,
+    function: str,
+    *,
+    cell_number: CellNumber | None = None,
+    names: dict[str, Any] | None = None,
+) -> Location:
     """Return a line of a file or cell that Python has read."""
-    text = _line_of(filename, line)
-    return Location(filename, line, text, (cell_number or no_cell)(filename), function)
+    lines = lines_of(filename, names)
+    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return Location(filename, line, text, cell_number(filename) if cell_number else None, function)
 
 
 def cell_of(frame: FrameType) -> Cell:
