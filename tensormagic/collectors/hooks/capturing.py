@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
@@ -90,7 +91,12 @@ class Captures:
 
     def __enter__(self) -> None:
         """Watch the doors."""
-        for path, name, make in self._entries():
+        doors: list[tuple[str, str, Callable[[Any], Any]]]
+        doors = [(path, name, partial(self._entry, self._leave, what)) for path, name, what in _DOORS]
+        if (leave := self._leave_dispatch) is not None:
+            doors += [(path, "__call__", partial(self._calling, leave)) for path in _CALLED]
+            doors += [(path, name, partial(self._entry, leave, "")) for path, name in _PRINTED]
+        for path, name, make in doors:
             module, _, inside = path.rpartition(".")
             owner = sys.modules.get(path) or getattr(sys.modules.get(module), inside, None)  # imported already
             if owner is not None and hasattr(owner, name):
@@ -99,15 +105,6 @@ class Captures:
     def __exit__(self, *_: object) -> None:
         """Leave them as they were; may come before they are watched, and twice."""
         self._replaced.remove_all()
-
-    def _entries(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
-        for path, name, what in _DOORS:
-            yield path, name, functools.partial(self._entry, self._leave, what)
-        if self._leave_dispatch is not None:
-            for path in _CALLED:
-                yield path, "__call__", self._calling
-            for path, name in _PRINTED:
-                yield path, name, functools.partial(self._entry, self._leave_dispatch, "")
 
     def _entry(self, leave: Callable[[], Return | None], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
@@ -124,10 +121,10 @@ class Captures:
 
         return captured
 
-    def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _calling(self, leave: Callable[[], Return | None], original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def call(script: Any, *args: Any, **kwargs: Any) -> Any:
-            come_back = self._leave_dispatch() if self._leave_dispatch is not None and self._is_first(script) else None
+            come_back = leave() if self._is_first(script) else None
             if come_back is None:
                 return original(script, *args, **kwargs)
             frame = sys._getframe(1)

@@ -8,10 +8,9 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import wraps
 from threading import Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 import torch.fx.traceback as stacks
@@ -155,8 +154,6 @@ def skip_in_dynamo(function: Any, *, inside: bool = False) -> None:
 skip_in_dynamo(without_dynamo)
 
 
-# Calls that no mode sees, noted by replacing a function: custom Functions, forward-mode AD, anomaly mode's stacks.
-
 # Notes the lines of custom ``autograd.Function`` calls, which a function mode does not see.
 #
 # ``Function.apply`` asks one question of its module, whether the class has a ``setup_context``, and then hands over
@@ -238,30 +235,23 @@ def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManage
     return Replacement(torch.random, _SEEDING, seeding) if hasattr(torch.random, _SEEDING) else nullcontext()
 
 
-# Keeps the tracer's frames out of the stacks that anomaly mode keeps for every node, and prints where one fails.
-
-
 def plain_stacks() -> Replacement:
-    """Let stacks read as if nobody had looked, until the block ends."""
-    return Replacement(stacks, "format_stack", _formatting)
+    """Let the stacks that anomaly mode keeps for every node read as if nobody had looked, until the block ends."""
 
+    def formatting(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
+        def format_stack() -> list[str]:
+            if stacks.has_preserved_node_meta():
+                return original()
+            frames, frame = list[FrameType](), cast("FrameType | None", sys._getframe(1))
+            while frame is not None:
+                frames.append(frame)
+                frame = frame.f_back
+            kept = foreign_frames(frames[::-1])
+            return traceback.format_list(traceback.StackSummary.extract((each, each.f_lineno) for each in kept))
 
-def _formatting(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
-    def format_stack() -> list[str]:
-        if stacks.has_preserved_node_meta():
-            return original()
-        return traceback.format_list(_without_own(sys._getframe(1)))
+        return format_stack
 
-    return format_stack
-
-
-def _without_own(frame: FrameType | None) -> traceback.StackSummary:
-    frames = []
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back
-    kept = foreign_frames(frames[::-1])
-    return traceback.StackSummary.extract((each, each.f_lineno) for each in kept)
+    return Replacement(stacks, "format_stack", formatting)
 
 
 # Keeps torch from noticing that a function mode is on.
@@ -289,19 +279,17 @@ class Transparent:
         self._mode = mode
         self.replaced = Replacements()
 
-    def __enter__(self) -> Transparent:
+    def __enter__(self) -> None:
         """Replace the names; where they are put back for a while, again."""
         if self.replaced:
             self.replaced.resume()
-            return self
-        for module in _ASKING:
-            for name in _QUESTIONS:
-                if hasattr(module, name):
-                    self.replaced.put(module, name, self._answering)
-        for module, name in ((torch._tensor, "has_torch_function_unary"), (torch.autograd, "has_torch_function")):
+            return
+        asked = [(module, name, self._answering) for module in _ASKING for name in _QUESTIONS]
+        asked.append((torch._tensor, "has_torch_function_unary", self._answering_backward))
+        asked.append((torch.autograd, "has_torch_function", self._answering_backward))
+        for module, name, answering in asked:
             if hasattr(module, name):
-                self.replaced.put(module, name, self._answering_backward)
-        return self
+                self.replaced.put(module, name, answering)
 
     def __exit__(self, *_: object) -> None:
         """Put them back."""
@@ -334,24 +322,19 @@ class Transparent:
 
 # Prints tensors in another way than torch does, everywhere, for as long as that is wanted.
 
-_OWNERS = (torch.Tensor, torch.nn.Parameter)
-
 
 def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
     """Print every tensor whose class has no ``__repr__`` of its own as ``text`` says; returns what ends that."""
-    replaced = [Replacement(owner, "__repr__", lambda below: _instead(below, text)).__enter__() for owner in _OWNERS]
-
-    def end() -> None:
-        for one in replaced:
-            one.__exit__(None, None, None)
-
-    return end
+    replaced = Replacements()
+    for owner in (torch.Tensor, torch.nn.Parameter):
+        replaced.put(owner, "__repr__", functools.partial(_instead, text))
+    return replaced.remove_all
 
 
-def _instead(below: Callable[..., str], text: Callable[[torch.Tensor], str]) -> Callable[..., str]:
+def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> Callable[..., str]:
     """Return what replaces a ``__repr__``; what it cannot do, ``below`` does."""
 
-    @wraps(below)  # who counts the calls of a run sees it under torch's name
+    @functools.wraps(below)  # who counts the calls of a run sees it under torch's name
     def instead(self: Any, **contents: Any) -> str:
         if contents.get("tensor_contents") is not None or torch._C._get_tracing_state() is not None:
             return below(self, **contents)  # a trace of TorchScript would record how the numbers were read

@@ -99,12 +99,8 @@ class OperationFollower(Follower):
             self.mode.let_go()
 
 
-# Where a dispatch mode steps off, so that the run stays the user's.
-#
-# Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then. There the
-# mode is off, and what came out is looked at. What changes the size of a storage by no operation is noted, too.
-
-# Where torch itself asks whether a dispatch mode is on, and then computes otherwise.
+# Where a dispatch mode steps off, so that the run stays the user's: what came out there is looked at. What changes the
+# size of a storage by no operation is noted, too.
 #
 # ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
 # only writes to a new tensor instead of in place, with the same result. What stands here does something else: it sums
@@ -127,14 +123,12 @@ def _always(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
     return True
 
 
-ASKING_CALLS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
-    torch._C._nn.cross_entropy_loss: _smooths_with_weights,
-    torch.ctc_loss: _always,
-    torch.pinverse: _is_complex,
-    torch.Tensor.pinverse: _is_complex,
-    torch.linalg.pinv: _is_complex,
-    torch.linalg.lstsq: _always,
-}
+_CALLS: tuple[tuple[Any, str, Callable[[tuple[Any, ...], dict[str, Any]], bool]], ...] = (
+    (torch._C._nn, "cross_entropy_loss", _smooths_with_weights), (torch, "ctc_loss", _always),
+    (torch, "pinverse", _is_complex), (torch.Tensor, "pinverse", _is_complex),
+    (torch.linalg, "pinv", _is_complex), (torch.linalg, "lstsq", _always),
+)  # fmt: skip
+ASKING_CALLS = {getattr(owner, name): asks for owner, name, asks in _CALLS}
 ASKING_NODES = frozenset({
     "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
     "MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0",
@@ -150,15 +144,8 @@ _ASKING = frozenset({
 
 def asks(op: Any) -> bool:
     """Return whether the backward of an operation computes otherwise while a dispatch mode is on."""
-    if not isinstance(op, torch._ops.OpOverload):
-        return False
-    return op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
-
-
-_CALLS: tuple[tuple[Any, str], ...] = (
-    (torch._C._nn, "cross_entropy_loss"), (torch, "ctc_loss"), (torch, "pinverse"), (torch.Tensor, "pinverse"),
-    (torch.linalg, "pinv"), (torch.linalg, "lstsq"),
-)  # fmt: skip
+    is_aten = isinstance(op, torch._ops.OpOverload)
+    return is_aten and op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
 
 
 STANDING_IN: dict[Any, Any] = {}
@@ -200,7 +187,7 @@ class SteppingOff(OperationListener):
         """Begin; ``stack`` ends it."""
         stack.callback(self._forget)
         stack.enter_context(followed_backward(self))
-        for owner, name in _CALLS:
+        for owner, name, _ in _CALLS:
             self._replace(stack, owner, name, self._calling)
         if self._looking:
             self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
@@ -275,17 +262,21 @@ class SteppingOff(OperationListener):
         with torch._C.DisableTorchFunction():
             starts = [x.grad_fn if isinstance(x, torch.Tensor) else getattr(x, "node", None) for x in call.roots]
             asking = (node for node in self._walk(filter(None, starts), sys.maxsize) if node.name() in ASKING_NODES)
-            handles = [handle for node in asking for handle in self._hooked(node)]
+            before = partial(without_dynamo, self._before)
+            handles = [
+                handle
+                for node in asking
+                for handle in (
+                    node.register_prehook(before),
+                    node.register_hook(partial(without_dynamo, self._after, node.name())),
+                )
+            ]
         try:
             return call.run()
         finally:
             for handle in handles:
                 handle.remove()
             self._return()
-
-    def _hooked(self, node: Any) -> list[Any]:
-        after = partial(without_dynamo, self._after, node.name())
-        return [node.register_prehook(partial(without_dynamo, self._before)), node.register_hook(after)]
 
     def _before(self, _gradients: Any) -> None:
         self._left = self._mode.leave()

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any
 from weakref import ref
 
 # How a run begins and ends: by steps, each registered before it takes effect, and undone whatever comes.
@@ -140,18 +140,11 @@ _left: dict[int, list[Callable[[], object]]] = {}  # by thread, what another thr
 # that it sends back as text would hold the tracer's frames.
 
 
-class Abandoned(Protocol):
-    """Something that can be ended at once."""
-
-    def abandon(self) -> None:
-        """Put everything back, in a forked process."""
+_running: dict[int, ref[Any]] = {}
 
 
-_running: dict[int, ref[Abandoned]] = {}
-
-
-def abandon_in_children(trace: Abandoned) -> None:
-    """End ``trace`` in every process that is forked from this one, as long as it lives."""
+def abandon_in_children(trace: Any) -> None:
+    """End ``trace``, by its ``abandon``, in every process that is forked from this one, as long as it lives."""
     _running[id(trace)] = ref(trace, partial(_running.pop, id(trace)))  # C alone: no interrupt is lost
 
 
