@@ -292,11 +292,8 @@ def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
     node = writing(write)
     name = (leaf.name if leaf is not None else "") or target_of(node)
     what = name or "A leaf"
-    view = (
-        "is a view of a leaf that requires a gradient"
-        if report.error.startswith("a view of")
-        else "is a leaf that requires a gradient"
-    )
+    is_view = report.error.startswith("a view of") and not (leaf is not None and leaf.is_leaf)  # else of an index of it
+    view = f"is a {'view of a ' if is_view else ''}leaf that requires a gradient"
     yield Finding(
         code="TM308",
         severity="error",

@@ -80,7 +80,7 @@ def gradient_descent_by_hand():
     return refused(program, w=w)
 
 
-@ill("TM308", line="image[:, 0] = 0", says=("image is a view of a leaf",))
+@ill("TM308", line="image[:, 0] = 0", says=("image is a leaf",))
 def a_pixel_set_in_an_image_that_wants_a_gradient():
     image = torch.rand(1, 3, 4, requires_grad=True)
 

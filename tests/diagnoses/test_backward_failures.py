@@ -165,7 +165,10 @@ def test_a_leaf_written_to_is_named_with_the_statement():
         "while it records."
     )
     assert "`with torch.no_grad(): w -= lr * w.grad`" in found.remedy
-    view = only(replace(report, error=f"a view of {error}"))
+    of_index = only(replace(report, error=f"a view of {error}"))  # as `w[0] = 5`: what is named is the leaf itself
+    assert of_index.message.startswith("w is a leaf that requires a gradient: ")
+    (operand,) = report.operands
+    view = only(replace(report, error=f"a view of {error}", operands=(replace(operand, is_leaf=False),)))
     assert "w is a view of a leaf" in view.message
     assert diagnose(replace(report, error="a leaf fell")) == ()
 

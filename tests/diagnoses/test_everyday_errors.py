@@ -91,6 +91,12 @@ UNSEEN = [
     ("torch.cat([x, torch.ones(4, 4)])", "x=2x3", "the result of `torch.ones(4, 4)` has 4 where the first has 3"),
     ("torch.cat([torch.ones(4, 4), x])", "x=2x3", "x (2 × 3) has 3 where the first has 4"),
     ("torch.cat([torch.ones(4, 4), torch.ones(2, 3)])", "x=2x3", "tensor 1 of the list has 3 where the first has 4"),
+    ("torch.stack([x + 1, torch.ones(3)])", "x=2", "the first is 2, and that at 1 is 3"),
+    (
+        "torch.ones(2, 3).t().view(-1)",
+        "x=1",
+        "The elements of the result of `torch.ones(2, 3).t()` do not lie in memory in the order",
+    ),
 ]
 
 
@@ -103,8 +109,11 @@ def test_an_error_alone_is_explained_from_the_sizes_in_its_message(line, names, 
     with pytest.raises(RuntimeError) as refused:
         exec(compile(line, filename, "exec"), space)
     report = explain_error(refused.value, namespace=space)
-    assert [found.code for found in report.findings] == ["TM804"]
-    assert says in report.findings[0].message
+    assert report.mismatch is not None
+    assert says in report.mismatch.rule
+    assert [found.code for found in report.findings] == {"shape": ["TM804"], "view": ["TM101"]}.get(
+        report.mismatch.kind, []
+    )
 
 
 @pytest.mark.parametrize(

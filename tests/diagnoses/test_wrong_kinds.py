@@ -10,8 +10,29 @@ from torch import nn
 
 from tests.diagnoses.test_everyday_errors import explained
 
+pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")  # torch's own, of a text as an index
 PAIR = "holds 2 results, (values, indices): select one of them."
 SINCE = "a gradient since it was made or cleared"
+COMPUTED = (
+    "An optimizer changes leaves in place, and one of these tensors was computed from another: it has a `grad_fn`. "
+    "`.to(…)`, `.cuda()` or a factor after requires_grad=True make such a tensor."
+)
+OF_TWO = "opt, two = (torch.optim.SGD([torch.ones(1) for _ in range(n)]) for n in (1, 2)); saved = two.state_dict()"
+OTHERS = (
+    "This state is of an optimizer that was made with other parameters, or groups of them: make this one as that one "
+    "was, from the whole model."
+)
+UNUSED = (
+    "Nothing that was differentiated was computed from b: it has no gradient, and allow_unused=True gives None for it."
+)
+SETTINGS = (
+    "A loss of torch.nn is made first, with its settings, and then called with what it compares: here the tensors were "
+    "given as its settings."
+)
+BATCHES = (
+    "Input and hidden state must have the same batch size: x (2 × 4) and the result of `torch.ones(3, 5)` (3 × 5) "
+    "differ in dimension 0."
+)
 SPACE = {
     "torch": torch, "np": np, "nn": nn, "F": F, "Frame": type("DataFrame", (), {"to_numpy": lambda _: np.ones(3)}),
 }  # fmt: skip
@@ -58,6 +79,26 @@ CASES = (
      "The forward of attend also needs key and value.", []),
     ("torch.optim.SGD(net, lr=0.1)", "net = nn.Linear(2, 1)",
      "An optimizer takes parameters, and net is a Linear.", ["net.parameters()"]),
+    ("torch.optim.SGD([q], lr=0.1)", "q = torch.ones(2, requires_grad=True) * 2", COMPUTED,
+     ["nn.Parameter(q.detach())"]),
+    ("opt.load_state_dict(saved)", OF_TWO, OTHERS, []),
+    ("torch.autograd.grad(a.sum(), [a, b])", "a, b = (torch.ones(1, requires_grad=True) for _ in range(2))", UNUSED,
+     []),
+    ("nn.CrossEntropyLoss(scores, classes)", "scores, classes = torch.ones(2, 3), torch.tensor([0, 1])", SETTINGS,
+     ["nn.CrossEntropyLoss()(scores, classes)"]),
+    ("fc(np.ones((1, 2)))", "fc = nn.Linear(2, 1)",
+     "The argument input of linear() must be a Tensor, not a numpy.ndarray.",
+     ["torch.as_tensor(np.ones((1, 2)), dtype=torch.float32)"]),
+    ("fc(torch.ones(1, 2).tolist())", "fc = nn.Linear(2, 1)",
+     "The argument input of linear() must be a Tensor, not a list.",
+     ["torch.as_tensor(torch.ones(1, 2).tolist(), dtype=torch.float32)"]),
+    ("nn.GRUCell(4, 5)(x, torch.ones(3, 5))", "x = torch.ones(2, 4)", BATCHES, []),
+    ("torch.multinomial(p, 1)", "p = torch.zeros(2)",
+     "There is nothing to draw: all weights of p, or of a row of it, are 0.", []),
+    ("x['a']", "x = torch.ones(2)",
+     "An index is a whole number, a slice, None, ... or a tensor of whole numbers or booleans, not a str.", []),
+    ("len(x)", "x = torch.ones(())", "A single number has no length: x is 0-dimensional.",
+     ["x.unsqueeze(0)", "x.item()"]),
     ("nn.MultiheadAttention(10, 3)", "", "The heads share embed_dim among them: 10 is not divisible by 3.",
      ["num_heads=2"]),
     # torch.compile switches the check off for the whole process
@@ -94,6 +135,17 @@ def test_what_is_said(line, before, rule, works):
     for way in works:
         if not way.startswith(("%", "num_heads")):
             eval(way, space)
+
+
+@pytest.mark.parametrize(
+    ("indices", "remedy"),
+    [([3, 10], "`nn.Embedding(11, …)` has a row for each: i holds 3 to 10."),
+     ([-1, -1], "Indices count from 0, and none is negative: i holds -1.")],
+)  # fmt: skip
+def test_indices_outside_of_a_table(indices, remedy):
+    """A larger table has no row for a negative index."""
+    (found,) = explained("emb(i)", SPACE | {"emb": nn.Embedding(10, 3), "i": torch.tensor(indices)}).findings
+    assert found.remedy == remedy
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
+from ast import unparse
 
-from tensormagic.diagnoses.mismatches.call import Call, mismatch, parsed
+from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, parsed
 from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
 from tensormagic.diagnoses.mismatches.products import linear, product
 from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
@@ -26,7 +27,8 @@ can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
     parts: one is {dtype.strip("_")} must be a dtype of numbers for one in call.given[:1]
     try: {call.report.function or "torch.tensor"}({one.code}.astype("float32")) for one in call.given[:1]
 
-(?:determine the shape of object type|infer dtype of) '?str'?|too many dimensions 'str'
+(?:determine the shape of object type|infer dtype of) '?str'?|too many dimensions 'str'|invalid data type 'str'
+    if: call.function != "getitem"
     argument: A tensor holds numbers, not text: convert words or classes to numbers first.
 
 (?:determine the shape of object type|infer dtype of) '?(?P<name>\w+)'?
@@ -49,6 +51,23 @@ cannot assign (?:module|parameter|buffer)s? before Module\.__init__\(\) call
     argument: A module registers what is assigned to it, and that is not set up yet: the __init__ of the class has to
         begin with super().__init__().
     try: super().__init__()
+
+Boolean value of Tensor with more than one value is ambiguous
+    if: call.function == "legacy_get_string"; with made: parsed(call.report.call)
+    with code: f"{unparse(made.func)}()({', '.join(map(unparse, made.args))})" if made else ""
+    argument: A loss of torch.nn is made first, with its settings, and then called with what it compares: here the
+        tensors were given as its settings.
+    try: {code} when code
+
+loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)
+    argument: This state is of an optimizer that was made with other parameters, or groups of them: make this one as
+        that one was, from the whole model.
+
+The differentiated Tensor at index {at} appears to not have been used in the graph
+    with unused: [one for one in call.given if one.role == "inputs" or one.place.startswith("inputs[")][at]
+    argument: Nothing that was differentiated was computed from {unused.name}: it has no gradient, and allow_unused=True
+        gives None for it.
+    parts: unused
 
 optimizer got an empty parameter list
     argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
@@ -105,6 +124,9 @@ embed_dim must be divisible by num_heads
     with given: call.argument("num_heads"); parts: given is {heads}; try: num_heads={fitting}
 
 # -- operands that Python did not keep
+
+stack expects each tensor to be equal size, but got \[{first:shape}\] at entry 0 and \[{other:shape}\] at entry {at}
+    argument: A stack takes tensors of one shape: the first is {sizes(first)}, and that at {at} is {sizes(other)}.
 
 Boolean value of Tensor with more than one value is ambiguous
     if: len(call.given) == 1 and not call.tensors and "`" in anything.name
@@ -172,6 +194,8 @@ expected sequence of length {wanted} at dim {at} \(got {got}\)
     argument: The lists in dimension {at} must have the same length: one has {got}, but the first has {wanted}.
 
 only integers, slices .* are valid indices \(got (?P<kind>\w+)\)
+new\(\): invalid data type '(?P<kind>\w+)'
+    if: call.function == "getitem"
     index: An index is a whole number, a slice, None, ... or a tensor of whole numbers or booleans, not {article(kind)}.
     parts: one is {kind} must be int64 for one in call.given when one.position == 1
 
@@ -196,13 +220,15 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
 (?P<function>\w+)\(\): argument '(?P<name>\w+)' \(position {position}\) must be (?P<wanted>[\w ]+?), not (?P<got>[\w.]+)
     with placed: [one for one in call.given if one.position == position - 1]
     with given: [one for one in (call.argument(name), *placed) if one][:1]
-    with texts: [one.operand.name or one.text for one in given]
+    with texts: [text for one in given for text in [code_of(call, one)] if text]
     with inner: [text for text in texts if got == "tuple" and given[0].is_tensor and text.endswith("[0]")]
     argument: The argument {name} of {function}() must be a {wanted}, not {article(got)}.
     parts: one is {got} must be {wanted} for one in given; try: {text} for text in inner
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
-    try: torch.as_tensor({text}) for text in texts when text and plain
-    try: [{text}, …] for text in texts when text and wanted == "tuple of Tensors" and got == "Tensor"
+    with dtypes: [one.dtype for one in call.tensors if one not in given][:1]
+    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if floating(dtype) and dtype != given[0].dtype]
+    try: torch.as_tensor({text}{"".join(more)}) for text in texts when plain
+    try: [{text}, …] for text in texts when wanted == "tuple of Tensors" and got == "Tensor"
 
 # A Parameter goes by the name of its class.
 unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'
@@ -213,6 +239,26 @@ unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>
     argument: The operator {sign} combines a tensor with a tensor or a number, not with {what}.
     parts: one is {kind} must be Tensor for one in wrong
 """)
+
+
+def code_of(call: Call, given: Given) -> str:
+    """Return how the user's line writes an operand; empty where that is not known."""
+    made, text = parsed(call.report.call), given.operand.name or given.text
+    if isinstance(made, ast.Call) and len(made.args) == 1 and unparse(made.func) == call.report.module:
+        return text if given.operand.name else unparse(made.args[0])  # what a layer was called with
+    return text if parsed(text) is not None else ""
+
+
+@says(r"can't optimize a non-leaf Tensor")
+def _no_leaf(call: Call) -> Mismatch:
+    made = parsed(call.report.call)
+    listed_ones = made.args[0] if isinstance(made, ast.Call) and made.args else None
+    only = listed_ones.elts if isinstance(listed_ones, ast.List) and len(listed_ones.elts) == 1 else []
+    rule = (
+        "An optimizer changes leaves in place, and one of these tensors was computed from another: it has a `grad_fn`. "
+        "`.to(…)`, `.cuda()` or a factor after requires_grad=True make such a tensor."
+    )
+    return mismatch("argument", rule, works=[f"nn.Parameter({unparse(one)}.detach())" for one in only])
 
 
 _PAIR = ("values", "indices")

@@ -109,10 +109,9 @@ permute\(.*number of dimensions in the tensor input does not match
 # A number counts as one dimension, and where the call adds one, its input has one less.
 Dimension out of range \(expected to be in range of \[{lowest}, {highest}\], but got {got}\)
     with having: [one for many in (highest + 1, highest) for one in call.tensors if many in (one.ndim, one.ndim or 1)]
-    with given: having[0]; with extra: " (and one more to put it into)" if highest + 1 > max(given.ndim, 1) else ""
-    with needs: got + 1 if got >= 0 else -got
-    index: The dimensions of {given} are {lowest} to {highest}{extra}: it has {plural(given.ndim, "dimension")}, but
-        {got} was requested.
+    with given: having[0]; with needs: got + 1 if got >= 0 else -got; with new: highest + 1 > max(given.ndim, 1)
+    with place: "A new dimension of" if new else f"With {plural(given.ndim, 'dimension')}, a dim of"
+    index: {place} {given} can be {lowest} to {highest}, and {got} was given.
     with asking: [one for one in call.given if not one.is_tensor and got in numbers(one.text)]
     parts: given.ndim must be {needs}
     parts: one is {one.text} must be {lowest} to {highest} for one in asking[:1]
@@ -127,6 +126,10 @@ too many indices for tensor of dimension
 invalid index of a 0-dim tensor
     index: A single number has no index: {number.name} is 0-dimensional.
     parts: number.ndim must be 1; try: {number.code}.item()
+
+(?P<what>len\(\) of|iteration over) a 0-d tensor
+    index: A single number has no {"length" if what.startswith("len") else "items"}: {anything.name} is 0-dimensional.
+    parts: anything; try: {anything.code}.item() when what.startswith("len"); try: {anything.code}.unsqueeze(0)
 
 tried to access index {got} on a tensor of {elements} elements
     index: An index into {first}, read as one row, is 0 to {elements - 1}; {got} is not one of them.
@@ -190,6 +193,22 @@ index {got} out of range for tensor of size \[{shape:shape}\] at dimension {dim}
     + _OUTSIDE
     + r"""
 # -- windows, points and other sizes
+
+Got {got}D input, but {mode:word} mode needs {wanted}D input
+    with what: {3: "a signal, (N, C, L)", 4: "a batch of images, (N, C, H, W)"}.get(wanted, "(N, C, D, H, W)")
+    shape: The mode {mode} takes {what}: {first} has {plural(first.ndim, "dimension")}.
+    parts: first.ndim must be {wanted}
+    try: {first.code}.unsqueeze(0) when got + 1 == wanted; try: {first.code}[None, None] when got + 2 == wanted
+
+Size mismatch between tensors
+    if: call.function == "TensorDataset"; with wrong: every one.ndim and one[0] != left.shape[0]
+    shape: A sample is one row of each tensor, so all must have as many rows: {left} has {left[0]}, {wrong[0]} has
+        {wrong[0][0]}.
+    parts: left[0] must be {wrong[0][0]}; parts: one[0] must be {left[0]} for one in wrong
+
+invalid multinomial distribution \(sum of probabilities <= 0\)
+    argument: There is nothing to draw: all weights of {anything.name}, or of a row of it, are 0.
+    parts: anything
 
 expected grid to have size {coordinates} in last dimension
     shape: The last dimension of a grid is the {coordinates} coordinates: {grid}.
@@ -332,7 +351,7 @@ def _ways(call: Call, given: Given, allowed: Shape) -> list[str]:
     spatial = {2: 1, 3: 1, 4: 2, 5: 3}.get(given.ndim)
     if kind and spatial and not _is_unbatched(call, given):  # the layer of the same kind that takes as many dimensions
         return [f"nn.{kind[1]}{spatial}d({given[1]})"]
-    return _lifted(given, allowed)
+    return _lifted(call, given, allowed)
 
 
 def _is_unbatched(call: Call, given: Given) -> bool:
@@ -341,13 +360,15 @@ def _is_unbatched(call: Call, given: Given) -> bool:
     return str(given[0]) == features != str(given[1])
 
 
-def _lifted(given: Given, allowed: Shape) -> list[str]:
+def _lifted(call: Call, given: Given, allowed: Shape) -> list[str]:
     if given.ndim + 1 in allowed:
         return [f"{given.code}.unsqueeze(0)"]
     if given.ndim + 2 in {min(allowed), max(allowed)}:
         return [f"{given.code}[None, None]"]
     if given.ndim - 1 in allowed and 1 in given.shape:
         return [f"{given.code}.squeeze({given.shape.index(1)})"]
+    if call.function == "t":
+        return [f"{given.code}.mT"]
     return [f"{given.code}.flatten()"] if allowed == (1,) else []
 
 

@@ -31,7 +31,7 @@ has inconsistent hidden_size: got \d+, expected {wanted}
 Input batch size {samples} doesn't match hidden\d? batch size {states}
     shape: Input and hidden state must have the same batch size: {sequence} and {hidden} differ in dimension 0.
     parts: sequence[0] must be {states}; hidden[0] must be {samples}
-    try: {hidden.code} = torch.zeros({samples}, {hidden[-1]}) when hidden.ndim == 2
+    try: {hidden.code} = torch.zeros({samples}, {hidden[-1]}) when hidden.ndim == 2 and hidden.can_be_assigned
 
 input\.size\(-1\) must be equal to input_size\. Expected {takes}, got {got}
 inconsistent input_size: got {got} expected {takes}

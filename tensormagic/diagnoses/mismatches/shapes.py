@@ -40,7 +40,8 @@ Sizes of tensors must match except in dimension {along}
     with dims: [dim for dim, rest in shapes if dim != along and len(rest) == 1]
     try: torch.cat([{first_four(members)}], dim={dim}) for dim in dims
     with maps: len(members) == 2 and top.ndim == 4 and not dims and not differing.keys() & {0, 1}
-    try: {top.code} = F.interpolate({top.code}, size={members[1].code}.shape[2:]) when maps
+    with assigned: f"{top.code} = " if top.can_be_assigned else ""
+    try: {assigned}F.interpolate({top.code}, size={members[1].code}.shape[2:]) when maps
 
 Tensors must have same number of dimensions: got
     if: members; with counts: [one.ndim for one in members]
@@ -90,6 +91,12 @@ view size is not compatible with input tensor's size and stride
     with text: as_args(wanted if call.function.endswith("_as") else asked)
     with ways: in_memory_order(first, wanted, text); try: {way} for way in ways
     try: {first.code}.reshape({text}) when not ways; try: {first.code}.contiguous().view({text}) when not ways
+
+view size is not compatible with input tensor's size and stride
+    if: not anything.dtype; with wanted: asked_for(call)
+    view: The elements of {anything.name} do not lie in memory in the order that this view needs. A reshape copies them
+        into that order.
+    parts: anything; try: {anything.code}.reshape({as_args(wanted)}) when wanted
 
 only one dimension can be inferred
     argument: Only one dimension can be inferred by torch (-1).

@@ -278,8 +278,11 @@ def _about_values(report: FailureReport, clash: Mismatch, given: Operand) -> str
     if given.most is None:
         return ""
     most = int(given.most)
-    span = f"{given.name or 'it'} holds {int(given.least or 0)} to {most}."
+    least = int(given.least or 0)
+    span = f"{given.name or 'it'} holds {most if least == most else f'{least} to {most}'}."
     if "index out of range in self" in report.error:
+        if least < 0:
+            return f"Indices count from 0, and none is negative: {span}"
         return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}" if " rows;" in clash.rule else span
     if most == _IGNORED:
         return f"If {most} marks what has no class, say so: `ignore_index={most}`."
