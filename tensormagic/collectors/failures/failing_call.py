@@ -41,6 +41,8 @@ _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
+# What torch says of an index or of operands in an error of a kind that Python raises as well.
+_TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _METHODS = f"{_TORCH}/_tensor.py"
 _HIDDEN = "__tracebackhide__"  # a name by which a frame tells IPython what to leave out of a traceback
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
@@ -186,8 +188,17 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     if issubclass(steps.kind, AttributeError) and entry is steps.own_entry:
         found = attribute_in(failing, names, steps.message)
     else:
-        found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))
+        only_torch = issubclass(steps.kind, RuntimeError) or _TORCHS_OWN.search(steps.message) is not None
+        found = call_in(failing, names, only_torch=only_torch)
     return None if found is None else Refused(*found, False, entry, failing)  # noqa: FBT003  (not exact)
+
+
+def name_at_home(named: Any) -> str:
+    """Return the name of a function or class, behind the shortest of torch's modules that has it; alone where none."""
+    parts = str(named.__module__).split(".")
+    homes = [".".join(parts[: at + 1]) for at in range(len(parts) if parts[0] == "torch" else 0)]
+    home = next((each for each in homes if getattr(sys.modules.get(each), named.__name__, None) is named), "")
+    return f"{home}.{named.__name__}" if home else str(named.__name__)
 
 
 def function_entries(below: list[TracebackType]) -> list[TracebackType]:
@@ -229,8 +240,8 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
     above = steps.entries[: steps.entries.index(entry)]
     if owner is not None:
         # As a user calls it: the class alone, where that is what they call.
-        home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
-        name = f"{home}{type(owner).__name__}{'' if method in {'forward', '__init__'} else f'.{method}'}"
+        name = name_at_home(type(owner)).replace("torch.nn.", "nn.", 1)
+        name += "" if method in {"forward", "__init__"} else f".{method}"
         order = order[1:]
         named.pop("self", None)
         if [each.tb_frame.f_code for each in above[-2:]] == [*reversed(_MODULE_CALLS)]:

@@ -318,8 +318,10 @@ def _called(
     found = still_value(func, names)
     if _is_torchs(found):
         return found, "", False
-    # ``float`` asks the tensor that it is given
-    asks = has_tensor and is_kind(found, BuiltinFunctionType, type) and found.__module__ == "builtins"
+    if not is_kind(found, BuiltinFunctionType, type) or found.__module__ != "builtins":
+        return None
+    # ``float`` asks the tensor that it is given, ``sum`` adds up tensors.
+    asks = has_tensor or (only_torch and any(_hides_tensor(each, names, only_torch=True) for each in node.args))
     return (found, found.__name__, False) if asks else None
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.failures.failing_call import Refused, Steps, given_to_module, modules_in
+from tensormagic.collectors.failures.failing_call import Refused, Steps, given_to_module, modules_in, name_at_home
 from tensormagic.collectors.failures.failing_source import unpacked, written_call
 from tensormagic.collectors.failures.loading import samples_in
 from tensormagic.collectors.objects.children import is_kind
@@ -47,7 +47,7 @@ class Argument(NamedTuple):
 
 def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Argument]:
     """Return the arguments of a call with their roles; a list of tensors is one argument a tensor."""
-    roles = roles_of(func)
+    roles = roles_of(func, len(given))
     found = []
     for at, value in enumerate(given):
         # All arguments that follow are for sizes, or for the last parameter where there are more.
@@ -79,21 +79,25 @@ def is_plain(value: Any) -> bool:
     return type(value) in {*_SCALARS, *_PLAIN, list, tuple, torch.Size}
 
 
-def roles_of(func: Any) -> tuple[str, ...]:
-    """Return the names of a function's positional parameters; none where they are not known."""
+def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
+    """Return the names of a function's positional parameters, of several forms of that which takes ``count``.
+
+    None are returned where they are not known.
+    """
     try:
         described = get_testing_overrides().get(func)
         parameters = inspect.signature(described or func).parameters.values()
     except (TypeError, ValueError):  # no function, or one of C's that nobody describes
-        return _schema_roles(getattr(func, "__name__", ""))
+        return _schema_roles(getattr(func, "__name__", ""), count)
     roles = [each.name for each in parameters if each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}]
     return tuple(role for role in roles if role != "out")
 
 
 @cache
-def _schema_roles(name: str) -> tuple[str, ...]:
+def _schema_roles(name: str, count: int) -> tuple[str, ...]:
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}") if name else []
-    return tuple(argument.name for schema in schemas[:1] for argument in schema.arguments if not argument.is_out)
+    every = [[each.name for each in schema.arguments if not (each.is_out or each.kwarg_only)] for schema in schemas]
+    return tuple(next((roles for roles in every if len(roles) >= count), every[0] if every else ()))
 
 
 def function_name(func: Any) -> str:
@@ -113,8 +117,8 @@ def function_name(func: Any) -> str:
     elif not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
     else:
-        wording = next((f"{home}.{name}" for home, has in homes.items() if hasattr(has, name)), "")
-    wording = wording or f"{func.__module__}.{name}"
+        wording = next((f"{home}.{name}" for home, has in homes.items() if callable(getattr(has, name, None))), "")
+    wording = wording or name_at_home(func)
     return wording.removeprefix("torch.") if wording.startswith("torch.Tensor.") else wording
 
 

@@ -73,7 +73,9 @@ class _CallAgain:
         self._keywords: bool | None = None
         with quiet():
             self._values = [_UNKNOWN if self._too_many else self._stand_in(one) for one in report.operands]
-            self._keywords = next((way for way in (False, True) if self._is_faithful(way)), None)
+            refusals = {way: said for way in (False, True) if (said := self._refused_again(way)) is not None}
+        same = (way for way, said in refusals.items() if said == report.error)
+        self._keywords = next(same, next(iter(refusals), None))
 
     def outcome(self, way: str) -> Outcome:
         """Return whether a way goes through; where it cannot be tried, that this is unknown."""
@@ -106,15 +108,16 @@ class _CallAgain:
         made.view(-1)[-1:] = one.most
         return made
 
-    def _is_faithful(self, keywords: bool) -> bool:  # noqa: FBT001  (the one thing that is asked)
-        """Whether the call, made again as it was, is refused as it was, or is one that the stand-ins do not refuse."""
+    def _refused_again(self, keywords: bool) -> str | None:  # noqa: FBT001  (the one thing that is asked)
+        """Return what torch says of the call made again as it was; None where it is another call, or cannot be made."""
         if self._function is None or any(value is _UNKNOWN for value in self._values):
-            return False
+            return None
         try:
             self._call({}, keywords=keywords)
         except Exception as error:
-            return isinstance(error, _REFUSALS) or type(error).__name__ == self._report.error_type
-        return not self._by_value or self._function.__name__ in _READ_VALUES
+            same = isinstance(error, _REFUSALS) or type(error).__name__ == self._report.error_type
+            return str(error) if same else None
+        return "" if not self._by_value or self._function.__name__ in _READ_VALUES else None  # not by these stand-ins
 
     def _call(self, replaced: dict[int, Any], *, keywords: bool) -> Any:
         assert self._function is not None

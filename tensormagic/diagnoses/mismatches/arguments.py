@@ -232,11 +232,13 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
 
 # A Parameter goes by the name of its class.
 unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'
-    with wrong: [one for one in call.given if not one.is_tensor][:1]; with pair: (left, right)
+    with pair: (left, right); with others: [one for one in call.given if not one.is_tensor]
+    with wrong: others[:1] if "Tensor" not in pair or len(call.given) < 2 else [call.given[left == "Tensor"]]
     if: "Tensor" in pair or call.tensors and wrong and wrong[0].position < 2
     with kind: pair[left == "Tensor" if "Tensor" in pair else wrong[0].position]
     with what: "None (a function without return?)" if kind == "NoneType" else article(kind)
-    argument: The operator {sign} combines a tensor with a tensor or a number, not with {what}.
+    with number: "" if sign.startswith("@") else " or a number"
+    argument: The operator {sign} combines a tensor with a tensor{number}, not with {what}.
     parts: one is {kind} must be Tensor for one in wrong
 """)
 

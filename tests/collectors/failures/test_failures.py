@@ -250,3 +250,30 @@ def test_a_file_that_is_not_there_is_no_refusal_of_torch_s():
     with pytest.raises(FileNotFoundError), told:
         torch.load("no_such_file.pt")
     assert told.report is None
+
+
+class Net(torch.nn.Module):
+    """Has no forward."""
+
+
+@pytest.mark.parametrize(
+    ("run", "function", "given"),
+    [
+        (lambda: torch.randn(3).softmax(dim=1), "Tensor.softmax", [("input", ""), ("dim", "1")]),
+        (lambda: sum(torch.randn(2, 3), torch.randn(4)), "sum", [("iterable", ""), ("start", "")]),
+        (lambda: torch.tensor([1.0]) @ 3, "Tensor.matmul", [("input", ""), ("other", "3")]),
+        (lambda: torch.arange(0, 5, -1), "torch.arange", [("start", "0"), ("end", "5"), ("step", "-1")]),
+        (lambda: torch.randint(5, 2, (3,)), "torch.randint", [("low", "5"), ("high", "2"), ("size", "(3,)")]),
+        (lambda: torch.optim.lr_scheduler.StepLR(1, 3), "torch.optim.lr_scheduler.StepLR", None),
+        (lambda: torch.utils.data.TensorDataset(tall, wide), "torch.utils.data.TensorDataset", None),
+        (lambda: torch.autograd.grad(torch.ones(2, requires_grad=True), ()), "torch.autograd.grad", None),
+        (lambda: Net()(1), "Net._forward_unimplemented", None),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_functions_and_arguments_have_the_names_that_a_user_writes(run, function, given):
+    """Also where no operand of the line is left; of several forms of a call, that which takes as many arguments."""
+    report, _ = afterwards(run)
+    assert report.function == function
+    if given is not None:
+        assert [(one.role, one.text) for one in report.operands] == given
