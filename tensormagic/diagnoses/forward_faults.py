@@ -246,7 +246,11 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
         opening = f"The forward makes its first {kind} value in"
         if not first.certain:
             opening = f"The first {kind} value that can be seen in the forward is made by"
-        return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}.", _cure(report, node, found)
+        grown = _grown(report, report.graphs[found.at].number, first.pass_number) if first.inf else 0.0
+        before = f"; the loss of the pass before was {scientific(grown)}" if grown else ""
+        cure = _cure(report, node, found)
+        cure = _DIVERGES if grown and cure in {_OVERFLOWS, NOT_FINITE_FORWARD} else cure
+        return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}{before}.", cure
     held = plural(bad, "NaN", "NaN") if first.nan else plural(bad, "infinite element")
     of = f"among its {count(first.count)} elements" if first.count > 1 else "and nothing else"
     if first.source == "leaf":
@@ -300,6 +304,15 @@ def _cure(report: TraceReport, node: Node, found: Fault) -> str:
 
 
 DIVERGED, VAST = 1e6, 1e12  # a loss that has grown by the first, or beyond the second, overflows by growing further
+_DIVERGES = "The training diverges: lower the learning rate, and standardise inputs and targets that are far from 0."
+
+
+def _grown(report: TraceReport, graph: int, pass_number: int) -> float:
+    """Return the loss of the pass before, where it had grown so much that it was to overflow; else 0."""
+    alike = (done for done in report.passes if done.graph == graph and done.number < pass_number)
+    earlier = [abs(done.value or 0.0) for done in alike] or [0.0]
+    grown = earlier[-1] > min(DIVERGED * max(earlier[0], 1.0), max(VAST, 10 * earlier[0]))
+    return earlier[-1] if grown else 0.0
 
 
 def _bad_loss(report: TraceReport) -> Iterator[Finding]:
@@ -311,10 +324,8 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
     root = graph.nodes[graph.roots[0]]
     name = f"The loss {root.variable}" if root.variable and root.variable != "loss" else "The loss"
     nan = math.isnan(bad.value or 0.0)
-    alike = (done for done in report.passes if done.graph == bad.graph and done.number < bad.number)
-    earlier = [abs(done.value or 0.0) for done in alike] or [0.0]
-    grown = not nan and earlier[-1] > min(DIVERGED * max(earlier[0], 1.0), VAST)
-    before = f"; before that, it had reached {scientific(earlier[-1])}" if grown else ""
+    grown = 0.0 if nan else _grown(report, bad.graph, bad.number)
+    before = f"; before that, it had reached {scientific(grown)}" if grown else ""
     yield Finding(
         code="TM401",
         severity="warning",
@@ -322,7 +333,7 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
         f"gradient is finite{before}.",
         location=report.location(root.location),
         evidence={"loss": bad.value, "pass": bad.number},
-        remedy="The training diverges: lower the learning rate, and standardise inputs and targets that are far from 0."
+        remedy=_DIVERGES
         if grown
         else "Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, or data "
         "that is not finite.",

@@ -146,6 +146,22 @@ def scores_that_grew_until_they_were_infinite():
     return trace.report
 
 
+@ill("TM401", severity="error", op="sub", line="loss = ((net(x) - y) ** 2).mean()", says=(
+    "the loss of the pass before was", "The training diverges: lower the learning rate"))  # fmt: skip
+def an_error_that_grew_until_it_was_infinite():
+    """What goes into that line is well: the weights are not."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer, x, y = torch.optim.SGD(net.parameters(), lr=100.0), torch.randn(64, 4), torch.randn(64, 1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(20):
+            loss = ((net(x) - y) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM407", severity="error", op="addmm", line="loss = F.mse_loss(net(x).float(), y)", says=(
     "The forward overflows float16 in addmm of net.2", "compute this part in float32"))  # fmt: skip
 def activations_beyond_float16():
