@@ -31,11 +31,10 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.watch import TieEvidence
 
-# Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts.
-#
-# Nothing complains when a tie breaks; the two drift apart. Certain evidence is that they were one when the module was
-# first seen, or that they are two Parameters over one memory. An embedding and an output layer of the same values are
-# a hint: of these an evenly spaced sample is compared, since after one step of training no two of them are the same.
+# Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts. Nothing
+# complains when a tie breaks. Certain evidence is that they were one when the module was first seen, or that they are
+# two Parameters over one memory. An embedding and an output layer of the same values are a hint: of these an evenly
+# spaced sample is compared, since after one step of training no two of them are the same.
 
 SAMPLE = 4096  # elements compared
 SMALLEST = 32  # elements; fewer may be equal by chance or by their initialization
@@ -54,18 +53,30 @@ class TiedWeights:
         known = self._known.get(id(root))
         if known is None or known[0]() is not root:
             self._known = {key: pair for key, pair in self._known.items() if pair[0]() is not None}
-            self._known[id(root)] = (weakref.ref(root), _tied_weight_names(parameters_of(root)))
+            names: dict[int, list[str]] = {}
+            for name, parameter in parameters_of(root):
+                names.setdefault(id(parameter), []).append(name)
+            tied_names = [tuple(sorted(several)) for several in names.values() if len(several) > 1]
+            self._known[id(root)] = (weakref.ref(root), tied_names)
 
     def broken(self, name: str, root: nn.Module, cell_number: CellNumber = no_cell) -> tuple[UntiedPair, ...]:
         """Return the pairs of a module's parameters that are no longer one, or that should be, by what is seen now."""
         known = self._known.get(id(root))
         before = known[1] if known is not None and known[0]() is root else []
+        found: dict[tuple[str, str], UntiedPair] = {}
         with quiet():
-            pairs = _pairs(root, before)
-            return tuple(_pair(name, root, pair, cell_number) for pair in islice(pairs, MOST_TIED))
+            for evidence, compared, first, second in _candidates(root, before):
+                if (first, second) in found:
+                    continue
+                if len(found) == MOST_TIED:
+                    break
+                where = tied(type(root), first, second, cell_number)
+                numel = dict(parameters_of(root))[first].numel()
+                pair = UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
+                found[first, second] = pair
+        return tuple(found.values())
 
 
-_Pair = tuple[str, str, TieEvidence, int]
 _Named = list[tuple[str, nn.Parameter]]
 
 
@@ -78,21 +89,6 @@ def parameters_of(root: nn.Module) -> _Named:
         for key, held in list(held_here.items())
         if held is not None
     ]
-
-
-def _tied_weight_names(named: _Named) -> list[tuple[str, ...]]:
-    names: dict[int, list[str]] = {}
-    for name, parameter in named:
-        names.setdefault(id(parameter), []).append(name)
-    return [tuple(sorted(several)) for several in names.values() if len(several) > 1]
-
-
-def _pairs(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[_Pair]:
-    described: set[tuple[str, str]] = set()
-    for evidence, compared, first, second in _candidates(root, before):
-        if (first, second) not in described:
-            described.add((first, second))
-            yield first, second, evidence, compared
 
 
 def _candidates(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[tuple[TieEvidence, int, str, str]]:
@@ -115,18 +111,13 @@ def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
         if (storage := _storage(parameter)) is not None:
             storages.setdefault(storage, []).append((name, parameter))
     for several in storages.values():
-        if len(several) > 1:
-            yield from _same_elements(several)
-
-
-def _same_elements(several: _Named) -> Iterator[tuple[str, str]]:
-    places: dict[Any, dict[int, str]] = {}
-    for name, parameter in sorted(several, key=lambda pair: pair[0], reverse=True):
-        if parameter.requires_grad and parameter.numel():
-            place = (parameter.storage_offset(), parameter.shape, parameter.stride())
-            places.setdefault(place, {})[id(parameter)] = name
-    for different in places.values():
-        yield from combinations(sorted(different.values()), 2)
+        places: dict[Any, dict[int, str]] = {}
+        for name, parameter in sorted(several, key=lambda pair: pair[0], reverse=True) if len(several) > 1 else ():
+            if parameter.requires_grad and parameter.numel():
+                place = (parameter.storage_offset(), parameter.shape, parameter.stride())
+                places.setdefault(place, {})[id(parameter)] = name
+        for different in places.values():
+            yield from combinations(sorted(different.values()), 2)
 
 
 def _storage(parameter: nn.Parameter) -> int | None:
@@ -176,17 +167,8 @@ def _same_values(one: nn.Parameter, two: nn.Parameter) -> int | None:
     return first.numel() if equal else None
 
 
-def _pair(name: str, root: nn.Module, pair: _Pair, cell_number: CellNumber) -> UntiedPair:
-    first, second, evidence, compared = pair
-    where = tied(type(root), first, second, cell_number)
-    numel = dict(parameters_of(root))[first].numel()
-    return UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
-
-
-# What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries.
-#
-# Only modules of classes outside torch are looked at, and of these only the plain attributes: a few microseconds a
-# module. What trains them, and which line made them so, is looked up only where something was found.
+# What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries. Only
+# modules of classes outside torch are looked at, and of these only the plain attributes.
 
 Root = tuple[str, nn.Module]  # the name of an outermost module, and the module
 Optimized = Callable[[], Iterable[int]]
