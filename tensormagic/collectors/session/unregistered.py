@@ -129,42 +129,24 @@ def _storage(parameter: nn.Parameter) -> int | None:
 
 
 def _equal(root: nn.Module) -> Iterator[tuple[str, str, int]]:
-    """Yield embeddings and linear layers whose weights are equal in every element that is compared."""
-    tables, layers = _weights(root)
-    pairs = ((one, two) for one in tables for two in layers if _comparable(one[1], two[1]))
-    for one, two in islice(pairs, _PAIRS):
-        if (compared := _same_values(one[1], two[1])) is not None:
-            yield one[0], two[0], compared
-
-
-def _weights(root: nn.Module) -> tuple[_Named, _Named]:
-    """Return the weights of embeddings, and those of linear layers, that ask for a gradient."""
-    found: tuple[_Named, _Named] = ([], [])
-    kinds: dict[type, int | None] = {}
+    """Yield embeddings and linear layers whose weights are equal in every element compared, and not all the same."""
+    weights: dict[type, _Named] = {nn.Embedding: [], nn.Linear: []}  # those that ask for a gradient
     for path, module in inside("", root):
-        kind = type(module)
-        if kind not in kinds:
-            kinds[kind] = 0 if is_kind(module, nn.Embedding) else 1 if is_kind(module, nn.Linear) else None
-        which = kinds[kind]
-        weight = None if which is None else registered(module, "_parameters").get("weight")
-        if which is not None and weight is not None and weight.requires_grad:
-            found[which].append((f"{path}.weight"[1:], weight))
-    return found
+        kind = next((kind for kind in weights if is_kind(module, kind)), None)
+        weight = None if kind is None else registered(module, "_parameters").get("weight")
+        if kind is not None and type(weight) is nn.Parameter and weight.requires_grad and not weight.is_meta:
+            weights[kind].append((f"{path}.weight"[1:], weight))
+    pairs = ((one, two) for one in weights[nn.Embedding] for two in weights[nn.Linear] if _alike(one[1], two[1]))
+    for (first, table), (second, layer) in islice(pairs, _PAIRS):
+        step = -(-table.numel() // SAMPLE)
+        one, two = (x.detach().reshape(-1)[::step] for x in (table, layer))
+        if torch.equal(one, two) and bool((one != one[0]).any()):
+            yield first, second, one.numel()
 
 
-def _comparable(one: nn.Parameter, two: nn.Parameter) -> bool:
-    if one is two or type(one) is not nn.Parameter or type(two) is not nn.Parameter:
-        return False
-    alike = one.shape == two.shape and one.dtype == two.dtype and one.device == two.device
-    return alike and one.numel() >= SMALLEST and not one.is_meta
-
-
-def _same_values(one: nn.Parameter, two: nn.Parameter) -> int | None:
-    """Return how many elements were compared where all are equal and not all the same; None where they differ."""
-    step = -(-one.numel() // SAMPLE)
-    first, second = (x.detach().reshape(-1)[::step] for x in (one, two))
-    equal = torch.equal(first, second) and bool((first != first[0]).any())
-    return first.numel() if equal else None
+def _alike(one: nn.Parameter, two: nn.Parameter) -> bool:
+    same = one.shape == two.shape and one.dtype == two.dtype and one.device == two.device
+    return one is not two and same and one.numel() >= SMALLEST
 
 
 # What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries. Only
@@ -270,25 +252,21 @@ _MISSPELT = re.compile(r"requ?i?re?s?d?_?grad(s|ient|ients)?|requires_?gard|reqi
 def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
     """Yield attributes that were to freeze something and are read by nobody, where it is not frozen."""
     for path, module in within:
-        own = attributes_of(module)
-        flags = [key for key, value in own.items() if value is False and _MISSPELT.fullmatch(key)]
-        for key in flags:
-            if key == "requires_grad" or is_torch_own(type(module)):
-                yield from _flag(path, key, module, list(held_by(module)), known)
+        torchs = is_torch_own(type(module))
+        own = [key for key in _misspelt(module) if torchs or key == "requires_grad"]
+        flags = [(path, key, list(held_by(module))) for key in own]
         for at, parameter in list(registered(module, "_parameters").items()):
-            for key, value in attributes_of(parameter).items():
-                if value is False and key != "requires_grad" and _MISSPELT.fullmatch(key):
-                    yield from _flag(f"{path}.{at}", key, None, [parameter], known)
+            flags += [(f"{path}.{at}", key, [parameter]) for key in _misspelt(parameter) if key != "requires_grad"]
+        for of, key, held in flags:
+            asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
+            if asking:
+                trained = len(asking & known.optimized)
+                yield FlagWithoutEffect(f"{of}.{key}", of, key, of == path, len(asking), trained)
 
 
-def _flag(
-    of: str, attribute: str, module: nn.Module | None, held: list[torch.Tensor], known: _Known
-) -> Iterator[FlagWithoutEffect]:
-    asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
-    if asking:
-        yield FlagWithoutEffect(
-            f"{of}.{attribute}", of, attribute, module is not None, len(asking), len(asking & known.optimized)
-        )
+def _misspelt(item: Any) -> list[str]:
+    own = attributes_of(item).items()
+    return [key for key, value in own if value is False and _MISSPELT.fullmatch(key)]
 
 
 def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
@@ -331,26 +309,22 @@ class _Known:
 
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
-    behind = [id(x)]
+    behind = {id(x)}
     if not x.is_leaf:  # the leaves that it was computed from; none where the way to them is long
         nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
         leaves = [node.variable for node in nodes if hasattr(node, "variable")]
-        behind = [id(leaf) for leaf in leaves] if len(nodes) < _LEAVES else []
+        behind = {id(leaf) for leaf in leaves} if len(nodes) < _LEAVES else set()
     own = {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
     devices = {str(held.device) for held in held_by(root)}
     return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
         grad_fn="" if x.grad_fn is None else x.grad_fn.name(),
-        kept_elsewhere=id(x) in known.named or _all_in(behind, known.registered() | known.named),
-        optimized=_all_in(behind, known.optimized), siblings=len(own & known.optimized), registered=len(own),
+        kept_elsewhere=id(x) in known.named or (bool(behind) and behind <= known.registered() | known.named),
+        optimized=bool(behind) and behind <= known.optimized, siblings=len(own & known.optimized), registered=len(own),
         module_device=devices.pop() if len(devices) == 1 else "",
         method=where.function if where is not None else "", location=where,
     )  # fmt: skip
-
-
-def _all_in(wanted: list[int], known: set[int]) -> bool:
-    return bool(wanted) and known.issuperset(wanted)
 
 
 def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:
