@@ -120,8 +120,6 @@ def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
 
 FEWEST_STEPS = 3  # fewer are no loop
 
-# -- TM803 ----------------------------------------------------------------------------------------------------------
-
 
 def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     """TM803: once a run: lines that make the host wait for a device at least once a step."""
@@ -146,39 +144,29 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     )
 
 
-# -- TM805 ----------------------------------------------------------------------------------------------------------
-
-
 def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
     """TM805: what is trained in float32 became float64 because it met data in float64: once, at the first line."""
     for one in of_kind(report, "promoted"):
         wide = next((operand for operand in one.operands if operand.dtype == "float64"), None)
         narrow = next((operand for operand in one.operands if operand.dtype != "float64"), None)
-        if wide is not None and narrow is not None and narrow.requires_grad and not wide.requires_grad:
-            yield _promoted_finding(report, one, narrow, wide)
-            return  # what comes after is float64 for this reason
-
-
-def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wide: Operand) -> Finding:
-    made = report.location(one.made)
-    name = called(wide, "one operand")
-    origin = ", from NumPy," if one.detail == "numpy" else ""
-    root = wide.name if re.fullmatch(r"(self\.)?\w+", wide.name) else wide.name.partition("[")[0]
-    code = f"`{root} = {root}.float()`" if re.fullmatch(r"(self\.)?\w+", root) else "`.float()`"
-    return Finding(
-        code="TM805",
-        severity="warning",
-        message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
-        f"{tuple_text(wide.shape)} is float64, so {called(narrow, 'the other')} ({narrow.dtype}) is promoted.",
-        location=report.location(one.location),
-        evidence={
-            "float64": wide.name or tuple_text(wide.shape),
-            narrow.dtype: narrow.name or tuple_text(narrow.shape),
-        },
-        remedy=f"Convert the data once: {code}; NumPy makes float64 by default.",
-        subject=wide.name,
-        related=related_lines(("made as float64", made)),
-    )
+        if wide is None or narrow is None or not narrow.requires_grad or wide.requires_grad:
+            continue
+        name = called(wide, "one operand")
+        origin = ", from NumPy," if one.detail == "numpy" else ""
+        root = wide.name if re.fullmatch(r"(self\.)?\w+", wide.name) else wide.name.partition("[")[0]
+        code = f"`{root} = {root}.float()`" if re.fullmatch(r"(self\.)?\w+", root) else "`.float()`"
+        yield Finding(
+            code="TM805",
+            severity="warning",
+            message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
+            f"{tuple_text(wide.shape)} is float64, so {called(narrow, 'the other')} ({narrow.dtype}) is promoted.",
+            location=report.location(one.location),
+            evidence={each.dtype: each.name or tuple_text(each.shape) for each in (wide, narrow)},
+            remedy=f"Convert the data once: {code}; NumPy makes float64 by default.",
+            subject=wide.name,
+            related=related_lines(("made as float64", report.location(one.made))),
+        )
+        return  # what comes after is float64 for this reason
 
 
 # TM102 to TM105: what single calls do with layout, memory and shapes beside what was asked of them.
@@ -191,8 +179,6 @@ HIDDEN_COPIES = 16 << 20
 MIXED_BYTES = 1 << 20
 MIXED_CALLS = 3
 
-# -- TM102 ----------------------------------------------------------------------------------------------------------
-
 
 def hidden_copy(report: TraceReport) -> Iterator[Finding]:
     """TM102: ``reshape``, ``flatten`` or ``ravel`` could not give a view, and copied much: the largest few lines."""
@@ -201,28 +187,21 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
         if one.nbytes >= HIDDEN_COPY and one.nbytes * times(one) >= HIDDEN_COPIES
     ]  # fmt: skip
     for one in sorted(large, key=lambda one: -one.nbytes * times(one))[:MOST_LINES]:
-        yield _copy_finding(report, one)
-
-
-def _copy_finding(report: TraceReport, one: Observation) -> Finding:
-    source, result = one.operands[0], one.result
-    name = called(source, "its input")
-    in_all = f", {number_of_bytes(one.nbytes * times(one))} in total" if one.calls > 1 and every_call(one) else ""
-    wanted = "" if result is None else f" as {tuple_text(result.shape)}"
-    return Finding(
-        code="TM102",
-        severity="note",
-        message=f"{one.op} copies {number_of_bytes(one.nbytes)} {how_often(one)}{in_all}: {name}, of shape "
-        f"{tuple_text(source.shape)} and strides {tuple_text(source.stride)}, cannot be viewed{wanted}.",
-        location=report.location(one.location),
-        evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
-        remedy=f"Take the part that is needed first, or copy once, outside the loop: "
-        f"`{binding(source.name) if source.name else ''}.contiguous()`.",
-        subject=source.name,
-    )
-
-
-# -- TM103 ----------------------------------------------------------------------------------------------------------
+        source, result = one.operands[0], one.result
+        in_all = f", {number_of_bytes(one.nbytes * times(one))} in total" if one.calls > 1 and every_call(one) else ""
+        wanted = "" if result is None else f" as {tuple_text(result.shape)}"
+        yield Finding(
+            code="TM102",
+            severity="note",
+            message=f"{one.op} copies {number_of_bytes(one.nbytes)} {how_often(one)}{in_all}: "
+            f"{called(source, 'its input')}, of shape {tuple_text(source.shape)} and strides "
+            f"{tuple_text(source.stride)}, cannot be viewed{wanted}.",
+            location=report.location(one.location),
+            evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
+            remedy="Take the part that is needed first, or copy once, outside the loop: "
+            f"`{binding(source.name) if source.name else ''}.contiguous()`.",
+            subject=source.name,
+        )
 
 
 def mixed_formats(report: TraceReport) -> Iterator[Finding]:
@@ -232,28 +211,24 @@ def mixed_formats(report: TraceReport) -> Iterator[Finding]:
         if one.nbytes >= MIXED_BYTES and one.calls >= MIXED_CALLS and every_call(one) and len(one.operands) == 2
     ]  # fmt: skip
     for one in sorted(costly, key=lambda one: -one.nbytes * one.calls)[:MOST_LINES]:
-        yield _mixed_finding(report, one)
-
-
-def _mixed_finding(report: TraceReport, one: Observation) -> Finding:
-    result = one.result
-    odd, other = one.operands if result is None or _lies(one.operands[0]) != _lies(result) else one.operands[::-1]
-    odd_name, other_name = (called(x, "the weight" if x is one.operands[1] else "its input") for x in (odd, other))
-    work = "brings" if one.detail == "converted" else "reads"
-    way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
-        f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
-    name = next((x.name for x in (odd, other) if _lies(x) == "contiguous"), "")
-    fix = f"`{name} = {name}.to(memory_format=torch.channels_last)`" if name.isidentifier() else (
-        "`.to(memory_format=torch.channels_last)`")  # fmt: skip
-    return Finding(
-        code="TM103",
-        severity="warning",
-        message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
-        location=report.location(one.location),
-        evidence={"bytes": one.nbytes, "calls": one.calls},
-        remedy=f"Give both the same memory format once, where they are made: {fix}.",
-        subject=odd.name,
-    )
+        result = one.result
+        odd, other = one.operands if result is None or _lies(one.operands[0]) != _lies(result) else one.operands[::-1]
+        odd_name, other_name = (called(x, "the weight" if x is one.operands[1] else "its input") for x in (odd, other))
+        work = "brings" if one.detail == "converted" else "reads"
+        way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
+            f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
+        name = next((x.name for x in (odd, other) if _lies(x) == "contiguous"), "")
+        fix = f"`{name} = {name}.to(memory_format=torch.channels_last)`" if name.isidentifier() else (
+            "`.to(memory_format=torch.channels_last)`")  # fmt: skip
+        yield Finding(
+            code="TM103",
+            severity="warning",
+            message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
+            location=report.location(one.location),
+            evidence={"bytes": one.nbytes, "calls": one.calls},
+            remedy=f"Give both the same memory format once, where they are made: {fix}.",
+            subject=odd.name,
+        )
 
 
 def _lies(operand: Operand) -> str:
@@ -261,33 +236,26 @@ def _lies(operand: Operand) -> str:
     return "channels_last" if len(operand.stride) > 1 and operand.stride[1] == 1 else "contiguous"
 
 
-# -- TM104 ----------------------------------------------------------------------------------------------------------
-
-
 def uninitialised(report: TraceReport) -> Iterator[Finding]:
     """TM104: memory was read that nobody had written: what ``torch.empty`` gives is what happened to lie there."""
     described: set[int | None] = set()
     for one in of_kind(report, "uninitialised"):
-        if one.made not in described:  # many reads of what one line made are one fault
-            described.add(one.made)
-            yield _uninitialised_finding(report, one)
-
-
-def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
-    operand = one.operands[0]
-    made = report.location(one.made)
-    name = called(operand, "memory")
-    return Finding(
-        code="TM104",
-        severity="error",
-        message=f"{one.op} reads {name}, of shape {tuple_text(operand.shape)}, before anything was written to it: "
-        "its values are whatever was in that memory.",
-        location=report.location(one.location),
-        evidence={"bytes": one.nbytes, "shape": tuple_text(operand.shape)},
-        remedy=_with_values(made.text if made is not None else ""),
-        subject=operand.name,
-        related=related_lines(("made without values", made)),
-    )
+        if one.made in described:  # many reads of what one line made are one fault
+            continue
+        described.add(one.made)
+        operand, made = one.operands[0], report.location(one.made)
+        shape = tuple_text(operand.shape)
+        yield Finding(
+            code="TM104",
+            severity="error",
+            message=f"{one.op} reads {called(operand, 'memory')}, of shape {shape}, before anything was written to it: "
+            "its values are whatever was in that memory.",
+            location=report.location(one.location),
+            evidence={"bytes": one.nbytes, "shape": shape},
+            remedy=_with_values(made.text if made is not None else ""),
+            subject=operand.name,
+            related=related_lines(("made without values", made)),
+        )
 
 
 def _with_values(line: str) -> str:
@@ -301,30 +269,24 @@ def _with_values(line: str) -> str:
     return f"Make it with values: `{mended}`, or fill it before it is read."
 
 
-# -- TM105 ----------------------------------------------------------------------------------------------------------
-
-
 def both_broadcast(report: TraceReport) -> Iterator[Finding]:
     """TM105: a column met a row of the same length, and one number was made of the table that came out."""
     for one in of_kind(report, "both broadcast"):
-        if len(one.operands) == 2 and one.result is not None:
-            yield _broadcast_finding(report, one, one.result)
-
-
-def _broadcast_finding(report: TraceReport, one: Observation, result: Operand) -> Finding:
-    left, right = one.operands
-    column = max(one.operands, key=lambda operand: len(operand.shape))
-    made, meant = prod(result.shape), max(prod(left.shape), prod(right.shape))
-    name = binding(column.name) if column.name else "column"
-    return Finding(
-        code="TM105",
-        severity="warning",
-        message=f"{expression(one)} makes {tuple_text(result.shape)} of {tuple_text(left.shape)} and "
-        f"{tuple_text(right.shape)}: every value of one is combined with every value of the other, so the result is "
-        f"computed from {count(made)} values instead of {count(meant)}.",
-        location=report.location(one.location),
-        evidence={"left": tuple_text(left.shape), "right": tuple_text(right.shape), "result": tuple_text(result.shape)},
-        remedy=f"Give both the same shape: `{name}.squeeze(-1)`; if all pairs are intended, make that explicit with "
-        "`unsqueeze` or `[:, None]`.",
-        subject=column.name,
-    )
+        if len(one.operands) != 2 or one.result is None:
+            continue
+        shapes = [operand.shape for operand in (*one.operands, one.result)]
+        left, right, result = map(tuple_text, shapes)
+        column = max(one.operands, key=lambda operand: len(operand.shape))
+        meant, made = max(map(prod, shapes[:2])), prod(one.result.shape)
+        name = binding(column.name) if column.name else "column"
+        yield Finding(
+            code="TM105",
+            severity="warning",
+            message=f"{expression(one)} makes {result} of {left} and {right}: every value of one is combined with "
+            f"every value of the other, so the result is computed from {count(made)} values instead of {count(meant)}.",
+            location=report.location(one.location),
+            evidence={"left": left, "right": right, "result": result},
+            remedy=f"Give both the same shape: `{name}.squeeze(-1)`; if all pairs are intended, make that explicit "
+            "with `unsqueeze` or `[:, None]`.",
+            subject=column.name,
+        )

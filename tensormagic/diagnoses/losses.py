@@ -5,17 +5,26 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
-from tensormagic.diagnoses.rule import as_code, call_on, called, of_kind, related_lines
+from tensormagic.diagnoses.rule import (
+    as_code,
+    call_on,
+    called,
+    neighbours,
+    of_kind,
+    optimizers_of,
+    reached,
+    related_lines,
+)
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,
     Finding,
     Graph,
-    Location,
     ModelMode,
     Observation,
     Severity,
@@ -80,26 +89,21 @@ def normalised_twice(report: TraceReport) -> Iterator[Finding]:
     """TM608: softmax or sigmoid, and then a loss that applies it itself."""
     for one in of_kind(report, "normalised"):
         clash = _CLASHES.get((one.op, one.detail))
-        if clash is not None and one.operands:
-            yield _finding(report, one, clash)
-
-
-def _finding(report: TraceReport, one: Observation, clash: _Clash) -> Finding:
-    made = report.location(one.made)
-    here = report.location(one.location)
-    name = called(one.operands[0], "its input")
-    side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
-    words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
-    return Finding(
-        code="TM608",
-        severity=clash.severity,
-        message=clash.says.format(**words) + ".",
-        location=here,
-        evidence={"loss": one.op, "made by": one.detail, "calls": one.calls},
-        remedy=clash.remedy.format(**words),
-        subject=one.operands[0].name,
-        related=related_lines((f"{one.detail} applied here", made), besides=here),
-    )
+        if clash is None or not one.operands:
+            continue
+        here, name = report.location(one.location), called(one.operands[0], "its input")
+        side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
+        words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
+        yield Finding(
+            code="TM608",
+            severity=clash.severity,
+            message=clash.says.format(**words) + ".",
+            location=here,
+            evidence={"loss": one.op, "made by": one.detail, "calls": one.calls},
+            remedy=clash.remedy.format(**words),
+            subject=one.operands[0].name,
+            related=related_lines((f"{one.detail} applied here", report.location(one.made)), besides=here),
+        )
 
 
 def _floor(one: Observation) -> str:
@@ -133,24 +137,29 @@ def _trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
     """
     for mode in report.training.modes if report.training is not None else ():
         if mode.longest >= FEWEST_STEPS:
-            yield _mode_finding(report, mode)
-
-
-def _mode_finding(report: TraceReport, mode: ModelMode) -> Finding:
-    always = mode.eval_steps == mode.steps
-    kept = mode.norms > mode.unused_norms
-    when = f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
-    if mode.eval_steps != mode.steps:
-        when = f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
-    return Finding(
-        code="TM606",
-        severity="note" if always and kept else "warning",
-        message=f"{mode.model} is trained in eval mode, {when}: {_effect(mode)}.",
-        location=_step_line(report, mode),
-        evidence={"steps": mode.steps, "in eval mode": mode.eval_steps, "dropouts": mode.dropouts, "norms": mode.norms},
-        remedy=f"Go back to train mode before training, and after each evaluation: `{mode.model}.train()`",
-        subject=mode.model,
-    )
+            always = mode.eval_steps == mode.steps
+            kept = mode.norms > mode.unused_norms
+            when = f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
+            if not always:
+                when = f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
+            own = (
+                use
+                for use in optimizers_of(report)
+                if any(report.parameters[at].owner == mode.model for at in use.holds)
+            )
+            pattern = next((next(iter(use.patterns), None) for use in own), None)
+            yield Finding(
+                code="TM606",
+                severity="note" if always and kept else "warning",
+                message=f"{mode.model} is trained in eval mode, {when}: {_effect(mode)}.",
+                location=report.location(pattern.location) if pattern is not None else None,
+                evidence={
+                    "steps": mode.steps, "in eval mode": mode.eval_steps, "dropouts": mode.dropouts,
+                    "norms": mode.norms,
+                },
+                remedy=f"Go back to train mode before training, and after each evaluation: `{mode.model}.train()`",
+                subject=mode.model,
+            )  # fmt: skip
 
 
 def _effect(mode: ModelMode) -> str:
@@ -163,14 +172,6 @@ def _effect(mode: ModelMode) -> str:
         fresh = ", which have never seen a batch" if mode.unused_norms == mode.norms else ""
         described.append(f"{what} {verb} running statistics instead of the batch{fresh}")
     return ", and ".join(described)
-
-
-def _step_line(report: TraceReport, mode: ModelMode) -> Location | None:
-    """Return the line that steps parameters of the model."""
-    for use in report.training.optimizers if report.training is not None else ():
-        if any(report.parameters[number].owner == mode.model for number in use.holds):
-            return report.location(next((pattern.location for pattern in use.patterns), None))
-    return None
 
 
 def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
@@ -190,21 +191,18 @@ def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
         if owner and norm.longest >= FEWEST_BATCHES and norm.location not in used:
             found.setdefault((owner, norm.location), []).append(norm)
     for (owner, line), norms in found.items():
-        yield _evaluated(owner, report.location(line), norms)
-
-
-def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -> Finding:
-    code, batches = as_code(owner), max(norm.batches for norm in norms)
-    return Finding(
-        code="TM606",
-        severity="warning",
-        message=f"{owner} is evaluated in train mode: with gradients off, {plural(len(norms), 'batch normalisation')} "
-        f"took statistics from {plural(batches, 'batch', 'batches')} that nothing was learned from.",
-        location=place,
-        evidence={"norms": len(norms), "batches": batches, "in a row": max(norm.longest for norm in norms)},
-        remedy=f"Switch the mode for the evaluation: `{code}.eval()` before it, `{code}.train()` after it.",
-        subject=owner,
-    )
+        code, batches = as_code(owner), max(norm.batches for norm in norms)
+        yield Finding(
+            code="TM606",
+            severity="warning",
+            message=f"{owner} is evaluated in train mode: with gradients off, "
+            f"{plural(len(norms), 'batch normalisation')} took statistics from {plural(batches, 'batch', 'batches')} "
+            "that nothing was learned from.",
+            location=report.location(line),
+            evidence={"norms": len(norms), "batches": batches, "in a row": max(norm.longest for norm in norms)},
+            remedy=f"Switch the mode for the evaluation: `{code}.eval()` before it, `{code}.train()` after it.",
+            subject=owner,
+        )
 
 
 # TM313: a term of a loss without a graph, beside others that have one.
@@ -220,13 +218,12 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """
     handled: set[tuple[int | None, int | None]] = set()
     for graph in report.graphs:
-        numbers = _near_the_root(graph)
+        # Sums and differences of numbers from which backward starts, or that lead there over numbers alone.
+        numbers = _sums(graph, partial(_is_number, graph))
         for cut in graph.cuts:
             where = (cut.location, graph.nodes[cut.target].location if cut.target is not None else None)
             learned = any(one.held is not False for one in cut.left_out)
-            if where in handled:
-                continue
-            if cut.kind == "grad":
+            if where in handled or cut.kind == "grad":
                 continue
             if cut.target in numbers and not (learned or cut.earlier or cut.selects):
                 handled.add(where)
@@ -248,21 +245,7 @@ def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
     used = report.location(graph.nodes[cut.target].location)
     if used is not None and re.search(r"\b(log_prob|entropy|kl_divergence)\(", used.text):
         return False
-    return cut.source not in _behind(graph, [cut.target])
-
-
-def _behind(graph: Graph, starts: list[int], leave_out: int | None = None) -> set[int]:
-    """Return the nodes that a gradient reaches from some nodes, these too, on ways that do not lead over one node."""
-    after: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        after.setdefault(edge.source, []).append(edge.target)
-    behind, pending = set[int](), starts
-    while pending:
-        at = pending.pop()
-        if at not in behind and at != leave_out:
-            behind.add(at)
-            pending += after.get(at, ())
-    return behind
+    return cut.source not in reached(neighbours(graph)[1], [cut.target])
 
 
 def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
@@ -293,8 +276,10 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
         if node.op != "normal":
             continue
         users = [edge.source for edge in graph.edges if edge.target == node.index]
-        leaves = _leaves(graph, _behind(graph, [node.index]))
-        if not leaves & learning or leaves & _leaves(graph, _behind(graph, users.copy(), leave_out=node.index)):
+        below = neighbours(graph)[1]
+        leaves = _leaves(graph, reached(below, [node.index]))
+        around = reached(below, users, {one.index for one in graph.nodes if one is not node}.__contains__)
+        if not leaves & learning or leaves & _leaves(graph, around):
             continue  # what the sample meets depends on the distribution as well: its log-probability
         here = report.location(node.location)
         call = call_on(here.text if here is not None else "", "normal")
@@ -318,20 +303,6 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
 
 def _leaves(graph: Graph, nodes: set[int]) -> set[str]:
     return {node.variable for node in graph.nodes if node.index in nodes and node.kind == "accumulate"}
-
-
-def _near_the_root(graph: Graph) -> set[int]:
-    """Return the sums and differences of numbers from which backward starts, or that lead there over numbers alone."""
-    after: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        after.setdefault(edge.source, []).append(edge.target)
-    found, pending = set[int](), [root for root in graph.roots if _is_number(graph, root)]
-    while pending:
-        at = pending.pop()
-        if at not in found:
-            found.add(at)
-            pending += [inner for inner in after.get(at, ()) if _is_number(graph, inner)]
-    return {at for at in found if graph.nodes[at].op in _JOINING}
 
 
 def _is_number(graph: Graph, at: int) -> bool:
@@ -371,43 +342,32 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
     """TM317: what ``autograd.grad`` returned without a graph is a term of a loss: the term trains nothing."""
     handled: set[int | None] = set()
     for graph in report.graphs:
-        sums = _sums_of_terms(graph) if any(cut.kind == "grad" for cut in graph.cuts) else set()
+        averaging = {node.index for node in graph.nodes if node.op in _AVERAGING}
+        sums = _sums(graph, averaging.__contains__) if any(cut.kind == "grad" for cut in graph.cuts) else set()
         for cut in graph.cuts:
             learned = any(one.held is not False for one in cut.left_out)
-            if cut.kind == "grad" and cut.target in sums and not learned and cut.location not in handled:
+            if cut.kind != "grad" or cut.target is None or cut.location in handled:
+                continue
+            if cut.target in sums and not learned:
                 handled.add(cut.location)
-                yield _penalty(report, graph, cut)
+                here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
+                mended = instead(report, cut)
+                yield Finding(
+                    code="TM317",
+                    severity="warning",
+                    message="A term of the loss is made of gradients that have no graph, so it trains nothing: "
+                    f"{call_words(cut, here)} was called without `create_graph=True`.",
+                    location=here or joined,
+                    evidence={"times": cut.count},
+                    remedy=f"{mended[:1].upper()}{mended[1:]}.",
+                    subject=cut.source_name,
+                    related=related_lines(("added here", joined), besides=here),
+                )
 
 
-def _sums_of_terms(graph: Graph) -> set[int]:
-    """Return the sums to which backward comes from its root over sums, averages and factors alone."""
-    after: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        after.setdefault(edge.source, []).append(edge.target)
-    found, pending = set[int](), list(graph.roots)
-    while pending:
-        at = pending.pop()
-        if at not in found and graph.nodes[at].op in _AVERAGING:
-            found.add(at)
-            pending += after.get(at, ())
-    return {at for at in found if graph.nodes[at].op in _JOINING}
-
-
-def _penalty(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
-    assert cut.target is not None
-    here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
-    mended = instead(report, cut)
-    return Finding(
-        code="TM317",
-        severity="warning",
-        message="A term of the loss is made of gradients that have no graph, so it trains nothing: "
-        f"{call_words(cut, here)} was called without `create_graph=True`.",
-        location=here or joined,
-        evidence={"times": cut.count},
-        remedy=f"{mended[:1].upper()}{mended[1:]}.",
-        subject=cut.source_name,
-        related=related_lines(("added here", joined), besides=here),
-    )
+def _sums(graph: Graph, allows: Callable[[int], bool]) -> set[int]:
+    """Return the sums to which backward comes from its root over nodes alone that are allowed."""
+    return {at for at in reached(neighbours(graph)[1], graph.roots, allows) if graph.nodes[at].op in _JOINING}
 
 
 # TM314: an advantage or a target that trains what made it.

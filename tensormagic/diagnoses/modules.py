@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_left_out, read_only_cut
-from tensormagic.diagnoses.rule import as_code, called_function, expressions, fixed, passes_words, shortest, spliced
+from tensormagic.diagnoses.rule import (
+    as_code,
+    called_function,
+    expressions,
+    fixed,
+    optimizers_of,
+    passes_words,
+    shortest,
+    spliced,
+)
 from tensormagic.reports import (
     Finding,
     FlagWithoutEffect,
@@ -386,7 +395,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
 
 def _not_to_be_trained(report: TraceReport) -> set[str]:
     """Return the parameters without an optimizer, of the models of which optimizers hold others."""
-    uses = report.training.optimizers if report.training is not None else ()
+    uses = optimizers_of(report)
     if any(use.unknown_parameters or use.left_out for use in uses):
         return set()
     held = {number for use in uses for number in use.holds}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
-from tensormagic.diagnoses.rule import clipping, scientific
+from tensormagic.diagnoses.rule import clipping, neighbours, scientific
 from tensormagic.diagnoses.singular import (
     ANY,
     HALF_OVERFLOW,
@@ -373,9 +373,7 @@ def is_narrow(dtype: str) -> bool:
 
 def _cast_away(graph: Graph, narrow: list[Node], frames: list[Frame]) -> _Loss | None:
     """Return the first cast on the way back that takes a good part of the norm, in every pass."""
-    feeders: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        feeders.setdefault(edge.target, []).append(edge.source)
+    feeders, _ = neighbours(graph)
     for node in reversed(narrow):
         above = feeders.get(node.index, [])
         source = graph.nodes[above[0]] if len(above) == 1 else None

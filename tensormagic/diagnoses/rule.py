@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tensormagic.reports import (
     SEVERITIES,
     Finding,
+    Graph,
     LeftOut,
     Location,
     Observation,
@@ -243,6 +244,11 @@ def clipping(report: TraceReport, owner: str = "") -> str:
     return f"torch.nn.utils.clip_grad_norm_({whose}, 1.0)"
 
 
+def optimizers_of(report: TraceReport) -> tuple[OptimizerUse, ...]:
+    """Return the optimizers that made steps in a run."""
+    return report.training.optimizers if report.training is not None else ()
+
+
 def step_line(report: TraceReport, *uses: OptimizerUse) -> Location | None:
     """Return the first line that is known to make a step of one of these optimizers."""
     return report.location(next((pattern.location for use in uses for pattern in use.patterns), None))
@@ -261,6 +267,32 @@ def twin_of(report: TraceReport, owner: str, parts: Sequence[ParameterSeries | L
     for series in report.parameters:
         shapes.setdefault(series.owner, {})[series.name.removeprefix(series.owner)] = series.shape
     return next((name for name in among if name and mine.items() <= shapes.get(name, {}).items()), "")
+
+
+# Ways through a graph.
+
+
+def neighbours(graph: Graph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Return for each node those that send it a gradient, and those that it sends one to."""
+    feeders: dict[int, list[int]] = {}
+    targets: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+        targets.setdefault(edge.source, []).append(edge.target)
+    return feeders, targets
+
+
+def reached(
+    next_to: Mapping[int, Iterable[int]], starts: Iterable[int], allows: Callable[[int], bool] = lambda _: True
+) -> set[int]:
+    """Return the nodes that ways from some nodes lead to, these too, over nodes alone that are allowed."""
+    found, pending = set[int](), list(starts)
+    while pending:
+        at = pending.pop()
+        if at not in found and allows(at):
+            found.add(at)
+            pending += next_to.get(at, ())
+    return found
 
 
 _SPAN = re.compile(r"`([^`]+)`")

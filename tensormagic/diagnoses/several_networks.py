@@ -14,6 +14,7 @@ from tensormagic.diagnoses.rule import (
     atom,
     call_on,
     optimizer_code,
+    optimizers_of,
     related_lines,
     scientific,
     spliced,
@@ -26,7 +27,6 @@ from tensormagic.reports import (
     FrozenUpdate,
     Graph,
     Location,
-    OptimizerUse,
     ParameterSeries,
     StateLoad,
     TraceReport,
@@ -37,10 +37,6 @@ from tensormagic.words import count, listed, plural
 FEWEST_STEPS = 3  # fewer are no training
 
 # What is known of the order of two groups of parameters: the larger a node's number, the nearer it is to the loss.
-
-
-def _uses(report: TraceReport) -> tuple[OptimizerUse, ...]:
-    return report.training.optimizers if report.training is not None else ()
 
 
 def _is_behind(report: TraceReport, near: set[str], far: set[str]) -> bool | None:
@@ -67,9 +63,11 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
     It is one of an adversarial pair, or a critic: the other network lies behind it, as seen from the loss. Two heads of
     one body, whose losses add up in the body, are left alone.
     """
-    for use in _uses(report):
+    for use in optimizers_of(report):
         own = _names(report, use.holds)
-        others = [other for other in _uses(report) if other is not use and not set(other.holds) & set(use.holds)]
+        others = [
+            other for other in optimizers_of(report) if other is not use and not set(other.holds) & set(use.holds)
+        ]
         passed = [other for other in others if _is_behind(report, own, _names(report, other.holds))]
         if use.foreign >= FEWEST_STEPS and 2 * use.foreign > use.steps and passed:
             left = report.location(use.foreign_at)
@@ -232,7 +230,7 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
 
     A critic that gradients pass through on their way to the network that is stepped is left alone.
     """
-    training, uses = report.training, _uses(report)
+    training, uses = report.training, optimizers_of(report)
     steps = max((use.steps for use in uses), default=0)
     for idle in training.idle if training is not None else ():
         held = [report.parameters[number] for number in idle.holds]
@@ -283,16 +281,16 @@ def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
     """TM623: what is called a target or a teacher is the network itself, gets gradients, or never changes."""
     yield from _one_network(report)
     yield from targets_with_gradients(report)
-    held = {number for use in _uses(report) for number in use.holds}
+    held = {number for use in optimizers_of(report) for number in use.holds}
     trained = {report.parameters[number].owner for number in held if report.parameters[number].touched}
-    steps = max((use.steps for use in _uses(report)), default=0)
+    steps = max((use.steps for use in optimizers_of(report)), default=0)
     if steps >= FEWEST_UNTIL_COPIED:
         yield from _never_copied(report, trained, steps)
 
 
 def _one_network(report: TraceReport) -> Iterator[Finding]:
     training = report.training
-    stepped = {report.parameters[number].owner for use in _uses(report) for number in use.holds}
+    stepped = {report.parameters[number].owner for use in optimizers_of(report) for number in use.holds}
     for names in training.names if training is not None else ():
         copies = [name for name in names if COPIED.search(name.rpartition(".")[2])]
         others = [name for name in names if name not in copies]
@@ -302,7 +300,7 @@ def _one_network(report: TraceReport) -> Iterator[Finding]:
                 severity="warning",
                 message=f"{copies[0]} and {others[0]} are one module: with each step on {others[0]}, {copies[0]} "
                 "changes as well.",
-                location=step_line(report, *_uses(report)),
+                location=step_line(report, *optimizers_of(report)),
                 evidence={"names": len(names)},
                 remedy=f"Make a copy: `{copies[0]} = copy.deepcopy({others[0]})`",
                 subject=copies[0],
@@ -327,7 +325,7 @@ def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterato
                     severity="note",
                     message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
                     f"changed it in {plural(steps, 'step')}.",
-                    location=report.location(cut.location) or step_line(report, *_uses(report)),
+                    location=report.location(cut.location) or step_line(report, *optimizers_of(report)),
                     evidence={"steps": steps, "parameters": len(cut.left_out)},
                     remedy=f"If it should follow {twin}, copy the weights now and then: "
                     f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import call_on, expressions, related_lines, spliced, statement_of, within
+from tensormagic.diagnoses.rule import call_on, expressions, neighbours, related_lines, spliced, statement_of, within
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
@@ -244,9 +244,7 @@ def _is_zero_times(report: TraceReport, nonfinite: FirstNonfinite, node: Node) -
 
 def _selecting_above(graph: Graph, nonfinite: FirstNonfinite) -> Node | None:
     """Return the nearest op that leaves elements out on every way from the loss, None where one leads past them."""
-    feeders: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        feeders.setdefault(edge.target, []).append(edge.source)
+    feeders, _ = neighbours(graph)
     found: list[Node] = []
     waiting, seen = [nonfinite.node], {nonfinite.node}
     while waiting:

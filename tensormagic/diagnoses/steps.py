@@ -14,6 +14,7 @@ from tensormagic.diagnoses.rule import (
     call_on,
     of_kind,
     optimizer_code,
+    optimizers_of,
     related_lines,
     scientific,
     update_by_hand,
@@ -35,13 +36,6 @@ from tensormagic.words import count, listed, percent, plural
 
 IN_A_ROW = 2  # steps; a single one may be meant
 MOSTLY = 2  # times as many backward passes cleared as used: two optimizers that share a line clear one for each used
-
-
-def _users(report: TraceReport) -> Iterator[OptimizerUse]:
-    if report.training is not None:
-        yield from report.training.optimizers
-        if report.training.by_hand is not None:
-            yield report.training.by_hand
 
 
 def _of_kind(use: OptimizerUse, kind: StepKind) -> list[StepPattern]:
@@ -75,44 +69,38 @@ def _steps(number: int, use: OptimizerUse) -> str:
     return {1: "in its one step", 2: "in both of its steps"}.get(number, f"in all of its {count(number)} steps")
 
 
-# -- TM309 --------------------------------------------------------------------------------------------------------
-
-
 def accumulated(report: TraceReport) -> Iterator[Finding]:
     """TM309: steps in a row used gradients in which a backward had added to what an earlier step used already."""
-    for use in _users(report):
+    by_hand = report.training.by_hand if report.training is not None else None
+    for use in (*optimizers_of(report), *([by_hand] if by_hand is not None else [])):
         patterns = _of_kind(use, "accumulated")
-        if patterns and _in_a_row(patterns):
-            yield _accumulated(report, use, patterns)
-
-
-def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    most, times = _most(patterns), _total(patterns)
-    backward, step = report.location(most.backward), report.location(most.location)
-    grown = _grown(report, use.accumulation)
-    if use.name:
-        message = (
-            f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
-            f"earlier step had already used{grown}."
+        if not patterns or not _in_a_row(patterns):
+            continue
+        most, times = _most(patterns), _total(patterns)
+        backward, step = report.location(most.backward), report.location(most.location)
+        grown = _grown(report, use.accumulation)
+        if use.name:
+            message = (
+                f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
+                f"earlier step had already used{grown}."
+            )
+            remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
+        else:
+            message = (
+                f"{_leaf(report, use)}.grad is not zeroed between updates: in {count(times)} of "
+                f"{plural(use.steps, 'update')}, it included what an earlier update had already used{grown}."
+            )
+            remedy = f"Clear it after each update: `{as_code(_leaf(report, use))}.grad = None`"
+        yield Finding(
+            code="TM309",
+            severity="warning",
+            message=message,
+            location=step or backward,
+            evidence=_evidence(use, patterns),
+            remedy=remedy,
+            subject=use.name or _leaf(report, use),
+            related=related_lines(("accumulates here", backward if step else None)),
         )
-        remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
-    else:
-        name = _leaf(report, use)
-        message = (
-            f"{name}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "
-            f"included what an earlier update had already used{grown}."
-        )
-        remedy = f"Clear it after each update: `{as_code(name)}.grad = None`"
-    return Finding(
-        code="TM309",
-        severity="warning",
-        message=message,
-        location=step or backward,
-        evidence=_evidence(use, patterns),
-        remedy=remedy,
-        subject=use.name or _leaf(report, use),
-        related=related_lines(("accumulates here", report.location(most.backward) if step else None)),
-    )
 
 
 def _grown(report: TraceReport, found: Accumulation | None) -> str:
@@ -132,105 +120,85 @@ def _leaf(report: TraceReport, use: OptimizerUse) -> str:
     return "w" if number is None else report.parameters[number].name
 
 
-# -- TM310 --------------------------------------------------------------------------------------------------------
-
-
 def emptied(report: TraceReport) -> Iterator[Finding]:
     """TM310: what a backward brought was cleared before the step could use it: in steps in a row, or in every one."""
-    for use in report.training.optimizers if report.training is not None else ():
-        patterns = _of_kind(use, "emptied")
-        if patterns and (_in_a_row(patterns) or _total(patterns) == use.steps):
-            yield _emptied(report, use, patterns)
-        used = sum(one.count for one in _of_kind(use, "fresh") if one.backward == use.discarded_at)
+    for use in optimizers_of(report):
+        patterns, optimizer = _of_kind(use, "emptied"), optimizer_code(use)
+        always = _total(patterns) == use.steps
+        if patterns and (_in_a_row(patterns) or always):
+            most = _most(patterns)
+            cleared, step = report.location(most.cleared), report.location(most.location)
+            yield Finding(
+                code="TM310",
+                severity="error" if always else "warning",
+                message=f"{use.name} steps without gradients, {_steps(_total(patterns), use)}: they were "
+                f"zeroed between the backward and the step{', so nothing is learned' if always else ''}.",
+                location=cleared or step,
+                evidence=_evidence(use, patterns),
+                remedy=f"Clear before the backward, not after it: `{optimizer}.zero_grad(); loss.backward(); "
+                f"{optimizer}.step()`",
+                subject=use.name,
+                related=related_lines(
+                    ("brings the gradients", report.location(most.backward)),
+                    ("steps without them", step if cleared is not None else None),
+                ),
+            )
+        fresh = _of_kind(use, "fresh")
+        used = sum(one.count for one in fresh if one.backward == use.discarded_at)
         since = used - 1 if used > IN_A_ROW else used  # what was cleared before the first step was not seen
         if use.discarded_at is not None and used >= IN_A_ROW and use.discarded >= MOSTLY * since:
-            yield _discarded(report, use, used)
-
-
-def _discarded(report: TraceReport, use: OptimizerUse, used: int) -> Finding:
-    step = next(one.location for one in use.patterns if one.kind == "fresh")
-    return Finding(
-        code="TM310",
-        severity="warning",
-        message=f"{use.name} used {count(used)} of {count(use.discarded + used)} backward passes that were followed: "
-        "the gradients of the others were cleared before a step used them.",
-        location=report.location(use.discarded_at),
-        evidence={"steps": use.steps, "passes cleared": use.discarded, "passes used": used},
-        remedy="To add up the gradients of several batches, clear them after the step, and not before each backward: "
-        f"`{optimizer_code(use)}.step(); {optimizer_code(use)}.zero_grad()`; to learn from each batch, step "
-        "after each backward.",
-        subject=use.name,
-        related=related_lines(("steps on the last of them", report.location(step))),
-    )
-
-
-def _emptied(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    most, times = _most(patterns), _total(patterns)
-    always = times == use.steps
-    cleared = report.location(most.cleared)
-    return Finding(
-        code="TM310",
-        severity="error" if always else "warning",
-        message=f"{use.name} steps without gradients, {_steps(times, use)}: they were "
-        f"zeroed between the backward and the step{', so nothing is learned' if always else ''}.",
-        location=cleared or report.location(most.location),
-        evidence=_evidence(use, patterns),
-        remedy=f"Clear before the backward, not after it: `{optimizer_code(use)}.zero_grad(); loss.backward(); "
-        f"{optimizer_code(use)}.step()`",
-        subject=use.name,
-        related=related_lines(
-            ("brings the gradients", report.location(most.backward)),
-            ("steps without them", report.location(most.location) if cleared is not None else None),
-        ),
-    )
-
-
-# -- TM607 --------------------------------------------------------------------------------------------------------
+            yield Finding(
+                code="TM310",
+                severity="warning",
+                message=f"{use.name} used {count(used)} of {count(use.discarded + used)} backward passes that were "
+                "followed: the gradients of the others were cleared before a step used them.",
+                location=report.location(use.discarded_at),
+                evidence={"steps": use.steps, "passes cleared": use.discarded, "passes used": used},
+                remedy="To add up the gradients of several batches, clear them after the step, and not before each "
+                f"backward: `{optimizer}.step(); {optimizer}.zero_grad()`; to learn from each batch, step after each "
+                "backward.",
+                subject=use.name,
+                related=related_lines(("steps on the last of them", report.location(fresh[0].location))),
+            )
 
 
 def without_backward(report: TraceReport) -> Iterator[Finding]:
     """TM607: an optimizer stepped again on the same gradients, or a training in which backward is never called."""
-    for use in report.training.optimizers if report.training is not None else ():
-        repeated, without = _of_kind(use, "repeated"), _of_kind(use, "without")
-        if _total(repeated) >= IN_A_ROW or (repeated and _total(repeated) * 2 >= use.steps):
-            yield _repeated(report, use, repeated)
+    for use in optimizers_of(report):
+        repeated, without, optimizer = _of_kind(use, "repeated"), _of_kind(use, "without"), optimizer_code(use)
+        times = _total(repeated)
+        if times >= IN_A_ROW or (repeated and times * 2 >= use.steps):
+            most = _most(repeated)
+            before = next((one.location for one in use.patterns if one.first == most.first - 1), None)
+            remedy = f"Step once for each backward: `loss.backward(); {optimizer}.step()`"
+            if before != most.location:
+                remedy = f"Step once for each backward: leave out the second `{optimizer}.step()`"
+            again = "once" if times == 1 else f"{count(times)} times"
+            yield Finding(
+                code="TM607",
+                severity="warning",
+                message=f"{use.name} stepped again on the same gradients, {again} in {plural(use.steps, 'step')}: no "
+                "backward ran since the step before.",
+                location=report.location(most.location),
+                evidence=_evidence(use, repeated),
+                remedy=remedy,
+                subject=use.name,
+                related=related_lines(
+                    ("the step before", report.location(before)), besides=report.location(most.location)
+                ),
+            )
         if use.steps == _total(without) >= IN_A_ROW and not report.passes_seen:
-            yield _without(report, use, without)
+            yield Finding(
+                code="TM607",
+                severity="error",
+                message=f"{use.name} stepped {count(use.steps)} times, and no backward has run: there are no "
+                "gradients, so nothing is learned.",
+                location=report.location(_most(without).location),
+                evidence=_evidence(use, without),
+                remedy=f"Call backward before the step: `loss.backward(); {optimizer}.step()`",
+                subject=use.name,
+            )
 
-
-def _repeated(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    most, times = _most(patterns), _total(patterns)
-    before = next((one.location for one in use.patterns if one.first == most.first - 1), None)
-    again = "once" if times == 1 else f"{count(times)} times"
-    return Finding(
-        code="TM607",
-        severity="warning",
-        message=f"{use.name} stepped again on the same gradients, {again} in {plural(use.steps, 'step')}: no backward "
-        "ran since the step before.",
-        location=report.location(most.location),
-        evidence=_evidence(use, patterns),
-        remedy=f"Step once for each backward: leave out the second `{optimizer_code(use)}.step()`"
-        if before != most.location
-        else f"Step once for each backward: `loss.backward(); {optimizer_code(use)}.step()`",
-        subject=use.name,
-        related=related_lines(("the step before", report.location(before) if before != most.location else None)),
-    )
-
-
-def _without(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    return Finding(
-        code="TM607",
-        severity="error",
-        message=f"{use.name} stepped {count(use.steps)} times, and no backward has run: there are no gradients, so "
-        "nothing is learned.",
-        location=report.location(_most(patterns).location),
-        evidence=_evidence(use, patterns),
-        remedy=f"Call backward before the step: `loss.backward(); {optimizer_code(use)}.step()`",
-        subject=use.name,
-    )
-
-
-# -- TM616: an optimizer made anew ---------------------------------------------------------------------------------
 
 FEWEST_ANEW = 4  # optimizers that were made at one line for the same parameters
 _WITHOUT_STATE = frozenset({"SGD", "LBFGS"})  # or without any that is to be kept
@@ -242,7 +210,7 @@ def made_anew(report: TraceReport) -> Iterator[Finding]:
     A note for SGD, which has a state only with momentum, and where each made several steps: rounds may be meant.
     """
     groups: dict[tuple[str, int | None, tuple[int, ...]], list[OptimizerUse]] = {}
-    for use in report.training.optimizers if report.training is not None else ():
+    for use in optimizers_of(report):
         if use.holds and len({pattern.location for pattern in use.patterns}) == 1:
             groups.setdefault((use.type_name, use.patterns[0].location, use.holds), []).append(use)
     for (kind, line, holds), uses in groups.items():
@@ -262,8 +230,6 @@ def made_anew(report: TraceReport) -> Iterator[Finding]:
             )
 
 
-# -- TM617: steps that leave the weights where they are ------------------------------------------------------------
-
 FEWEST_MEASURED = 3
 MOST_LOST, MUCH_LOST = 0.95, 0.6  # of the elements with a gradient: proven, worth a note
 LEAST_SHARE = 0.1  # of the steps
@@ -271,9 +237,19 @@ LEAST_SHARE = 0.1  # of the steps
 
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
-    if report.observations:
-        yield from _updates_of_a_name(report)
-    for use in report.training.optimizers if report.training is not None else ():
+    for gone in of_kind(report, "update lost"):
+        if update := update_by_hand(gone.detail):
+            yield Finding(
+                code="TM617",
+                severity="warning",
+                message=f"This update changes nothing: it gives the name {update.name} to a new tensor, and the "
+                "parameter keeps its values.",
+                location=report.location(gone.location),
+                evidence={"updates": gone.calls},
+                remedy=f"Change the parameter in place: `{update.in_place}`.",
+                subject=update.name,
+            )
+    for use in optimizers_of(report):
         if use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
             yield _no_rate(report, use)
         elif use.rate:
@@ -282,21 +258,6 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
             lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
             if lost:
                 yield _lost(report, use, lost)
-
-
-def _updates_of_a_name(report: TraceReport) -> Iterator[Finding]:
-    for lost in of_kind(report, "update lost"):
-        if update := update_by_hand(lost.detail):
-            yield Finding(
-                code="TM617",
-                severity="warning",
-                message=f"This update changes nothing: it gives the name {update.name} to a new tensor, and the "
-                "parameter keeps its values.",
-                location=report.location(lost.location),
-                evidence={"updates": lost.calls},
-                remedy=f"Change the parameter in place: `{update.in_place}`.",
-                subject=update.name,
-            )
 
 
 def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:
@@ -335,36 +296,32 @@ def _lost(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -
 
 _DIGITS = {"bfloat16": "8", "float16": "11"}
 
-# -- TM618: clipping without effect --------------------------------------------------------------------------------
-
 
 def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
+    uses = optimizers_of(report)
+    optimizer = optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
     for clip in report.training.clips if report.training is not None else ():
-        uses = report.training.optimizers if report.training is not None else ()
-        one_optimizer = optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
-        clipping = _clip(clip, _clipping(report, clip), one_optimizer)
-        if clipping is not None:
-            of_calls = (
-                f"{count(clipping[0])} of {plural(clip.calls, 'call')}"
-                if clipping[0] < clip.calls
-                else f"all of its {count(clip.calls)} calls"
-            )
-            yield Finding(
-                code="TM618",
-                severity="warning",
-                message=f"clip_grad_norm_ {clipping[1].format(of=of_calls)}.",
-                location=report.location(clip.location),
-                evidence={
-                    "calls": clip.calls,
-                    "late": clip.late,
-                    "empty": clip.empty,
-                    "exhausted": clip.exhausted,
-                    "scaled": clip.scaled,
-                },
-                remedy=clipping[2],
-                subject="clip_grad_norm_",
-            )
+        place = report.location(clip.location)
+        call = call_on(place.text, "clip_grad_norm_") if place is not None else None
+        text = ast.unparse(call) if call is not None else ""
+        found = _clip(clip, text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)", optimizer)
+        if found is None:
+            continue
+        times, says, remedy = found
+        of = f"all of its {count(clip.calls)} calls"
+        if times < clip.calls:
+            of = f"{count(times)} of {plural(clip.calls, 'call')}"
+        names = ("calls", "late", "empty", "exhausted", "scaled")
+        yield Finding(
+            code="TM618",
+            severity="warning",
+            message=f"clip_grad_norm_ {says.format(of=of)}.",
+            location=place,
+            evidence={name: getattr(clip, name) for name in names},
+            remedy=remedy,
+            subject="clip_grad_norm_",
+        )
 
 
 _NOTHING = "clipped nothing in {of}"
@@ -372,14 +329,6 @@ _STILL_SCALED = (
     "was given gradients with the GradScaler's factor in {of}: it clips as if they were that much larger, and "
     "`scaler.step` divides by the factor afterwards"
 )
-
-
-def _clipping(report: TraceReport, clip: Clipping) -> str:
-    """Return the call as it is written."""
-    place = report.location(clip.location)
-    call = call_on(place.text, "clip_grad_norm_") if place is not None else None
-    text = ast.unparse(call) if call is not None else ""
-    return text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)"
 
 
 def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | None:
@@ -397,12 +346,9 @@ def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | N
     return None
 
 
-# -- TM625: gradients that are still scaled ------------------------------------------------------------------------
-
-
 def scaled_gradients(report: TraceReport) -> Iterator[Finding]:
     """TM625: a loss was scaled by a GradScaler, and the optimizer stepped by itself: its gradients are too large."""
-    for use in report.training.optimizers if report.training is not None else ():
+    for use in optimizers_of(report):
         if use.scaled:
             step = _most([one for one in use.patterns if one.kind == "fresh"] or list(use.patterns))
             backward, optimizer = report.location(step.backward), optimizer_code(use)
@@ -417,9 +363,6 @@ def scaled_gradients(report: TraceReport) -> Iterator[Finding]:
                 subject=use.name,
                 related=related_lines(("scaled here", backward), besides=report.location(step.location)),
             )
-
-
-# -- TM315: gradients that keep their graph ------------------------------------------------------------------------
 
 
 def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
@@ -449,9 +392,6 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
             remedy="Leave out `create_graph=True`; where second derivatives are needed, use `torch.autograd.grad`.",
             subject=use.name,
         )
-
-
-# -- TM619: frozen normalisations ----------------------------------------------------------------------------------
 
 
 def drifting_norms(report: TraceReport) -> Iterator[Finding]:
@@ -485,7 +425,7 @@ FEWEST_STATES = 2  # one may be put back on purpose, around something else that 
 
 def same_numbers_again(report: TraceReport) -> Iterator[Finding]:
     """TM703: the generator's states come back while one optimizer goes on: a note, for it may be meant."""
-    for use in report.training.optimizers if report.training is not None else ():
+    for use in optimizers_of(report):
         if use.repeated >= FEWEST_STATES:
             yield Finding(
                 code="TM703",

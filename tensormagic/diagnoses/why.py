@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tensormagic.diagnoses import why_question as absent
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
-from tensormagic.diagnoses.rule import scientific, shortest
+from tensormagic.diagnoses.rule import neighbours, reached, scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words, traced_way, upstream
 from tensormagic.reports import Finding, GradientFacts, Graph, PathStep, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import is_or_are, listed, part_of, plural
@@ -143,17 +143,9 @@ def _makes_zero(graph: Graph, leaf: int) -> int | None:
     """Return the node on the way to a leaf that got a gradient and sent on zeros, the one nearest to the loss."""
     if not graph.frames:
         return None
-    norms, feeders = graph.frames[-1].norms, dict[int, list[int]]()
-    for edge in graph.edges:
-        feeders.setdefault(edge.target, []).append(edge.source)
-    waiting, seen, found = [leaf], {leaf}, list[int]()
-    for at in waiting:  # grows while it is walked
-        if norms[at] == 0:
-            found += [feeder for feeder in feeders.get(at, ()) if norms[feeder] > 0]
-            above = [feeder for feeder in feeders.get(at, ()) if feeder not in seen]
-            seen.update(above)
-            waiting += above
-    return max(found, default=None)
+    norms, feeders = graph.frames[-1].norms, neighbours(graph)[0]
+    silent = reached(feeders, [leaf], lambda at: norms[at] == 0)
+    return max((feeder for at in silent for feeder in feeders.get(at, ()) if norms[feeder] > 0), default=None)
 
 
 def scaled(question: Question) -> WhyReport | None:

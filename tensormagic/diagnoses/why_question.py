@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead
-from tensormagic.diagnoses.rule import as_code, optimizer_code, passes_words, rebound, scientific
+from tensormagic.diagnoses.rule import (
+    as_code,
+    neighbours,
+    optimizer_code,
+    passes_words,
+    reached,
+    rebound,
+    scientific,
+)
 from tensormagic.reports import (
     Cut,
     GradientFacts,
@@ -54,9 +62,7 @@ def _shape(shape: Sequence[int]) -> str:
 
 def _upwards(graph: Graph, start: int, through: set[int]) -> list[int]:
     """Return nodes from ``start`` to a root; over a node of ``through`` where a way leads there."""
-    feeders: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        feeders.setdefault(edge.target, []).append(edge.source)
+    feeders, _ = neighbours(graph)
     first = _shortest(feeders, start, through or set(graph.roots))
     if through and first:
         return first[:-1] + _shortest(feeders, first[-1], set(graph.roots))
@@ -65,16 +71,7 @@ def _upwards(graph: Graph, start: int, through: set[int]) -> list[int]:
 
 def upstream(graph: Graph, start: int) -> set[int]:
     """Return the nodes whose gradients go into that of a node, and the node itself."""
-    feeders: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        feeders.setdefault(edge.target, []).append(edge.source)
-    waiting = [start]
-    seen = {start}
-    for at in waiting:  # grows while it is walked
-        above = set(feeders.get(at, ())) - seen
-        seen |= above
-        waiting += above
-    return seen
+    return reached(neighbours(graph)[0], [start])
 
 
 def _shortest(feeders: dict[int, list[int]], start: int, aims: set[int]) -> list[int]:
@@ -82,20 +79,15 @@ def _shortest(feeders: dict[int, list[int]], start: int, aims: set[int]) -> list
     waiting = [start]
     for at in waiting:  # grows while it is walked
         if at in aims:
-            return _back(at, came_from)
+            found = [at]
+            while (below := came_from[found[-1]]) is not None:
+                found.append(below)
+            return found[::-1]
         for feeder in feeders.get(at, ()):
             if feeder not in came_from:
                 came_from[feeder] = at
                 waiting.append(feeder)
     return []
-
-
-def _back(at: int | None, came_from: dict[int, int | None]) -> list[int]:
-    found = []
-    while at is not None:
-        found.append(at)
-        at = came_from[at]
-    return found[::-1]
 
 
 def cut_way(trace: TraceReport, graph: Graph | None, cut: Cut, name: str) -> tuple[PathStep, ...]:
@@ -287,21 +279,18 @@ def _switched_off(question: Question) -> WhyReport:
         tracked = f"{as_code(facts.relative)}.grad  # the one that is tracked"
         return question.described("cut off", says, remedy=(tracked,))
     if facts.is_parameter:
-        place = _frozen_at(question)
+        trace = question.trace
+        cuts = (
+            (cut for graph in trace.graphs for cut in graph.cuts if cut.kind == "frozen") if trace is not None else ()
+        )
+        at = next((cut.location for cut in cuts if cut.source_name == name), None)
+        place = trace.location(at) if trace is not None else None  # the line of the run that froze it
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
         return question.described("frozen", says, remedy=(f"{binding(code)}.requires_grad_()",), location=place)
     says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
     rests = "Nothing it was made from requires one, or `torch.no_grad()` or `.detach()` cut it off."
     remedy = (f"{binding(code)}.requires_grad_()  # before it is used",)
     return question.described("does not require grad", says, evidence=(rests,), remedy=remedy)
-
-
-def _frozen_at(question: Question) -> Location | None:
-    """Return the line of the run that froze it, where the run saw that."""
-    if question.trace is None:
-        return None
-    cuts = (cut for graph in question.trace.graphs for cut in graph.cuts if cut.kind == "frozen")
-    return next((question.trace.location(cut.location) for cut in cuts if cut.source_name == question.name), None)
 
 
 def not_a_leaf(question: Question) -> WhyReport | None:
@@ -358,22 +347,14 @@ def cleared(question: Question) -> WhyReport | None:
     last = f", the last of norm {scientific(norms[-1])}" if norms else ""
     says = f"{question.grad} is None because it was cleared: {plural(series.touched, 'pass', 'passes')} brought it a "
     says += f"gradient{last}, and it was set to None since."
-    place = _cleared_at(question)
+    number, uses = trace.parameters.index(series), trace.training.optimizers if trace.training is not None else ()
+    cleared_at = (one.cleared for use in uses if number in use.holds for one in use.patterns)
+    place = trace.location(next((at for at in cleared_at if at is not None), None))
     return question.described(
         "cleared", says, path=_way(question), location=place,
         evidence=(f"`{question.optimizer}.zero_grad()` does that; `autograd.grad` does not fill it at all.",),
         remedy=(f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",),
     )  # fmt: skip
-
-
-def _cleared_at(question: Question) -> Location | None:
-    """Return the line that cleared the gradients last, where the run saw it."""
-    trace, series = question.trace, question.series
-    if trace is None or trace.training is None or series is None:
-        return None
-    number = trace.parameters.index(series)
-    patterns = (one for use in trace.training.optimizers if number in use.holds for one in use.patterns)
-    return next((trace.location(one.cleared) for one in patterns if one.cleared is not None), None)
 
 
 def refused(question: Question) -> WhyReport | None:

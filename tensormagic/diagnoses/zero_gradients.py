@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
+from tensormagic.diagnoses.rule import neighbours
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
 from tensormagic.words import count, is_or_are, listed, plural
 
@@ -41,11 +42,7 @@ class Paths:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._feeders: dict[int, list[int]] = {}
-        self._targets: dict[int, list[int]] = {}
-        for edge in graph.edges:
-            self._feeders.setdefault(edge.target, []).append(edge.source)
-            self._targets.setdefault(edge.source, []).append(edge.target)
+        self._feeders, self._targets = neighbours(graph)
         self._leaves = {node.variable: node.index for node in graph.nodes if node.kind == "accumulate"}
         self._users = {node.index for node in graph.nodes if node.op in USERS}
         self._users_of: dict[str, list[int]] = {}
@@ -271,11 +268,7 @@ class _Blame:
     def __init__(self, report: TraceReport, graph: Graph) -> None:
         self._graph = graph
         self._values = {done.number: done.value for done in report.passes}
-        self._feeders: dict[int, list[int]] = {}
-        self._targets: dict[int, list[int]] = {}
-        for edge in graph.edges:
-            self._feeders.setdefault(edge.target, []).append(edge.source)
-            self._targets.setdefault(edge.source, []).append(edge.target)
+        self._feeders, self._targets = neighbours(graph)
 
     def of(self, silent: dict[str, _Silent]) -> dict[int, _Dead]:
         """Return culprit → the leaves that it cuts off."""

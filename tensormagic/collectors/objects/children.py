@@ -33,11 +33,8 @@ from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 
-# Asks what a value of the user's is, and what it holds, without asking the value.
-#
-# ``isinstance`` reads ``__class__``, which a proxy answers by code of its own, and a dead one (``weakref.proxy`` of
-# what is gone, a service that cannot be reached) by raising. In a namespace anything may lie.
-
+# Asks what a value of the user's is, and what it holds, without asking the value: ``isinstance`` reads ``__class__``,
+# which a proxy answers by code of its own, and a dead one (``weakref.proxy`` of what is gone) by raising.
 
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
@@ -147,13 +144,16 @@ def can_hold(item: object, depth: int) -> bool:
 
 def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
     """Return whether a builtin container is long and begins with nothing but numbers and strings: it holds no other."""
-    kind: Any = type(item)
-    if kind not in _CONTAINERS:  # not by the methods of a class of the user's
-        kind = next(known for known in _CONTAINERS if known in mro_of(kind))
+    kind = _container_of(type(item))
     if kind.__len__(item) <= _LONG:
         return False
     values = dict.values(item) if kind is dict else kind.__iter__(item)
     return all(map(is_plain, itertools.islice(values, _BEGINNING)))
+
+
+def _container_of(kind: type) -> Any:
+    """Return the builtin container that a class derives from: no method of the user's is to be run."""
+    return kind if kind in _CONTAINERS else next(known for known in _CONTAINERS if known in mro_of(kind))
 
 
 _CONTAINERS = frozenset({dict, list, tuple, deque, set, frozenset})
@@ -204,9 +204,8 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 #
 # Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
 # methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps
-# for them, generators and frames through Python's garbage collector, which knows what they refer to (reading a
-# frame's ``f_locals`` would make a copy that keeps things alive). No property, no ``__getattr__``, no iterator that
-# somebody else wrote ever runs.
+# for them, generators and frames through Python's garbage collector (reading a frame's ``f_locals`` would make a copy
+# that keeps things alive). No property, no ``__getattr__``, no iterator that somebody else wrote ever runs.
 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["ObjectReader", Any], Iterable[Reference]]
@@ -293,13 +292,11 @@ def _of_dict(_: ObjectReader, item: Any) -> Iterator[Reference]:
 
 
 def _of_sequence(_: ObjectReader, item: Any) -> Iterator[Reference]:
-    kind = next(known for known in (list, tuple, deque) if known in mro_of(type(item)))
-    return (("item", at, value) for at, value in enumerate(kind.__iter__(item)))
+    return (("item", at, value) for at, value in enumerate(_container_of(type(item)).__iter__(item)))
 
 
 def _of_set(_: ObjectReader, item: Any) -> Iterator[Reference]:
-    kind = set if set in mro_of(type(item)) else frozenset
-    return (("element", at, value) for at, value in enumerate(list(kind.__iter__(item))))
+    return (("element", at, value) for at, value in enumerate(list(_container_of(type(item)).__iter__(item))))
 
 
 def _of_tensor(table: ObjectReader, x: torch.Tensor) -> Iterator[Reference]:
@@ -362,7 +359,7 @@ def _of_generator(_: ObjectReader, generator: Any) -> Iterator[Reference]:
 def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
-        yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
+        yield _frame_of(trace)
         trace = trace.tb_next
     yield from (("chained", "", each) for each in (error.__cause__, error.__context__) if each is not None)
     yield "of error", "args", error.args
@@ -370,9 +367,13 @@ def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
 
 
 def _of_traceback(_: ObjectReader, trace: TracebackType) -> Iterator[Reference]:
-    yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
+    yield _frame_of(trace)
     if trace.tb_next is not None:
         yield "chained", "", trace.tb_next
+
+
+def _frame_of(trace: TracebackType) -> Reference:
+    return "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
 
 
 def _of_frame(_: ObjectReader, frame: FrameType) -> Iterator[Reference]:
@@ -417,30 +418,14 @@ def location_of(code: Any, line: int | None) -> Location:
 
 
 # The first class that an object's class is derived from says how it is read.
-_READERS: tuple[tuple[type, Callable[[ObjectReader, Any], Iterable[Reference]]], ...] = (
-    (torch.Tensor, _of_tensor),
-    (np.ndarray, _of_array),
-    (nn.Module, _of_module),
-    (torch.optim.Optimizer, ObjectReader.of_instance),
-    (dict, _of_dict),
-    (list, _of_sequence),
-    (tuple, _of_sequence),
-    (deque, _of_sequence),
-    (set, _of_set),
-    (frozenset, _of_set),
-    (FunctionType, _of_function),
-    (MethodType, _of_method),
-    (functools.partial, _of_partial),
-    (type(functools.cache(abs)), _of_cache),
-    (GeneratorType, _of_generator),
-    (CoroutineType, _of_generator),
-    (AsyncGeneratorType, _of_generator),
-    (BaseException, _of_error),
-    (TracebackType, _of_traceback),
-    (FrameType, _of_frame),
-    (ModuleType, _of_python_module),
-    (type, _of_class),
-)
+_READERS: tuple[tuple[type, _Reader], ...] = (
+    (torch.Tensor, _of_tensor), (np.ndarray, _of_array), (nn.Module, _of_module),
+    (torch.optim.Optimizer, ObjectReader.of_instance), (dict, _of_dict), (list, _of_sequence), (tuple, _of_sequence),
+    (deque, _of_sequence), (set, _of_set), (frozenset, _of_set), (FunctionType, _of_function), (MethodType, _of_method),
+    (functools.partial, _of_partial), (type(functools.cache(abs)), _of_cache), (GeneratorType, _of_generator),
+    (CoroutineType, _of_generator), (AsyncGeneratorType, _of_generator), (BaseException, _of_error),
+    (TracebackType, _of_traceback), (FrameType, _of_frame), (ModuleType, _of_python_module), (type, _of_class),
+)  # fmt: skip
 
 
 # Modules inside modules, and what they have registered, read without running code of their classes.

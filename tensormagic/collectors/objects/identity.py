@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -23,8 +22,6 @@ from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import listed
 
-# Names for leaves and modules, without keeping any of them alive.
-#
 # A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
 # two ways: in the user's namespace (there also inside a module, an object, a list or a dictionary that has a name),
 # and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
@@ -54,32 +51,12 @@ class Leaf:
         return self.name.startswith("leaf (")
 
 
-@lru_cache(maxsize=1024)
-def _shared(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return one tuple for all equal ones: a model has few shapes."""
-    return shape
-
-
-@cache
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     return Leaf(
-        name=name,
-        shape=_shared(tuple(map(number, tensor.shape))),
-        dtype=_dtype_name(tensor.dtype),
-        numel=number(tensor.numel()),
-        is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter),
-        owner=owner,
-        requires_grad=tensor.requires_grad,
-        reference=weakref.ref(tensor),
-    )
-
-
-def _nothing(_name: str, _module: nn.Module) -> None:
-    pass
+        name, tuple(map(number, tensor.shape)), str(tensor.dtype).removeprefix("torch."), number(tensor.numel()),
+        is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter), owner=owner,
+        requires_grad=tensor.requires_grad, reference=weakref.ref(tensor),
+    )  # fmt: skip
 
 
 # What is known of objects by their ``id``, which counts only while a weak reference to them lives.
@@ -145,7 +122,7 @@ class ModuleNames:
         self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
         self._unnamed_modules: dict[int, weakref.ref[nn.Module]] = {}
-        self.on_root: Callable[[str, nn.Module], None] = _nothing
+        self.on_root: Callable[[str, nn.Module], None] = lambda _name, _module: None
 
     def path(self, module: nn.Module) -> str:
         """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
@@ -154,7 +131,10 @@ class ModuleNames:
 
     def add_root(self, module: nn.Module) -> str:
         """Learn an outermost module and everything inside it; returns its name."""
-        name = self._root_name(module)
+        if not (name := place_of(module, self._namespace)):
+            name, number = type(module).__name__, 2
+            while (other := self._roots.get(name)) is not None and other() not in {None, module}:
+                name, number = f"{type(module).__name__}#{number}", number + 1
         self._roots[name] = weakref.ref(module)
         for path, child in module.named_modules():
             full = f"{name}.{path}" if path else name
@@ -186,14 +166,6 @@ class ModuleNames:
                     found.setdefault(id(parameter), (weakref.ref(parameter), owner))
         return found
 
-    def _root_name(self, module: nn.Module) -> str:
-        if held := place_of(module, self._namespace):
-            return held
-        name, number = type(module).__name__, 2
-        while (other := self._roots.get(name)) is not None and other() not in {None, module}:
-            name, number = f"{type(module).__name__}#{number}", number + 1
-        return name
-
 
 def place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
     """Return how the user reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
@@ -220,7 +192,7 @@ class Leaves:
 
     def __init__(self, namespace: Mapping[str, Any], modules: ModuleNames) -> None:
         self._namespace = namespace
-        self._modules = modules
+        self.modules = modules  # the modules met so far
         self._numbers: dict[int, int] = {}
         self._by_name: dict[str, int] = {}
         self._anonymous_from: dict[str, int] = {}
@@ -249,11 +221,6 @@ class Leaves:
         """
         number = self.find(tensor)
         return self._learn(tensor) if number is None else number
-
-    @property
-    def modules(self) -> ModuleNames:
-        """The modules met so far."""
-        return self._modules
 
     def model_names(self, reached: Collection[int]) -> str:
         """Return the names of the models that leaves of these numbers belong to, three at most, or of the first.
@@ -296,7 +263,7 @@ class Leaves:
 
     def learn_parameters(self) -> None:
         """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
-        for root, module in self._modules.roots():
+        for root, module in self.modules.roots():
             self._learn_module(root, module)
 
     def _learn_module(self, root: str, module: nn.Module) -> None:
@@ -308,8 +275,9 @@ class Leaves:
             for path, parameter in named:
                 one = of.get(id(parameter))
                 there = parameter if one is None else one.parameter
+                # Lent by `functional_call`, while it runs.
                 lent = one is None and parameter.is_leaf and not isinstance(parameter, torch.nn.Parameter)
-                if lent or is_lazy(parameter) or self._is_known(there):  # lent: by `functional_call`, while it runs
+                if lent or is_lazy(parameter) or self.find(there) is not None:
                     continue
                 known, leaf = len(self.known), _describe(there, f"{root}.{path}", root)
                 if one is not None and one.path:
@@ -322,44 +290,39 @@ class Leaves:
                     for other in each.others:
                         self._numbers[id(other)], self._others[id(other)] = known_as, weakref.ref(other)
 
-    def _is_known(self, tensor: torch.Tensor) -> bool:
-        return self.find(tensor) is not None
-
     def _learn(self, tensor: torch.Tensor) -> int:
         if self._names is None or not self._looking:
             self._look()
-        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor):
+        if isinstance(tensor, nn.Parameter) and self.find(tensor) is None:
             self._learn_owner(tensor)
-        if self._is_known(tensor):
+        if self.find(tensor) is not None:
             return self._numbers[id(tensor)]
         name = self._names.get(id(tensor), "") if self._names is not None else ""
         if not name or self._namespace.get(name) is not tensor:
             name, is_local = self._deep.of(tensor)
             name = self._free(name) if is_local else name  # numbered while another leaf goes by the variable's name
         if received := _RECEIVED.search(name):  # a pipeline has a buffer for each microbatch: one input of the stage
-            return self._add_another(tensor, f"received by the stage{_numbered('', int(received[1]) + 1)}")
-        return self._add(tensor, name, "")
-
-    def _add_another(self, tensor: torch.Tensor, name: str) -> int:
-        """Return the number of the leaf of that name, which this tensor stands for too."""
-        number = self._by_name.get(name)
-        if number is None or not self._is_taken(name):
-            return self._add(tensor, name, "")
-        self._numbers[id(tensor)], self._others[id(tensor)] = number, weakref.ref(tensor)
-        return number
+            name = f"received by the stage{_numbered('', int(received[1]) + 1)}"
+            if self._is_taken(name):  # this tensor stands for that leaf, too
+                self._numbers[id(tensor)], self._others[id(tensor)] = self._by_name[name], weakref.ref(tensor)
+                return self._by_name[name]
+        with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
+            # Two without a name that live at the same time get two names.
+            leaf = _describe(tensor, name or self._free(f"leaf {tuple(map(number, tensor.shape))}"), "")
+        return self._put(tensor, leaf)
 
     def _learn_owner(self, parameter: nn.Parameter) -> None:
         """Learn the module of the user's that holds a parameter; others that are there play no part in the run."""
         if self._owners_there is None:  # once a walk the namespace is looked through, and not in every walk for ever
             may_scan = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
             self._scans, self._scans_left = self._scans + may_scan, 0
-            self._owners_there = self._modules.owners() if may_scan else {}
+            self._owners_there = self.modules.owners() if may_scan else {}
         reference, owner = self._owners_there.get(id(parameter), (None, None))
         if reference is not None and reference() is parameter and owner is not None:
             module = owner()
             if module is not None:
-                self._modules.add_root(module)
-        self._orphaned |= not self._is_known(parameter)
+                self.modules.add_root(module)
+        self._orphaned |= self.find(parameter) is None
 
     def find_trained(self, parameter: torch.Tensor) -> int | None:
         """Return the number of what an optimizer updates in the run, and learn its model where the report will name it.
@@ -369,7 +332,7 @@ class Leaves:
         """
         number = self.find(parameter)
         if number is None and self._orphaned and isinstance(parameter, nn.Parameter):
-            self._owners_there = self._modules.owners() if self._owners_there is None else self._owners_there
+            self._owners_there = self.modules.owners() if self._owners_there is None else self._owners_there
             self._learn_owner(parameter)
             number = self.find(parameter)
         return number
@@ -382,12 +345,6 @@ class Leaves:
         self._anonymous_from.clear()
         self._scans_left = 1
         self.learn_parameters()
-
-    def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
-        with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
-            # Two without a name that live at the same time get two names.
-            leaf = _describe(tensor, name or self._free(f"leaf {tuple(map(number, tensor.shape))}"), owner)
-        return self._put(tensor, leaf)
 
     def _put(self, tensor: torch.Tensor, leaf: Leaf) -> int:
         number = self._by_name.setdefault(leaf.name, len(self.known))

@@ -6,6 +6,7 @@ import ast
 import builtins
 import functools
 import itertools
+import operator
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -155,12 +156,11 @@ def gradient(path: str, x: torch.Tensor) -> list[Child]:
     return [] if grad is None else [(f"{path}.grad", grad, 0)]
 
 
+# What a user can name: every name's whole tree in turn, each object once a name, never deeper or longer than its
+# bounds, and saying so where they were met.
+
 # What a user can name: tensors and arrays reached from a namespace, without running any of the user's code.
 #
-# What is inside an object is `collectors.objects.children`' knowledge; this is the walk over all of it: every name's
-# whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were
-# met.
-
 LIMIT = 20_000
 _DEPTH = 6
 _ITEMS = 1000
@@ -300,44 +300,74 @@ _TENSOR_METHODS = frozenset({
     "size", "dim", "numel", "stride", "t", "transpose", "permute", "unsqueeze", "squeeze", "view", "expand", "detach",
 })  # fmt: skip
 _BUILTINS = vars(builtins)
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+}  # fmt: skip
 
 
 def still_value(node: ast.AST, names: Mapping[str, Any]) -> Any:
     """Return what an expression refers to, or `UNKNOWN`. Never raises."""
-    reader = _READERS.get(type(node))
-    if reader is None:
-        return UNKNOWN
     try:
-        return reader(node, names)
+        return _value(node, names)
     except Exception:  # what cannot be read is not known
         return UNKNOWN
 
 
-def _name(node: ast.Name, names: Mapping[str, Any]) -> Any:
-    return names[node.id] if node.id in names else _BUILTINS.get(node.id, UNKNOWN)
+def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    """Return what an expression refers to; raises where that is not known."""
+    found: Any
+    match node:
+        case ast.Name():
+            found = names[node.id] if node.id in names else _BUILTINS[node.id]
+        case ast.Constant():
+            found = node.value
+        case ast.Tuple() | ast.List():
+            values = [_value(item, names) for item in node.elts]
+            found = tuple(values) if isinstance(node, ast.Tuple) else values
+        case ast.Slice():
+            ends = (node.lower, node.upper, node.step)
+            found = slice(*(None if end is None else _value(end, names) for end in ends))
+        case ast.Attribute():
+            found = _attribute(_value(node.value, names), node.attr)
+        case ast.Subscript():
+            found = _item(_value(node.value, names), _value(node.slice, names))
+        case _:
+            found = _computed(node, names)
+    if found is UNKNOWN:
+        raise LookupError
+    return found
 
 
-def _constant(node: ast.Constant, _names: Mapping[str, Any]) -> Any:
-    return node.value
+def _computed(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    """Return what arithmetic with plain numbers gives, a length, a tensor's size, or a view of it."""
+    match node:
+        case ast.UnaryOp(ast.USub(), operand):
+            value = _value(operand, names)
+            return -value if type(value) in {int, float} else UNKNOWN
+        case ast.BinOp():
+            left, right = _value(node.left, names), _value(node.right, names)
+            return _ARITHMETIC[type(node.op)](left, right) if {type(left), type(right)} <= {int, float} else UNKNOWN
+        case ast.Call(ast.Name("len"), [argument]):
+            given = _value(argument, names)
+            return len(given) if type(given) in {list, tuple, dict, str} or is_plain_tensor(given) else UNKNOWN
+        case ast.Call(ast.Attribute(holder, method), arguments, []) if method in _TENSOR_METHODS:
+            owner, values = _value(holder, names), [_value(argument, names) for argument in arguments]
+            if is_plain_tensor(owner):
+                with quiet():
+                    return getattr(owner, method)(*values)
+    return UNKNOWN
 
 
-def _several(node: ast.Tuple | ast.List, names: Mapping[str, Any]) -> Any:
-    values = [still_value(item, names) for item in node.elts]
-    if any(value is UNKNOWN for value in values):
-        return UNKNOWN
-    return tuple(values) if isinstance(node, ast.Tuple) else values
-
-
-def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
-    owner = still_value(node.value, names)
+def _attribute(owner: Any, name: str) -> Any:
     if not is_plain_tensor(owner):
-        return stored(owner, node.attr)
-    if node.attr == "grad":
+        return stored(owner, name)
+    if name == "grad":
         return owner.grad if owner.is_leaf else UNKNOWN
-    if node.attr not in _TENSOR_ATTRIBUTES:
+    if name not in _TENSOR_ATTRIBUTES:
         return UNKNOWN
     with quiet():
-        return getattr(owner, node.attr)
+        return getattr(owner, name)
 
 
 def is_plain_tensor(value: Any) -> bool:
@@ -369,77 +399,13 @@ def _in_class(owner: type, name: str) -> Any:
     return next((vars(kind)[name] for kind in mro_of(owner) if name in vars(kind)), UNKNOWN)
 
 
-def _subscript(node: ast.Subscript, names: Mapping[str, Any]) -> Any:
-    owner, key = still_value(node.value, names), still_value(node.slice, names)
-    if owner is UNKNOWN or key is UNKNOWN:
-        return UNKNOWN
+def _item(owner: Any, key: Any) -> Any:
     if is_plain_tensor(owner):
-        return _view_of(owner, key)
+        keys = key if isinstance(key, tuple) else (key,)
+        if not all(each is None or each is ... or type(each) in {int, slice} for each in keys):
+            return UNKNOWN  # a mask or a list of indices copies
+        with quiet():
+            return owner[key]
     if is_kind(owner, dict):
         return dict.get(owner, key, UNKNOWN) if isinstance(key, str | int) else UNKNOWN
-    for kind in (list, tuple):
-        if is_kind(owner, kind):
-            return kind.__getitem__(owner, key)
-    return UNKNOWN
-
-
-def _view_of(tensor: torch.Tensor, key: Any) -> Any:
-    keys = key if isinstance(key, tuple) else (key,)
-    if not all(each is None or each is ... or type(each) in {int, slice} for each in keys):
-        return UNKNOWN  # a mask or a list of indices copies
-    with quiet():
-        return tensor[key]
-
-
-def _slice(node: ast.Slice, names: Mapping[str, Any]) -> Any:
-    ends = [None if end is None else still_value(end, names) for end in (node.lower, node.upper, node.step)]
-    return UNKNOWN if any(end is UNKNOWN for end in ends) else slice(*ends)
-
-
-def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
-    value = still_value(node.operand, names)
-    return -value if isinstance(node.op, ast.USub) and type(value) in {int, float} else UNKNOWN
-
-
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda left, right: left + right,
-    ast.Sub: lambda left, right: left - right,
-    ast.Mult: lambda left, right: left * right,
-    ast.FloorDiv: lambda left, right: left // right,
-    ast.Div: lambda left, right: left / right,
-}
-
-
-def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
-    left, right = still_value(node.left, names), still_value(node.right, names)
-    numbers = type(left) in {int, float} and type(right) in {int, float}
-    return _ARITHMETIC[type(node.op)](left, right) if numbers and type(node.op) in _ARITHMETIC else UNKNOWN
-
-
-def _call(node: ast.Call, names: Mapping[str, Any]) -> Any:
-    """Return a tensor's size, or a view of it."""
-    if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        (given,) = (still_value(argument, names) for argument in node.args)
-        return len(given) if type(given) in {list, tuple, dict, str} or is_plain_tensor(given) else UNKNOWN
-    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _TENSOR_METHODS or node.keywords:
-        return UNKNOWN
-    owner = still_value(node.func.value, names)
-    given = [still_value(argument, names) for argument in node.args]
-    if not is_plain_tensor(owner) or any(value is UNKNOWN for value in given):
-        return UNKNOWN
-    with quiet():
-        return getattr(owner, node.func.attr)(*given)
-
-
-_READERS: dict[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
-    ast.Name: _name,
-    ast.Constant: _constant,
-    ast.Tuple: _several,
-    ast.List: _several,
-    ast.Attribute: _attribute,
-    ast.Subscript: _subscript,
-    ast.Slice: _slice,
-    ast.UnaryOp: _unary,
-    ast.BinOp: _binary,
-    ast.Call: _call,
-}
+    return next((kind.__getitem__(owner, key) for kind in (list, tuple) if is_kind(owner, kind)), UNKNOWN)

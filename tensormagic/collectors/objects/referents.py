@@ -290,7 +290,12 @@ class DeepNames:
         scopes = ("", dict(self._roots())), ("", self._namespace), *running_functions(self._frame, self._namespace)
         for function, space in scopes:
             reached: dict[int, tuple[weakref.ref[Any], list[str]]] = {}
-            worth = self._worth(function, space, whole=whole)
+            # All names are looked through, or those that led to something, and in a function what is a tensor.
+            worth = {name: space[name] for name in self._fruitful if name in space}
+            if whole or function:
+                hidden, every = "__" if function else "_", list(space.items())
+                worth = {name: value for name, value in every if not name.startswith(hidden) and (
+                    whole or name in self._fruitful or is_kind(value, torch.Tensor))}  # fmt: skip
             walk = Walk(worth, LOOKS_IN_FUNCTION if function else LOOKS, ITEMS, gradients=False)
             for path, leaf in walk.named(torch.Tensor):
                 if leaf.requires_grad and leaf.is_leaf and id(leaf) not in names:
@@ -298,16 +303,6 @@ class DeepNames:
             for key, (reference, paths) in reached.items():
                 names[key] = reference, self._described(function, nearest(telling(paths))[0]), bool(function)
         return names
-
-    def _worth(self, function: str, space: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any]:
-        """Return the names to look through: all, or those that led to something, and in a function what is a tensor."""
-        if not whole and not function:
-            return {name: space[name] for name in self._fruitful if name in space}
-        hidden = "_" if not function else "__"
-        named = {name: value for name, value in list(space.items()) if not name.startswith(hidden)}
-        if whole:
-            return named
-        return {name: value for name, value in named.items() if name in self._fruitful or is_kind(value, torch.Tensor)}
 
     def _described(self, function: str, path: str) -> str:
         """Return a name as it is, unless another function's variable, or one of the user's own, is called so."""
@@ -337,36 +332,29 @@ class Sharded(NamedTuple):
 def sharded_in(module: nn.Module) -> list[Sharded]:
     """Return the parameters in a module that FSDP made several objects of; what it does not let know is left out."""
     newer, older = (sys.modules.get(f"torch.distributed.fsdp.{name}") for name in _MODULES)
-    if newer is None and older is None:
-        return []
     found: list[Sharded] = []
     with suppress(AttributeError):  # private: another torch may have other names
-        for path, child in module.named_modules():
+        for path, child in module.named_modules() if newer is not None or older is not None else ():
             if newer is not None and isinstance(child, newer.FSDPModule):
-                found += _of_fsdp2(child)
-            elif older is not None and isinstance(child, older.FullyShardedDataParallel):
-                found += _of_fsdp1(child, path)
+                found += _of_fsdp2(child._get_fsdp_state())
+            elif older is not None and isinstance(child, older.FullyShardedDataParallel) and child._handle is not None:
+                flat: Any = child._handle.flat_param
+                names = flat._fqns
+                few = len(names) <= _MOST_NAMED
+                inside = ", ".join(names) if few else f"{names[0]} … {names[-1]}, {len(names)} parameters"
+                name = f"{path}{'.' if path else ''}_flat_param[{inside}]"
+                shape = tuple(flat._unpadded_unsharded_size)
+                found.append(Sharded(flat, tuple(flat._params or ()), name, shape))
     return found
 
 
 _MODULES = ("_fully_shard", "fully_sharded_data_parallel")
 
 
-def _of_fsdp2(module: Any) -> Iterator[Sharded]:
-    state = module._get_fsdp_state()
+def _of_fsdp2(state: Any) -> Iterator[Sharded]:
     groups = getattr(state, "_fsdp_param_groups", None)
     for group in [state._fsdp_param_group] if groups is None else groups:
         for each in group.fsdp_params if group is not None else ():
             whole = vars(each).get("_unsharded_param")  # there from the first forward on
             shard = each.sharded_param
             yield Sharded(shard, () if whole is None else (whole,), "", tuple(shard.shape))
-
-
-def _of_fsdp1(module: Any, path: str) -> Iterator[Sharded]:
-    if (handle := module._handle) is not None:
-        flat = handle.flat_param
-        names = flat._fqns
-        few = len(names) <= _MOST_NAMED
-        inside = ", ".join(names) if few else f"{names[0]} … {names[-1]}, {len(names)} parameters"
-        name = f"{path}{'.' if path else ''}_flat_param[{inside}]"
-        yield Sharded(flat, tuple(flat._params or ()), name, tuple(flat._unpadded_unsharded_size))

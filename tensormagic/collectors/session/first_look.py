@@ -8,7 +8,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from time import perf_counter
@@ -49,16 +49,6 @@ def generators_kept(*own: Any) -> Iterator[None]:
                 generator.set_state(state)
 
 
-def generators_of(source: Any) -> list[Any]:
-    """Return the generators of a loader and its samplers."""
-    samplers = [getattr(source, name, None) for name in ("sampler", "batch_sampler")]
-    inner = [getattr(sampler, "sampler", None) for sampler in samplers]
-    return [getattr(one, "generator", None) for one in (source, *samplers, *inner) if one is not None]
-
-
-# The batch.
-
-
 class CannotTakeError(Exception):
     """A source of batches from which none can be taken without taking it from the training."""
 
@@ -71,30 +61,23 @@ def first_batch(source: Any) -> Any:
     Raises:
         CannotTakeError: for an iterator, which would not give the batch again.
     """
-    if isinstance(source, DataLoader):
-        return _of_loader(source)
-    if isinstance(source, torch.Tensor | Mapping):
+    plain = isinstance(source, tuple | list) and source and all(isinstance(x, torch.Tensor) for x in source)
+    if plain or isinstance(source, torch.Tensor | Mapping):
         return source
-    if isinstance(source, tuple | list) and source and all(isinstance(x, torch.Tensor) for x in source):
-        return source
-    iterator = iter(source)
-    if iterator is source:
-        raise CannotTakeError("it is an iterator: a batch taken from it would be missing in training")
-    return next(iterator)
-
-
-def _of_loader(loader: DataLoader[Any]) -> Any:
-    dataset: Any = loader.dataset
-    if isinstance(dataset, IterableDataset):
-        items = iter(dataset)
-        if items is dataset:
-            raise CannotTakeError("its dataset is an iterator: a batch taken from it would be missing in training")
-        if loader.batch_size is None:
-            return loader.collate_fn(next(items))
-        return loader.collate_fn(list(islice(items, loader.batch_size)))
-    collated: bool = loader._auto_collation
-    places = next(iter(loader.batch_sampler if collated and loader.batch_sampler is not None else loader.sampler))
-    return _MapDatasetFetcher(dataset, collated, loader.collate_fn, loader.drop_last).fetch(places)  # type: ignore[no-untyped-call]
+    loaded = isinstance(source, DataLoader)
+    dataset = source.dataset if loaded else source
+    if loaded and not isinstance(dataset, IterableDataset):
+        collated = source._auto_collation
+        places = next(iter(source.batch_sampler if collated and source.batch_sampler is not None else source.sampler))
+        return _MapDatasetFetcher(dataset, collated, source.collate_fn, source.drop_last).fetch(places)  # type: ignore[no-untyped-call]
+    items = iter(dataset)
+    if items is dataset:
+        what = "its dataset" if loaded else "it"
+        raise CannotTakeError(f"{what} is an iterator: a batch taken from it would be missing in training")
+    if not loaded:
+        return next(items)
+    size = source.batch_size
+    return source.collate_fn(next(items) if size is None else list(islice(items, size)))
 
 
 def mapped(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -124,9 +107,6 @@ def parts_of(batch: Any) -> Parts:
     if isinstance(batch, tuple | list) and len(batch) > 1:
         return Parts(tuple(batch[:-1]), {}, batch[-1])
     return Parts(tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}, None)
-
-
-# The loss.
 
 
 class Judged(NamedTuple):
@@ -173,12 +153,6 @@ def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judge
 def _last(out: torch.Tensor) -> str:
     node = normalising_node(out.grad_fn)
     return NORMALISING[node.name()] if node is not None else ""
-
-
-def _is_of_torch(loss: Callable[..., Any] | None) -> bool:
-    """Return whether a loss is torch's own: what it applies itself is known then, whatever others call theirs."""
-    home = type(loss) if isinstance(loss, nn.Module) else loss
-    return loss is None or str(getattr(home, "__module__", "")).startswith("torch.")
 
 
 def usual_loss(out: torch.Tensor, target: torch.Tensor) -> str:
@@ -239,7 +213,10 @@ def look(
         found = dict(_parameters(net, optimizer), model=name, training=net.training, in_eval=tuple(_in_eval(net)))
     gaps: list[Gap] = []
     if source is not None:
-        with generators_kept(*generators_of(source)), torch.enable_grad():
+        samplers = [getattr(source, part, None) for part in ("sampler", "batch_sampler")]
+        inner = [getattr(sampler, "sampler", None) for sampler in samplers]
+        generators = [getattr(one, "generator", None) for one in (source, *samplers, *inner)]
+        with generators_kept(*generators), torch.enable_grad():
             try:
                 found |= _Runs(net, optimizer, source, loss, gaps).facts()
             except CannotTakeError as reason:
@@ -362,7 +339,10 @@ class _Runs:
             result = net(*fresh.inputs, **fresh.named)
             out = first_tensor(result)
             facts["outputs"] = tuple(out.shape) if out is not None else None
-            facts["last"] = _last(out) if out is not None and _is_of_torch(self._loss) else ""
+            # What a loss of torch's applies itself is known, whatever others call theirs.
+            home = type(self._loss) if isinstance(self._loss, nn.Module) else self._loss
+            of_torch = home is None or str(getattr(home, "__module__", "")).startswith("torch.")
+            facts["last"] = _last(out) if out is not None and of_torch else ""
             if out is not None and _is_out_of_range(out, fresh.target, self._loss):
                 facts["loss"] = "cross_entropy"
                 return facts  # on a GPU the loss would end the process's use of it
@@ -483,18 +463,14 @@ def _extent(x: torch.Tensor) -> Extent:
 
 
 def _too_large(net: nn.Module, device: torch.device) -> str:
-    """Return why there is no room for copies; empty where there is."""
+    """Return why there is no room for copies; empty where there is, or where that is not known."""
     needed = COPIES * sum(one.numel() * one.element_size() for one in net.parameters())
-    free = _free(device)
-    if free is None or needed <= free:
+    free = needed
+    with suppress(AttributeError, ValueError, OSError):  # not on Windows
+        if device.type == "cuda":
+            free = int(torch.cuda.mem_get_info(device)[0])
+        elif device.type == "cpu":
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed <= free:
         return ""
     return f"nothing was run: copies would take {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"
-
-
-def _free(device: torch.device) -> int | None:
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if device.type == "cpu" else None
-    except (AttributeError, ValueError, OSError):  # not on Windows
-        return None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -90,23 +91,20 @@ class Seen:
     trace: TraceReport | None = None  # the last traced run; None where it did not see this model
 
 
-@dataclass(slots=True)
-class _Held:
-    """What the optimizers of a namespace hold: by the ``id`` of a parameter, their names and the bytes they keep."""
-
-    names: dict[int, list[str]] = field(default_factory=dict)
-    nbytes: dict[int, int] = field(default_factory=dict)
+Held = tuple[dict[int, list[str]], dict[int, int]]
 
 
 def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
     """Return a model as a tree of its modules. Changes nothing, keeps nothing."""
     modules = list(inside(name, net))
-    root_depth = name.count(".")
-    deepest = _deepest([path.count(".") - root_depth for path, _ in modules])
-    shown = [(path, module) for path, module in modules if path.count(".") - root_depth <= deepest]
+    depths, deepest = [path.count(".") - name.count(".") for path, _ in modules], 1
+    # As deep as one can go without showing too many; the children of the model in any case.
+    while deepest < max(depths) and sum(depth <= deepest + 1 for depth in depths) <= MOST_ROWS:
+        deepest += 1
+    shown = [(*one, depth) for one, depth in zip(modules, depths, strict=True) if depth <= deepest]
     with quiet():
         held = _held(seen.namespace)
-        rows = tuple(_row(path, module, path.count(".") - root_depth, seen, held) for path, module in shown)
+        rows = tuple(_row(path, module, depth, seen, held) for path, module, depth in shown)
         parameters, buffers = _parts(net, "_parameters"), _parts(net, "_buffers")
         gradients = [one for parameter in parameters.values() if (one := gradient_there(parameter)) is not None]
         meta_bytes = sum(x.nbytes for x in (*parameters.values(), *buffers.values()) if _numel(x) and x.is_meta)
@@ -115,6 +113,7 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
         )
     left_out = len(modules) - len(shown)
     gaps = [Gap("modules", f"{left_out} of {len(modules)} are deeper than {deepest} levels")] if left_out else []
+    names, kept = held
     return ModelReport(
         model=name,
         rows=rows,
@@ -122,26 +121,18 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
         parameter_bytes=parameter_bytes,
         buffer_bytes=buffer_bytes,
         gradient_bytes=gradient_bytes,
-        state_bytes=sum(held.nbytes.get(key, 0) for key in parameters),
+        state_bytes=sum(kept.get(key, 0) for key in parameters),
         meta_bytes=meta_bytes,
-        optimizers=tuple(dict.fromkeys(each for key in parameters for each in held.names.get(key, ()))),
+        optimizers=tuple(dict.fromkeys(each for key in parameters for each in names.get(key, ()))),
         shapes_from="" if not any(row.shapes for row in rows) else "forward" if seen.forward is not None else "trace",
         gaps=tuple(gaps),
     )
 
 
-def _deepest(depths: list[int]) -> int:
-    """Return how deep one can go without showing too many; the children of the model in any case."""
-    deepest = 1
-    while deepest < max(depths) and sum(depth <= deepest + 1 for depth in depths) <= MOST_ROWS:
-        deepest += 1
-    return deepest
-
-
-def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> ModuleRow:
-    parameters = _parts(module, "_parameters")
+def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> ModuleRow:
+    parameters, names = _parts(module, "_parameters"), held[0]
     trainable = {key: one for key, one in parameters.items() if one.requires_grad}
-    optimized = {key: one for key, one in trainable.items() if key in held.names}
+    optimized = {key: one for key, one in trainable.items() if key in names}
     buffers = _parts(module, "_buffers")
     shapes, calls = seen.forward.of(module) if seen.forward is not None else (_traced_shapes(seen.trace, path), 0)
     details = ""
@@ -160,7 +151,7 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> M
         trainable=sum(map(_numel, trainable.values())),
         unmade=sum(is_lazy(one) for one in (*parameters.values(), *buffers.values())),
         optimized=sum(map(_numel, optimized.values())),
-        optimizers=tuple(dict.fromkeys(name for key in optimized for name in held.names[key])),
+        optimizers=tuple(dict.fromkeys(name for key in optimized for name in names[key])),
         nbytes=sum(map(_nbytes, (*parameters.values(), *buffers.values()))),
         gradient=_gradient(parameters, seen.trace, path),
         update=_update(module, seen.trace, path),
@@ -181,19 +172,20 @@ def _nbytes(x: torch.Tensor) -> int:
     return _numel(x) * x.element_size() if _numel(x) and not x.is_meta else 0
 
 
-def _held(namespace: Mapping[str, Any]) -> _Held:
-    """Return what the optimizers that have a name hold."""
-    found, met = _Held(), set()
+def _held(namespace: Mapping[str, Any]) -> Held:
+    """Return, by ``id`` of a parameter, which optimizers that have a name hold it, and the bytes that they keep."""
+    names: dict[int, list[str]] = {}
+    nbytes: Counter[int] = Counter()
+    found: dict[int, tuple[str, Any]] = {}
     for name, optimizer in Walk(namespace).named(torch.optim.Optimizer):
-        if id(optimizer) in met:
-            continue
-        met.add(id(optimizer))
+        found.setdefault(id(optimizer), (name, optimizer))
+    for name, optimizer in found.values():
         for parameter in updated_by(optimizer):
-            found.names.setdefault(id(parameter), []).append(name)
+            names.setdefault(id(parameter), []).append(name)
         for parameter, state in list(dict.items(states_of(optimizer))):
             kept = [value for _, value in items_of(state) if type(value) in _PLAIN]
-            found.nbytes[id(parameter)] = found.nbytes.get(id(parameter), 0) + sum(map(_nbytes, kept))
-    return found
+            nbytes[id(parameter)] += sum(map(_nbytes, kept))
+    return names, nbytes
 
 
 def _gradient(parameters: dict[int, torch.Tensor], trace: TraceReport | None, path: str) -> float | None:

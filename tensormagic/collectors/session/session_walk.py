@@ -9,7 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from types import CodeType, FunctionType
 from typing import Any, TypeGuard
 
@@ -27,11 +28,9 @@ from tensormagic.collectors.where.source import CellNumber, is_own_code, no_cell
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
-# One walk through everything a session holds, once each: its names first, then its history, then the last error.
-#
-# Optimizers come after everything else that names lead to: what they hold is called by the names of the parameters.
-# What is met first under a name is the user's; what is met only afterwards, nothing but the session keeps. The walk
-# is bounded in objects and time, so that it can be taken after every cell, and says where it was cut short.
+# One walk through everything a session holds, once each: its names first, then its history, then the last error. What
+# is met first under a name is the user's; what is met only afterwards, nothing but the session keeps. The walk is
+# bounded in objects and time, so that it can be taken after every cell, and says where it was cut short.
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05)
@@ -92,8 +91,16 @@ class ObjectWalk(ReferenceWalk):
             kind = self.kinds[type(item)]
             if kind == "tensor":
                 self._meet_tensor(place, item, is_new=is_new)
-            elif is_new:
-                self._note(place, item, kind)
+            elif not is_new:
+                continue
+            elif kind == "module":
+                self.modules.append((place.path, item))
+            elif kind == "optimizer":
+                self.optimizers.append((place.path, item))
+            elif kind == "data":
+                self.data.add(place.path)
+            elif type(item) is deque and item.maxlen is not None:
+                self.bounded.add(place.path)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -101,16 +108,6 @@ class ObjectWalk(ReferenceWalk):
         refused = f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: their class raises an error"
         reasons = (self.cut, refused if self.refused else "")
         return tuple(Gap("names", reason) for reason in reasons if reason)
-
-    def _note(self, place: Place, item: Any, kind: str) -> None:
-        if kind == "module":
-            self.modules.append((place.path, item))
-        elif kind == "optimizer":
-            self.optimizers.append((place.path, item))
-        elif kind == "data":
-            self.data.add(place.path)
-        elif type(item) is deque and item.maxlen is not None:
-            self.bounded.add(place.path)
 
     def _meet_tensor(self, place: Place, x: torch.Tensor, *, is_new: bool) -> None:
         self.visits.append((place, x))
@@ -159,10 +156,6 @@ class _Walked:
     saved: int = 0
     freed: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
-
-    def anew(self) -> _Walked:
-        """Return one that has met nothing yet, with the same bounds."""
-        return _Walked(self.own, self.most)
 
     def add(self, root: Any) -> frozenset[Any]:
         """Walk one graph; returns its leaves. It counts where it has nothing but leaves in common with those before."""
@@ -216,13 +209,15 @@ def graphs_and_storages(
 
     ``own`` are storages that names lead to; ``where`` gives the line that makes something grow, by its name.
     """
-    known = _Walked(set(own), most)
+    anew = partial(_Walked, set(own), most)
     tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and graph_of(x) is not None]
-    found = [*_in_containers(tracked, known, where), *_in_sums(tracked, known, where)]
+    found = [*_in_containers(tracked, anew, where), *_in_sums(tracked, anew, where)]
     return sorted(found, key=lambda pair: -pair[0].nbytes)[:MOST]
 
 
-def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
+def _in_containers(
+    tracked: list[tuple[Place, torch.Tensor]], anew: Callable[[], _Walked], where: WhereGrown
+) -> Iterator[_Found]:
     groups: dict[str, dict[int, torch.Tensor]] = {}
     for place, x in tracked:
         if place.kind == "item":
@@ -233,14 +228,16 @@ def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, wh
         outer = ITEM.sub("", name)
         joined.setdefault(outer if inside[outer] >= FEWEST else name, {}).update(group)
     for name, items in ((name, list(group.values())) for name, group in joined.items() if len(group) >= FEWEST):
-        walked = known.anew()
+        walked = anew()
         for item in items:
             walked.add(item.grad_fn)
         if walked.graphs >= FEWEST:
             yield walked.described(name, "items", items, where(name)), frozenset(walked.sizes)
 
 
-def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
+def _in_sums(
+    tracked: list[tuple[Place, torch.Tensor]], anew: Callable[[], _Walked], where: WhereGrown
+) -> Iterator[_Found]:
     described: set[int] = set()
     added_up: dict[tuple[int, ...], list[Any]] = {}  # the nodes are kept: their ``id`` stays their own
     for place, x in tracked:
@@ -251,7 +248,7 @@ def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: W
         terms = _terms(x.grad_fn) if x.numel() == 1 else []
         if len(terms) < FEWEST or added_up.setdefault(tuple(map(id, terms)), terms) is not terms:
             continue  # too few, or the mean of a sum that was described: it keeps no more
-        walked = known.anew()
+        walked = anew()
         leaves = {walked.add(term) for term in terms}
         if walked.graphs == len(terms) and len(leaves) == 1 and all(leaves):
             yield walked.described(place.path, "sum", [x], where(place.path)), frozenset(walked.sizes)
@@ -272,10 +269,8 @@ def _terms(node: Any) -> list[Any]:
     return terms + ([node] if node is not None and terms and node.name() != _ADD and node not in terms else [])
 
 
-# Which line gave a module its attribute, or makes a container grow: read in the source, nothing is run.
-#
-# A finding about what a module holds is of most use at the line that put it there. The source is what Python itself
-# remembers of it; where that is gone, there is no line.
+# Which line gave a module its attribute, or makes a container grow: read in the source that Python itself remembers,
+# nothing is run.
 
 _ADDING = {"append", "extend", "appendleft", "add", "insert"}
 _TAKING = {"pop", "popleft", "popitem", "clear", "remove"}
@@ -287,8 +282,8 @@ def assigned(kind: type, attribute: str, cell_number: CellNumber = no_cell) -> l
     for function in sorted(_functions(kind), key=lambda function: function.__name__ != "__init__"):
         name = next(iter(function.__code__.co_varnames), "self")
         target = re.compile(rf"\b{re.escape(name)}\.{re.escape(attribute)}\b\s*(?:[:,][^=]*)?=(?!=)")
-        found.append(_first(function.__code__, target, cell_number))
-    return [location for location in found if location is not None]
+        found += _first(function.__code__, target, cell_number)
+    return found
 
 
 def tied(kind: type, first: str, second: str, cell_number: CellNumber = no_cell) -> Location | None:
@@ -296,7 +291,7 @@ def tied(kind: type, first: str, second: str, cell_number: CellNumber = no_cell)
     either = rf"(?:{re.escape(first)}|{re.escape(second)})"
     target = re.compile(rf"\.{either}\s*=\s*\w+\.{either}\s*(?:#.*)?$")
     found = (_first(function.__code__, target, cell_number) for function in _functions(kind))
-    return next((location for location in found if location is not None), None)
+    return next(chain.from_iterable(found), None)
 
 
 def _functions(kind: type) -> Iterator[FunctionType]:
@@ -307,15 +302,15 @@ def _functions(kind: type) -> Iterator[FunctionType]:
                 yield value
 
 
-def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> Location | None:
+def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> list[Location]:
+    """Return the first line of a function that has the target, if any."""
     lines = linecache.getlines(code.co_filename)
     last = max((line for _, _, line in code.co_lines() if line), default=0)
     for line in range(code.co_firstlineno, min(last, len(lines)) + 1):
         if target.search(lines[line - 1].partition("#")[0]):
-            return Location(
-                code.co_filename, line, lines[line - 1].strip(), cell_number(code.co_filename), code.co_name
-            )
-    return None
+            text, cell = lines[line - 1].strip(), cell_number(code.co_filename)
+            return [Location(code.co_filename, line, text, cell, code.co_name)]
+    return []
 
 
 def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
@@ -326,7 +321,7 @@ def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
     held, _, key = name.rpartition("[")
 
     def places(source: str) -> list[int]:
-        every = _growing(source)
+        every = _targets(_added_to, source)
         exact = [line for line, target in every if _is(target, name)]
         if exact or not (held and key):
             return exact
@@ -343,9 +338,15 @@ def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
     """
 
     def places(source: str) -> list[int]:
-        return [line for line, target in _bindings(source) if _is(target, name)]
+        return [line for line, target in _targets(_bound, source) if _is(target, name)]
 
     return _only_line(places, filenames, cell_number)
+
+
+def emptied(name: str, filenames: Iterable[str]) -> bool:
+    """Return whether a line takes something out of what a name holds: ``x.pop()``, ``del x[0]``, ``x = x[-9:]``."""
+    every = (pair for filename in filenames for pair in _targets(_taken, "".join(linecache.getlines(filename))))
+    return any(_is(target, name) for _, target in every)
 
 
 def _only_line(
@@ -361,44 +362,29 @@ def _only_line(
     return None
 
 
-@lru_cache(maxsize=128)
-def _bindings(source: str) -> tuple[tuple[int, str], ...]:
-    """Return the lines of a source that assign to something, and to what; none of what is no Python."""
-    assignments = [node for node in ast.walk(syntax_of(source)) if isinstance(node, ast.Assign)]
-    return tuple((node.lineno, ast.unparse(target)) for node in assignments for target in node.targets)
+@lru_cache(maxsize=384)
+def _targets(of: Callable[[ast.AST], list[ast.expr]], source: str) -> tuple[tuple[int, str], ...]:
+    """Return the lines of a source that do something to what ``of`` says, and to what; none of what is no Python."""
+    found = ((node, target) for node in ast.walk(syntax_of(source)) for target in of(node))
+    return tuple((node.lineno, ast.unparse(target)) for node, target in found)  # type: ignore[attr-defined]
 
 
-@lru_cache(maxsize=128)
-def _growing(source: str) -> tuple[tuple[int, str], ...]:
-    """Return the lines of a source that put more into something, and into what; none of what is no Python."""
-    found = [(node, _target(node)) for node in ast.walk(syntax_of(source))]
-    return tuple((node.lineno, ast.unparse(target)) for node, target in found if target is not None)  # type: ignore[attr-defined]
+def _bound(node: ast.AST) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else []
 
 
-def _target(node: ast.AST) -> ast.expr | None:
+def _added_to(node: ast.AST) -> list[ast.expr]:
     """Return what a statement or call puts more into: ``x.append(…)``, ``x += …``, ``x = … x …``, ``x[key] = …``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
-        return node.func.value
+        return [node.func.value]
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return node.target
+        return [node.target]
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return None
+        return []
     target = node.targets[0]
     if isinstance(target, ast.Subscript):
-        return target.value
-    return target if _stands_in(target, node.value) else None
-
-
-def emptied(name: str, filenames: Iterable[str]) -> bool:
-    """Return whether a line takes something out of what a name holds: ``x.pop()``, ``del x[0]``, ``x = x[-9:]``."""
-    every = (target for filename in filenames for target in _emptying("".join(linecache.getlines(filename))))
-    return any(_is(target, name) for target in every)
-
-
-@lru_cache(maxsize=128)
-def _emptying(source: str) -> tuple[str, ...]:
-    """Return what the lines of a source take something out of; nothing of what is no Python."""
-    return tuple(ast.unparse(target) for node in ast.walk(syntax_of(source)) for target in _taken(node))
+        return [target.value]
+    return [target] if _stands_in(target, node.value) else []
 
 
 def _taken(node: ast.AST) -> list[ast.expr]:

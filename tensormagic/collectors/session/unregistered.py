@@ -31,11 +31,10 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.watch import TieEvidence
 
-# Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts.
-#
-# Nothing complains when a tie breaks; the two drift apart. Certain evidence is that they were one when the module was
-# first seen, or that they are two Parameters over one memory. An embedding and an output layer of the same values are
-# a hint: of these an evenly spaced sample is compared, since after one step of training no two of them are the same.
+# Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts. Nothing
+# complains when a tie breaks. Certain evidence is that they were one when the module was first seen, or that they are
+# two Parameters over one memory. An embedding and an output layer of the same values are a hint: of these an evenly
+# spaced sample is compared, since after one step of training no two of them are the same.
 
 SAMPLE = 4096  # elements compared
 SMALLEST = 32  # elements; fewer may be equal by chance or by their initialization
@@ -54,18 +53,30 @@ class TiedWeights:
         known = self._known.get(id(root))
         if known is None or known[0]() is not root:
             self._known = {key: pair for key, pair in self._known.items() if pair[0]() is not None}
-            self._known[id(root)] = (weakref.ref(root), _tied_weight_names(parameters_of(root)))
+            names: dict[int, list[str]] = {}
+            for name, parameter in parameters_of(root):
+                names.setdefault(id(parameter), []).append(name)
+            tied_names = [tuple(sorted(several)) for several in names.values() if len(several) > 1]
+            self._known[id(root)] = (weakref.ref(root), tied_names)
 
     def broken(self, name: str, root: nn.Module, cell_number: CellNumber = no_cell) -> tuple[UntiedPair, ...]:
         """Return the pairs of a module's parameters that are no longer one, or that should be, by what is seen now."""
         known = self._known.get(id(root))
         before = known[1] if known is not None and known[0]() is root else []
+        found: dict[tuple[str, str], UntiedPair] = {}
         with quiet():
-            pairs = _pairs(root, before)
-            return tuple(_pair(name, root, pair, cell_number) for pair in islice(pairs, MOST_TIED))
+            for evidence, compared, first, second in _candidates(root, before):
+                if (first, second) in found:
+                    continue
+                if len(found) == MOST_TIED:
+                    break
+                where = tied(type(root), first, second, cell_number)
+                numel = dict(parameters_of(root))[first].numel()
+                pair = UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
+                found[first, second] = pair
+        return tuple(found.values())
 
 
-_Pair = tuple[str, str, TieEvidence, int]
 _Named = list[tuple[str, nn.Parameter]]
 
 
@@ -78,21 +89,6 @@ def parameters_of(root: nn.Module) -> _Named:
         for key, held in list(held_here.items())
         if held is not None
     ]
-
-
-def _tied_weight_names(named: _Named) -> list[tuple[str, ...]]:
-    names: dict[int, list[str]] = {}
-    for name, parameter in named:
-        names.setdefault(id(parameter), []).append(name)
-    return [tuple(sorted(several)) for several in names.values() if len(several) > 1]
-
-
-def _pairs(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[_Pair]:
-    described: set[tuple[str, str]] = set()
-    for evidence, compared, first, second in _candidates(root, before):
-        if (first, second) not in described:
-            described.add((first, second))
-            yield first, second, evidence, compared
 
 
 def _candidates(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[tuple[TieEvidence, int, str, str]]:
@@ -115,18 +111,13 @@ def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
         if (storage := _storage(parameter)) is not None:
             storages.setdefault(storage, []).append((name, parameter))
     for several in storages.values():
-        if len(several) > 1:
-            yield from _same_elements(several)
-
-
-def _same_elements(several: _Named) -> Iterator[tuple[str, str]]:
-    places: dict[Any, dict[int, str]] = {}
-    for name, parameter in sorted(several, key=lambda pair: pair[0], reverse=True):
-        if parameter.requires_grad and parameter.numel():
-            place = (parameter.storage_offset(), parameter.shape, parameter.stride())
-            places.setdefault(place, {})[id(parameter)] = name
-    for different in places.values():
-        yield from combinations(sorted(different.values()), 2)
+        places: dict[Any, dict[int, str]] = {}
+        for name, parameter in sorted(several, key=lambda pair: pair[0], reverse=True) if len(several) > 1 else ():
+            if parameter.requires_grad and parameter.numel():
+                place = (parameter.storage_offset(), parameter.shape, parameter.stride())
+                places.setdefault(place, {})[id(parameter)] = name
+        for different in places.values():
+            yield from combinations(sorted(different.values()), 2)
 
 
 def _storage(parameter: nn.Parameter) -> int | None:
@@ -138,55 +129,28 @@ def _storage(parameter: nn.Parameter) -> int | None:
 
 
 def _equal(root: nn.Module) -> Iterator[tuple[str, str, int]]:
-    """Yield embeddings and linear layers whose weights are equal in every element that is compared."""
-    tables, layers = _weights(root)
-    pairs = ((one, two) for one in tables for two in layers if _comparable(one[1], two[1]))
-    for one, two in islice(pairs, _PAIRS):
-        if (compared := _same_values(one[1], two[1])) is not None:
-            yield one[0], two[0], compared
-
-
-def _weights(root: nn.Module) -> tuple[_Named, _Named]:
-    """Return the weights of embeddings, and those of linear layers, that ask for a gradient."""
-    found: tuple[_Named, _Named] = ([], [])
-    kinds: dict[type, int | None] = {}
+    """Yield embeddings and linear layers whose weights are equal in every element compared, and not all the same."""
+    weights: dict[type, _Named] = {nn.Embedding: [], nn.Linear: []}  # those that ask for a gradient
     for path, module in inside("", root):
-        kind = type(module)
-        if kind not in kinds:
-            kinds[kind] = 0 if is_kind(module, nn.Embedding) else 1 if is_kind(module, nn.Linear) else None
-        which = kinds[kind]
-        weight = None if which is None else registered(module, "_parameters").get("weight")
-        if which is not None and weight is not None and weight.requires_grad:
-            found[which].append((f"{path}.weight"[1:], weight))
-    return found
+        kind = next((kind for kind in weights if is_kind(module, kind)), None)
+        weight = None if kind is None else registered(module, "_parameters").get("weight")
+        if kind is not None and type(weight) is nn.Parameter and weight.requires_grad and not weight.is_meta:
+            weights[kind].append((f"{path}.weight"[1:], weight))
+    pairs = ((one, two) for one in weights[nn.Embedding] for two in weights[nn.Linear] if _alike(one[1], two[1]))
+    for (first, table), (second, layer) in islice(pairs, _PAIRS):
+        step = -(-table.numel() // SAMPLE)
+        one, two = (x.detach().reshape(-1)[::step] for x in (table, layer))
+        if torch.equal(one, two) and bool((one != one[0]).any()):
+            yield first, second, one.numel()
 
 
-def _comparable(one: nn.Parameter, two: nn.Parameter) -> bool:
-    if one is two or type(one) is not nn.Parameter or type(two) is not nn.Parameter:
-        return False
-    alike = one.shape == two.shape and one.dtype == two.dtype and one.device == two.device
-    return alike and one.numel() >= SMALLEST and not one.is_meta
+def _alike(one: nn.Parameter, two: nn.Parameter) -> bool:
+    same = one.shape == two.shape and one.dtype == two.dtype and one.device == two.device
+    return one is not two and same and one.numel() >= SMALLEST
 
 
-def _same_values(one: nn.Parameter, two: nn.Parameter) -> int | None:
-    """Return how many elements were compared where all are equal and not all the same; None where they differ."""
-    step = -(-one.numel() // SAMPLE)
-    first, second = (x.detach().reshape(-1)[::step] for x in (one, two))
-    equal = torch.equal(first, second) and bool((first != first[0]).any())
-    return first.numel() if equal else None
-
-
-def _pair(name: str, root: nn.Module, pair: _Pair, cell_number: CellNumber) -> UntiedPair:
-    first, second, evidence, compared = pair
-    where = tied(type(root), first, second, cell_number)
-    numel = dict(parameters_of(root))[first].numel()
-    return UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
-
-
-# What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries.
-#
-# Only modules of classes outside torch are looked at, and of these only the plain attributes: a few microseconds a
-# module. What trains them, and which line made them so, is looked up only where something was found.
+# What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries. Only
+# modules of classes outside torch are looked at, and of these only the plain attributes.
 
 Root = tuple[str, nn.Module]  # the name of an outermost module, and the module
 Optimized = Callable[[], Iterable[int]]
@@ -288,25 +252,21 @@ _MISSPELT = re.compile(r"requ?i?re?s?d?_?grad(s|ient|ients)?|requires_?gard|reqi
 def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
     """Yield attributes that were to freeze something and are read by nobody, where it is not frozen."""
     for path, module in within:
-        own = attributes_of(module)
-        flags = [key for key, value in own.items() if value is False and _MISSPELT.fullmatch(key)]
-        for key in flags:
-            if key == "requires_grad" or is_torch_own(type(module)):
-                yield from _flag(path, key, module, list(held_by(module)), known)
+        torchs = is_torch_own(type(module))
+        own = [key for key in _misspelt(module) if torchs or key == "requires_grad"]
+        flags = [(path, key, list(held_by(module))) for key in own]
         for at, parameter in list(registered(module, "_parameters").items()):
-            for key, value in attributes_of(parameter).items():
-                if value is False and key != "requires_grad" and _MISSPELT.fullmatch(key):
-                    yield from _flag(f"{path}.{at}", key, None, [parameter], known)
+            flags += [(f"{path}.{at}", key, [parameter]) for key in _misspelt(parameter) if key != "requires_grad"]
+        for of, key, held in flags:
+            asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
+            if asking:
+                trained = len(asking & known.optimized)
+                yield FlagWithoutEffect(f"{of}.{key}", of, key, of == path, len(asking), trained)
 
 
-def _flag(
-    of: str, attribute: str, module: nn.Module | None, held: list[torch.Tensor], known: _Known
-) -> Iterator[FlagWithoutEffect]:
-    asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
-    if asking:
-        yield FlagWithoutEffect(
-            f"{of}.{attribute}", of, attribute, module is not None, len(asking), len(asking & known.optimized)
-        )
+def _misspelt(item: Any) -> list[str]:
+    own = attributes_of(item).items()
+    return [key for key, value in own if value is False and _MISSPELT.fullmatch(key)]
 
 
 def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
@@ -349,26 +309,22 @@ class _Known:
 
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
-    behind = [id(x)]
+    behind = {id(x)}
     if not x.is_leaf:  # the leaves that it was computed from; none where the way to them is long
         nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
         leaves = [node.variable for node in nodes if hasattr(node, "variable")]
-        behind = [id(leaf) for leaf in leaves] if len(nodes) < _LEAVES else []
+        behind = {id(leaf) for leaf in leaves} if len(nodes) < _LEAVES else set()
     own = {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
     devices = {str(held.device) for held in held_by(root)}
     return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
         grad_fn="" if x.grad_fn is None else x.grad_fn.name(),
-        kept_elsewhere=id(x) in known.named or _all_in(behind, known.registered() | known.named),
-        optimized=_all_in(behind, known.optimized), siblings=len(own & known.optimized), registered=len(own),
+        kept_elsewhere=id(x) in known.named or (bool(behind) and behind <= known.registered() | known.named),
+        optimized=bool(behind) and behind <= known.optimized, siblings=len(own & known.optimized), registered=len(own),
         module_device=devices.pop() if len(devices) == 1 else "",
         method=where.function if where is not None else "", location=where,
     )  # fmt: skip
-
-
-def _all_in(wanted: list[int], known: set[int]) -> bool:
-    return bool(wanted) and known.issuperset(wanted)
 
 
 def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:

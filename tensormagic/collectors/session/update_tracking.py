@@ -31,17 +31,13 @@ def like_trained(
 
     ``names`` are those of all its parameters, with the name of the model; the others are numbers among these.
     """
-    patterns = {number: _pattern(*root, names[number]) for number in {*still, *trained}}
+    owner, model = root
+    patterns: dict[int, tuple[str, ...]] = {}  # each path with a star for each place in a list or dictionary of modules
+    for number in {*still, *trained}:
+        steps = _steps(model, names[number].removeprefix(f"{owner}.").split("."))
+        patterns[number] = tuple("*" if is_kind(at, nn.ModuleList, nn.ModuleDict) else key for at, key in steps)
     used = {patterns[number] for number in trained}
     return tuple(number for number in still if "*" in patterns[number] and patterns[number] in used)
-
-
-def _pattern(owner: str, root: nn.Module, name: str) -> tuple[str, ...]:
-    """Return the path of a parameter with a star for each place in a list or dictionary of modules."""
-    parts = tuple(name.removeprefix(f"{owner}.").split("."))
-    parents = [module for module, _ in _steps(root, parts)]
-    starred = (is_kind(module, nn.ModuleList, nn.ModuleDict) for module in parents)
-    return tuple("*" if star else key for star, key in zip(starred, parts, strict=False))
 
 
 def _steps(root: nn.Module, path: Iterable[str]) -> Iterator[tuple[nn.Module, str]]:
@@ -95,10 +91,6 @@ class Progress:
     steps: int = 0  # what its own state counts; 0 where it does not
     advanced: int = 0  # since the last look
     is_new: bool = True  # whether it was not there at the last look
-
-    def advance(self, by: int, steps: int, *, is_new: bool) -> None:
-        """Take down what a look has seen."""
-        self.total, self.advanced, self.steps, self.is_new = self.total + by, by, steps, is_new
 
 
 @dataclass(slots=True)
@@ -218,11 +210,6 @@ class _Model:
     parameters: list[ParameterSnapshot]
     optimizers: dict[Place, tuple[str, Any]]
 
-    @property
-    def nowhere(self) -> Place:
-        """The place of what is in no optimizer."""
-        return 0, id(self.root[1])
-
     def of(self, place: Place) -> list[ParameterSnapshot]:
         """Return the parameters that one optimizer holds, or none does."""
         return [one for one in self.parameters if one.place == place]
@@ -274,7 +261,13 @@ class UpdateTracking:
 
     def _described(self, model: _Model) -> Iterator[UnchangedParameters]:
         progress_of = {place: self._progress(model, place) for place in model.optimizers}
-        progress_of[model.nowhere] = self._fastest(model, list(progress_of.values()))
+        # What its parameters in no optimizer are compared with: how far any got with it.
+        nowhere = 0, id(model.root[1])
+        fastest = max(progress_of.values(), key=lambda one: one.advanced, default=None)
+        progress = progress_of[nowhere] = self._progress_of.setdefault(nowhere, Progress(weakref.ref(model.root[1])))
+        if fastest is not None:
+            progress.total, progress.is_new = progress.total + fastest.advanced, False
+            progress.advanced, progress.steps = fastest.advanced, fastest.steps
         still = {place: self._still(model, place, progress) for place, progress in progress_of.items()}
         for one in model.parameters:
             self._seen[id(one.value)] = one.remembered(still[one.place].get(one.name))
@@ -285,19 +278,11 @@ class UpdateTracking:
 
     def _progress(self, model: _Model, place: Place) -> Progress:
         """Return how far an optimizer got with a model, this look counted."""
-        members = model.of(place)
-        is_new = place not in self._progress_of
+        members, is_new = model.of(place), place not in self._progress_of
         progress = self._progress_of.setdefault(place, Progress(weakref.ref(model.optimizers[place][1])))
         steps, moved = max(steps_of(one.state) for one in members), max(one.moved for one in members)
-        progress.advance(max(steps - progress.steps, 0) if steps else moved, steps, is_new=is_new)
-        return progress
-
-    def _fastest(self, model: _Model, progress_of: list[Progress]) -> Progress:
-        """Return how far any optimizer got with a model: what its parameters in none are compared with."""
-        progress = self._progress_of.setdefault(model.nowhere, Progress(weakref.ref(model.root[1])))
-        fastest = max(progress_of, key=lambda one: one.advanced, default=None)
-        if fastest is not None:
-            progress.advance(fastest.advanced, fastest.steps, is_new=False)
+        progress.advanced = max(steps - progress.steps, 0) if steps else moved
+        progress.total, progress.steps, progress.is_new = progress.total + progress.advanced, steps, is_new
         return progress
 
     def _still(self, model: _Model, place: Place, progress: Progress) -> dict[str, int]:
@@ -320,14 +305,7 @@ def _report(
         trained = tuple(number for number, one in enumerate(model.parameters) if one.is_trained)
         numbers = tuple(number for number, name in enumerate(names) if name in still)
         yield UnchangedParameters(
-            owner=model.root[0],
-            optimizer=model.optimizers[trainer][0],
-            held=held,
-            names=names,
-            numels=tuple(one.value.numel() for one in model.parameters),
-            unchanged=numbers,
-            trained=trained,
-            alike=like_trained(model.root, names, numbers, trained),
-            watched=watched,
-            steps=progress_of[trainer].steps,
-        )
+            owner=model.root[0], optimizer=model.optimizers[trainer][0], held=held, names=names,
+            numels=tuple(one.value.numel() for one in model.parameters), unchanged=numbers, trained=trained,
+            alike=like_trained(model.root, names, numbers, trained), watched=watched, steps=progress_of[trainer].steps,
+        )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,10 +35,10 @@ from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import (
     Growth,
     HeldSize,
-    Location,
     RetainedMemory,
     StorageKeepingView,
     StoredGraph,
+    UnchangedParameters,
     WatchReport,
 )
 from tensormagic.reports.watch import RetainedBy
@@ -73,131 +73,105 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
     with quiet():
         walk_session = ObjectWalk(budget).through(namespace)
         files = sources(namespace, filename)
-        found = _Found(walk_session, namespace, files, cell_number)
+        retained, views, graphs = standing_out(walk_session, namespace, files, cell_number)
         sizes = _sizes(walk_session)
         known = Memory() if memory is None else memory
         outermost = walk_session.outermost()
         modules = modules_report(outermost, namespace, known.ties, cell_number=cell_number)
         for _, module in outermost:
             known.ties.remember(module)
-        optimizers = walk_session.optimizers
+        unchanged: tuple[UnchangedParameters, ...] = ()
+        if walk_session.names_complete:
+            unchanged = known.updates.look(outermost, walk_session.optimizers, files=files, cell_number=cell_number)
         return WatchReport(
             looked=walk_session.looked,
             tensors=walk_session.tensors,
             storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()),
             modules=modules,
-            retained=found.retained(),
-            views=found.views(),
-            graphs=found.graphs(),
+            retained=retained,
+            views=views,
+            graphs=graphs,
             sizes=sizes,
-            growing=found.growing(earlier, sizes),
-            unchanged=known.updates.look(outermost, optimizers, files=files, cell_number=cell_number)
-            if walk_session.names_complete
-            else (),
+            growing=tuple(
+                replace(growth, location=grown(growth.name, files, cell_number)) for growth in _growing(earlier, sizes)
+            ),
+            unchanged=unchanged,
             gaps=walk_session.gaps,
         )
 
 
 def standing_out(
-    walk_session: ObjectWalk, namespace: Mapping[str, Any]
+    walk_session: ObjectWalk,
+    namespace: Mapping[str, Any],
+    files: tuple[str, ...] | None = None,
+    cell_number: CellNumber = no_cell,
 ) -> tuple[tuple[RetainedMemory, ...], tuple[StorageKeepingView, ...], tuple[StoredGraph, ...]]:
-    """Return what is alive and hardly meant to be, of what a walk has met.
+    """Return what is alive and hardly meant to be, of what a walk has met; without names, where the walk was cut.
 
-    That is what only the session keeps, what a small view keeps, and what stored graphs keep.
+    That is what only the session keeps, the views that alone keep a storage of which they read less than half, the
+    largest storage first, and what stored graphs keep.
     """
-    found = _Found(walk_session, namespace, sources(namespace), no_cell)
-    return found.retained(), found.views(), found.graphs()
+    looked_in = sources(namespace) if files is None else files
+    storages = walk_session.storages
+    large = sorted((held for held in storages.values() if held.nbytes >= SMALLEST), key=lambda held: -held.nbytes)
+    large = large if walk_session.names_complete else []
+    kept = [held for held in large if held.is_of_session][:MOST_KEPT]
+    viewed = [held for held in large if _reads_a_part(held)][:MOST_KEPT]
+    retained = (_confirmed(held, namespace, cell_number) for held in kept)
+    views = (_alone(held, namespace) for held in viewed)
+    own = {key for key, held in storages.items() if not held.is_of_session}
+    graphs = stored_graphs(walk_session.visits, own, lambda name: grown(name, looked_in, cell_number))
+    return tuple(one for one in retained if one), tuple(view for view in views if view), graphs
 
 
-class _Found:
-    """What one walk has met, and what is made of it."""
+def _alone(held: Held, namespace: Mapping[str, Any]) -> StorageKeepingView | None:
+    """Return a view that is confirmed to keep its storage alone."""
+    described = holders(held.tensor, namespace)
+    shared = described.unreached != 0 or described.of_storage or described.found > len(described.holders)
+    if described.cut or shared:
+        return None
+    named = [holder.path for holder in described.of_tensor if holder.kind not in SESSION_KINDS]
+    return StorageKeepingView(nearest(telling(named))[0], _nbytes(held.tensor), held.nbytes) if named else None
 
-    def __init__(
-        self, walk_session: ObjectWalk, namespace: Mapping[str, Any], files: tuple[str, ...], cell_number: CellNumber
-    ) -> None:
-        self._walk_session, self._namespace = walk_session, namespace
-        self._files, self._cell_number = files, cell_number
 
-    def where(self, name: str) -> Location | None:
-        """Return the line that makes something grow."""
-        return grown(name, self._files, self._cell_number)
+def _confirmed(held: Held, namespace: Mapping[str, Any], cell_number: CellNumber) -> RetainedMemory | None:
+    """Return a storage that only the session is confirmed to keep."""
+    x = held.tensor
+    described = holders(x, namespace)
+    kinds = {holder.kind for holder in described.holders}
+    if described.cut or described.unreached or not kinds or not kinds <= SESSION_KINDS:
+        return None
+    kind: RetainedBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
+    paths = tuple(dict.fromkeys(_in_out(holder.path, namespace) for holder in described.holders))
+    # The line at which the frame stands that holds it, with its text.
+    frame = next((holder.location for holder in described.holders if holder.location is not None), None)
+    if frame is not None:
+        text = linecache.getline(frame.filename, frame.line).strip()
+        frame = replace(frame, text=text, cell=cell_number(frame.filename))
+    dtype, device = str(x.dtype).removeprefix("torch."), str(x.device)
+    return RetainedMemory(paths, kind, tuple(x.shape), dtype, device=device, nbytes=held.nbytes, location=frame)
 
-    def retained(self) -> tuple[RetainedMemory, ...]:
-        """Return the large storages that only the session keeps, the largest first; none where the walk was cut."""
-        every = map(self._confirmed, self._largest(lambda held: held.is_of_session))
-        return tuple(kept for kept in every if kept is not None)
 
-    def views(self) -> tuple[StorageKeepingView, ...]:
-        """Return the views that alone keep a storage of which they read less than half, the largest storage first."""
-        every = map(self._alone, self._largest(_reads_a_part))
-        return tuple(view for view in every if view is not None)
+def _in_out(path: str, namespace: Mapping[str, Any]) -> str:
+    """Return a path by way of ``Out``, whose number shows the cell, where it begins at a name for one of these."""
+    root = path.partition("[")[0].partition(".")[0]
+    history = namespace.get("Out")
+    if not is_history(root) or root == "Out" or type(history) is not dict:
+        return path
+    value = namespace.get(root)
+    number = next((key for key, item in list(history.items()) if item is value), None)
+    return path if number is None else f"Out[{number}]{path.removeprefix(root)}"
 
-    def _largest(self, is_asked_for: Callable[[Held], bool]) -> list[Held]:
-        storages = self._walk_session.storages.values() if self._walk_session.names_complete else ()
-        large = (held for held in storages if held.nbytes >= SMALLEST and is_asked_for(held))
-        return sorted(large, key=lambda held: -held.nbytes)[:MOST_KEPT]
 
-    def _alone(self, held: Held) -> StorageKeepingView | None:
-        x = held.tensor
-        described = holders(x, self._namespace)
-        if (
-            described.cut
-            or described.unreached != 0
-            or described.of_storage
-            or described.found > len(described.holders)
-        ):
-            return None
-        named = [holder.path for holder in described.of_tensor if holder.kind not in SESSION_KINDS]
-        return StorageKeepingView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
-
-    def _confirmed(self, held: Held) -> RetainedMemory | None:
-        x = held.tensor
-        described = holders(x, self._namespace)
-        kinds = {holder.kind for holder in described.holders}
-        if described.cut or described.unreached or not kinds or not kinds <= SESSION_KINDS:
-            return None
-        kind: RetainedBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
-        paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in described.holders))
-        # The line at which the frame stands that holds it, with its text.
-        frame = next((holder.location for holder in described.holders if holder.location is not None), None)
-        if frame is not None:
-            text = linecache.getline(frame.filename, frame.line).strip()
-            frame = replace(frame, text=text, cell=self._cell_number(frame.filename))
-        return RetainedMemory(
-            holders=paths, kind=kind, shape=tuple(x.shape),
-            dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), nbytes=held.nbytes,
-            location=frame,
-        )  # fmt: skip
-
-    def _in_out(self, path: str) -> str:
-        """Return a path by way of ``Out``, whose number shows the cell, where it begins at a name for one of these."""
-        root = path.partition("[")[0].partition(".")[0]
-        history = self._namespace.get("Out")
-        if not is_history(root) or root == "Out" or type(history) is not dict:
-            return path
-        value = self._namespace.get(root)
-        number = next((key for key, item in list(history.items()) if item is value), None)
-        return path if number is None else f"Out[{number}]{path.removeprefix(root)}"
-
-    def graphs(self) -> tuple[StoredGraph, ...]:
-        """Return the graphs that stored results keep."""
-        own = {key for key, held in self._walk_session.storages.items() if not held.is_of_session}
-        return stored_graphs(self._walk_session.visits, own, self.where)
-
-    def growing(self, earlier: Sequence[WatchReport], sizes: tuple[HeldSize, ...]) -> tuple[Growth, ...]:
-        """Return what has grown by equal amounts over the last looks, this one included."""
-        looks = [{size.name: size for size in one.sizes} for one in earlier[-(LOOKS - 1) :]]
-        if len(looks) < LOOKS - 1:
-            return ()
-        found = []
-        for now in sizes:
-            line = [*(one[now.name] for one in looks if now.name in one), now]
-            steps = {after.nbytes - before.nbytes for before, after in itertools.pairwise(line)}
-            if len(line) == LOOKS and len(steps) == 1 and min(steps) > 0:
-                tensors, nbytes = tuple(one.tensors for one in line), tuple(one.nbytes for one in line)
-                found.append(Growth(now.name, tensors, nbytes, self.where(now.name)))
-        return tuple(found)
+def _growing(earlier: Sequence[WatchReport], sizes: tuple[HeldSize, ...]) -> Iterator[Growth]:
+    """Yield what has grown by equal amounts over the last looks, this one included."""
+    looks = [{size.name: size for size in one.sizes} for one in earlier[-(LOOKS - 1) :]]
+    for now in sizes if len(looks) == LOOKS - 1 else ():
+        line = [*(one[now.name] for one in looks if now.name in one), now]
+        steps = {after.nbytes - before.nbytes for before, after in itertools.pairwise(line)}
+        if len(line) == LOOKS and len(steps) == 1 and min(steps) > 0:
+            yield Growth(now.name, tuple(one.tensors for one in line), tuple(one.nbytes for one in line))
 
 
 def _reads_a_part(held: Held) -> bool:

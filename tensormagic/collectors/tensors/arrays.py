@@ -7,7 +7,7 @@ Nothing of a subclass is called: every attribute is read as `numpy.ndarray` has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -55,8 +55,22 @@ def collect_array(
     """
     plain = np.ndarray.view(array, np.ndarray)
     others = {key: value for key, value in (namespace or {}).items() if value is not array or key != name}
-    report = _seen_by_torch(plain, array, name, others)
-    own = _kind(plain, array, name)
+    why = _why_not(plain)
+    report = None
+    if not why:
+        try:
+            report = collect_tensor(_over_root(plain, array), name=name, namespace=others)
+        except (TypeError, ValueError, RuntimeError) as error:
+            why = reason_of(error)
+    if report is None:  # the outline of an array that torch cannot wrap
+        report = TensorReport(
+            name=name, type_name="", role="", dtype="", shape=plain.shape, device="cpu", layout_name="strided",
+            element_size=plain.itemsize, nbytes=plain.nbytes, numel=plain.size, version=None, is_view=False,
+            data_text=_text(plain), gaps=(Gap("layout and statistics", why),),
+        )  # fmt: skip
+    own = KindReport(
+        "numpy", "NumPy array", _summary(plain, name), _facts(plain, array), tuple(_components(plain, array, name))
+    )
     return replace(
         report,
         type_name=type(array).__name__,
@@ -88,33 +102,15 @@ def _owns(array: Any) -> bool:
 
 
 def _role(array: Any, others: Mapping[str, object]) -> str:
-    base = array_base(array)
+    def name_of(wanted: object) -> str:
+        return next((key for key, value in others.items() if value is wanted), "")
+
+    base, owner = array_base(array), owner_of(array)
     if base is None:
         return "owns its memory" if _owns(array) else "another object owns its memory"
-    root = root_of(array)
-    named = next((key for key, value in others.items() if value is base), "")
-    named = named or next((key for key, value in others.items() if value is root), "")
-    if named:
+    if named := name_of(base) or name_of(root_of(array)):
         return f"view of {named}"
-    owner = owner_of(array)
-    if owner is None:
-        return "view (base has no name)"
-    holder = next((key for key, value in others.items() if value is owner), "")
-    return f"memory of {holder or f'a {type(owner).__name__}'}"
-
-
-# -- as torch sees it ---------------------------------------------------------------------------------------------
-
-
-def _seen_by_torch(plain: np.ndarray, array: Any, name: str, others: Mapping[str, object]) -> TensorReport:
-    """Return the report of a tensor over the same memory; of an array that torch cannot wrap, its outline."""
-    why = _why_not(plain)
-    if not why:
-        try:
-            return collect_tensor(_over_root(plain, array), name=name, namespace=others)
-        except (TypeError, ValueError, RuntimeError) as error:
-            why = reason_of(error)
-    return _outline(plain, name, why)
+    return "view (base has no name)" if owner is None else f"memory of {name_of(owner) or f'a {type(owner).__name__}'}"
 
 
 def _why_not(plain: np.ndarray) -> str:
@@ -152,25 +148,6 @@ def _address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _outline(plain: np.ndarray, name: str, why: str) -> TensorReport:
-    return TensorReport(
-        name=name,
-        type_name="ndarray",
-        role="",
-        dtype=str(plain.dtype),
-        shape=plain.shape,
-        device="cpu",
-        layout_name="strided",
-        element_size=plain.itemsize,
-        nbytes=plain.nbytes,
-        numel=plain.size,
-        version=None,
-        is_view=False,
-        data_text=_text(plain),
-        gaps=(Gap("layout and statistics", why),),
-    )
-
-
 def _text(plain: np.ndarray) -> str:
     """Return values as NumPy prints them; not of objects, whose own code would do the printing."""
     if plain.dtype.hasobject:
@@ -178,19 +155,6 @@ def _text(plain: np.ndarray) -> str:
     with np.printoptions(threshold=200, edgeitems=3, linewidth=100):
         lines = np.array_repr(plain).splitlines()
     return "\n".join(lines if len(lines) <= _TEXT_LINES else [*lines[: _TEXT_LINES - 1], "…"])
-
-
-# -- as NumPy has it ----------------------------------------------------------------------------------------------
-
-
-def _kind(plain: np.ndarray, array: Any, name: str) -> KindReport:
-    return KindReport(
-        key="numpy",
-        label="NumPy array",
-        summary=_summary(plain, name),
-        facts=(*_facts(plain, array), *_class_facts(array)),
-        components=_components(plain, array, name),
-    )
 
 
 def _summary(plain: np.ndarray, name: str) -> str:
@@ -210,19 +174,25 @@ def _summary(plain: np.ndarray, name: str) -> str:
 def _facts(plain: np.ndarray, array: Any) -> tuple[Fact, ...]:
     flags, size = plain.flags, max(plain.itemsize, 1)
     steps = ", ".join(f"{step / size:g}" for step in plain.strides)
-    return (
+    if flags.c_contiguous:
+        order = "C and Fortran" if flags.f_contiguous else "C (last index fastest)"
+    else:
+        order = "Fortran (first index fastest)" if flags.f_contiguous else "neither"
+    facts = [
         Fact("dtype", plain.dtype.str if plain.dtype.names is None else "structured", _dtype_note(plain.dtype)),
         Fact("strides in bytes", str(plain.strides), f"in elements: ({steps})" if plain.strides else ""),
-        Fact("order", _order(flags), "of its elements in memory"),
+        Fact("order", order, "of its elements in memory"),
         Fact("owns its data", str(_owns(array)), _owner_note(array)),
         Fact("writeable", str(bool(flags.writeable)), "" if flags.aligned else "and not aligned"),
         Fact("byte order", _byte_order(plain.dtype)),
-        *(
-            (Fact("refers to", _object_types(plain), "Python objects somewhere else"),)
-            if plain.dtype.kind == "O"
-            else ()
-        ),
-    )
+    ]
+    if plain.dtype.kind == "O":
+        facts.append(Fact("refers to", _object_types(plain), "Python objects somewhere else"))
+    if type(array) is not np.ndarray:
+        facts.append(Fact("class", f"{type(array).__module__}.{type(array).__qualname__}", "its own code is not run"))
+    if isinstance(array, np.memmap):
+        facts.append(Fact("file", str(array.filename), f"opened {array.mode!r}"))
+    return tuple(facts)
 
 
 def _dtype_note(dtype: np.dtype) -> str:
@@ -231,18 +201,6 @@ def _dtype_note(dtype: np.dtype) -> str:
         return f"{fields} in {number_of_bytes(dtype.itemsize)}: {listed(dtype.names, most=_MOST_FIELDS)}"
     word = _WORDS.get(dtype.kind, "")
     return f"{word}, {number_of_bytes(dtype.itemsize)} an element" if word else str(dtype)
-
-
-def _order(flags: Any) -> str:
-    if flags.c_contiguous and flags.f_contiguous:
-        return "C and Fortran"
-    return (
-        "C (last index fastest)"
-        if flags.c_contiguous
-        else "Fortran (first index fastest)"
-        if flags.f_contiguous
-        else "neither"
-    )
 
 
 def _owner_note(array: Any) -> str:
@@ -261,63 +219,40 @@ def _byte_order(dtype: np.dtype) -> str:
     return orders.get(dtype.byteorder, f"native ({'little' if little else 'big'}-endian)")
 
 
-def _class_facts(array: Any) -> tuple[Fact, ...]:
-    if type(array) is np.ndarray:
-        return ()
-    facts = [Fact("class", f"{type(array).__module__}.{type(array).__qualname__}", "its own code is not run")]
-    if isinstance(array, np.memmap):
-        facts.append(Fact("file", str(array.filename), f"opened {array.mode!r}"))
-    return tuple(facts)
+def _components(plain: np.ndarray, array: Any, name: str) -> Iterator[Component]:
+    """Yield what is nearest to an array that torch cannot wrap, and what belongs to it besides."""
+    for path, role, part in _nearest(plain, name) if _why_not(plain) else ():
+        yield Component(path, role, collect_array(part, name=path))
+    if isinstance(array, np.ma.MaskedArray) and isinstance(mask := array._mask, np.ndarray):  # type: ignore[attr-defined]
+        path = f"{name}.mask"
+        yield Component(path, "True where an element does not count", collect_array(mask, name=path))
 
 
-def _components(plain: np.ndarray, array: Any, name: str) -> tuple[Component, ...]:
-    """Return what is nearest to an array that torch cannot wrap, and what belongs to it besides."""
-    parts = [*_nearest(plain, name)]
-    if isinstance(array, np.ma.MaskedArray) and isinstance(array._mask, np.ndarray):  # type: ignore[attr-defined]
-        parts.append((f"{name}.mask", "True where an element does not count", array._mask))  # type: ignore[attr-defined]
-    return tuple(Component(path, role, collect_array(part, name=path)) for path, role, part in parts)
-
-
-def _nearest(plain: np.ndarray, name: str) -> list[tuple[str, str, np.ndarray]]:
-    if not _why_not(plain):
-        return []
-    if plain.dtype.names is not None:
-        return [_field(plain, name, field) for field in plain.dtype.names[:_MOST_FIELDS]]
-    if plain.dtype.kind in "Mm" and plain.dtype.isnative:
-        unit = np.datetime_data(plain.dtype)[0]
-        role = f"the same memory as integers: {unit} {'since 1970' if plain.dtype.kind == 'M' else 'of duration'}"
-        return [(f"{name}.view('i8')", role, plain.view(np.int64))]
-    if plain.dtype.kind == "O":
-        return []
-    return _numeric(plain, name) if plain.dtype.kind not in _WORDS else []
-
-
-def _field(plain: np.ndarray, name: str, field: str) -> tuple[str, str, np.ndarray]:
-    part = plain[field]
-    copied = bool(_why_not(part)) and part.dtype.kind not in _WORDS and part.dtype.isnative and part.size <= MOST_COPIED
-    role = "a field, copied: torch cannot wrap its elements in place" if copied else "a field, in place"
-    return f"{name}[{field!r}]", role, part.copy() if copied else part
-
-
-def _numeric(plain: np.ndarray, name: str) -> list[tuple[str, str, np.ndarray]]:
-    """Return an array of numbers in a way that torch can see: turned round where that is enough, else as a copy."""
+def _nearest(plain: np.ndarray, name: str) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Yield arrays of the same elements that torch can see, in place where that is enough, else as a copy."""
+    dtype = plain.dtype
+    for field in (dtype.names or ())[:_MOST_FIELDS]:
+        part = plain[field]
+        odd = bool(_why_not(part)) and part.dtype.kind not in _WORDS and part.dtype.isnative
+        copied = odd and part.size <= MOST_COPIED
+        role = "a field, copied: torch cannot wrap its elements in place" if copied else "a field, in place"
+        yield f"{name}[{field!r}]", role, part.copy() if copied else part
+    if dtype.kind in "Mm" and dtype.isnative:
+        since = "since 1970" if dtype.kind == "M" else "of duration"
+        role = f"the same memory as integers: {np.datetime_data(dtype)[0]} {since}"
+        yield f"{name}.view('i8')", role, plain.view(np.int64)
+    if dtype.kind in _WORDS:
+        return
     turned = tuple(slice(None, None, -1) if step < 0 else slice(None) for step in plain.strides)
-    backwards = plain[turned]
-    if plain.dtype.isnative and not _why_not(backwards):
+    if dtype.isnative and not _why_not(plain[turned]):
         index = ", ".join("::-1" if one.step else ":" for one in turned)
-        return [(f"{name}[{index}]", "the same memory, read forwards", backwards)]
-    if plain.size > MOST_COPIED:
-        return []
-    if not plain.dtype.isnative:
-        return [
-            (
-                f"{name}.astype(native)",
-                "a copy in the machine's byte order",
-                plain.astype(plain.dtype.newbyteorder("=")),
-            )
-        ]
-    wide = np.complex128 if plain.dtype.kind == "c" else np.float64 if plain.dtype.kind == "f" else plain.dtype
-    return [(f"{name}.astype({np.dtype(wide).name!r})", "a copy with a dtype that torch supports", plain.astype(wide))]
+        yield f"{name}[{index}]", "the same memory, read forwards", plain[turned]
+    elif plain.size <= MOST_COPIED and not dtype.isnative:
+        copy = plain.astype(dtype.newbyteorder("="))
+        yield f"{name}.astype(native)", "a copy in the machine's byte order", copy
+    elif plain.size <= MOST_COPIED:
+        wide = np.dtype({"c": np.complex128, "f": np.float64}.get(dtype.kind, dtype))
+        yield f"{name}.astype({wide.name!r})", "a copy with a dtype that torch supports", plain.astype(wide)
 
 
 def _object_types(plain: np.ndarray) -> str:

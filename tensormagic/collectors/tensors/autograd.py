@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
@@ -24,23 +24,18 @@ MOST_SAVED = 12
 
 def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[SavedState, ...]:
     """Return what a live node keeps for its backward, and in which state."""
-    known = names or {}
     found: list[SavedState] = []
     for slot in read_slots(node):
-        if slot.state == "ok":
-            found += [_fine(name, tensor, known) for name, tensor in tensors_in(slot)]
-        else:
+        if slot.state != "ok":
             before, now = slot.versions or (None, None)
             found.append(SavedState(slot.name, slot.state, saved_version=before, version=now))
+            continue
+        for name, value in tensors_in(slot):
+            version = None if value.is_inference() else value._version
+            dtype, nbytes = str(value.dtype).removeprefix("torch."), value.numel() * value.element_size()
+            called = (names or {}).get(value._cdata, "")
+            found.append(SavedState(name, "fine", called, sizes_of(value), dtype, nbytes, version, version))
     return tuple(found[:MOST_SAVED])
-
-
-def _fine(slot: str, value: torch.Tensor, names: Mapping[int, str]) -> SavedState:
-    version = None if value.is_inference() else value._version
-    return SavedState(
-        slot, "fine", names.get(value._cdata, ""), sizes_of(value),
-        str(value.dtype).removeprefix("torch."), value.numel() * value.element_size(), version, version,
-    )  # fmt: skip
 
 
 # The way from a tensor to its leaves: the nearest nodes of its graph, by the user's names where there are any.
@@ -53,34 +48,20 @@ MOST_LISTED = 28
 MOST_NAMED = 10_000  # names whose tensors are asked which node made them
 
 
-def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]] = ()) -> Path | None:
-    """Return the way from a node to the leaves.
+def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]]) -> Path:
+    """Return the way from a tensor's ``grad_fn`` to the leaves.
 
-    Args:
-        root: A tensor's ``grad_fn``.
-        names: What tensors are called, by ``tensor._cdata``: for the leaves.
-        named: Names and tensors: for what the nodes made.
+    Leaves are called as in ``names``, which is by ``tensor._cdata``; what the nodes made as in ``named``.
     """
-    if root is None:
-        return None
     nodes = list(walk_nodes([root], MOST_COUNTED + 1))  # held, so that the Python object and ``id`` of each stay
     listed = nodes[:MOST_LISTED]
     places = {id(node): place for place, node in enumerate(listed)}
-    made = _made(places, named)
-    return Path(
-        nodes=tuple(_node(node, names, places, made.get(place, "")) for place, node in enumerate(listed)),
-        walked=min(len(nodes), MOST_COUNTED),
-        complete=len(nodes) <= MOST_COUNTED,
-    )
-
-
-def _made(places: Mapping[int, int], named: Iterable[tuple[str, Any]]) -> dict[int, str]:
-    """Return place → name for the listed nodes that made a tensor which has a name; the first name counts."""
-    found: dict[int, str] = {}
-    for _, (label, item) in zip(range(MOST_NAMED), named, strict=False):
+    made: dict[int, str] = {}  # what the listed nodes made that has a name; the first name counts
+    for label, item in islice(named, MOST_NAMED):
         if getattr(item, "requires_grad", False) and (place := places.get(id(item.grad_fn))) is not None:
-            found.setdefault(place, label)
-    return found
+            made.setdefault(place, label)
+    described = tuple(_node(node, names, places, made.get(place, "")) for place, node in enumerate(listed))
+    return Path(described, walked=min(len(nodes), MOST_COUNTED), complete=len(nodes) <= MOST_COUNTED)
 
 
 def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: str) -> PathNode:
@@ -113,10 +94,10 @@ def _sizes(sized: Any) -> tuple[int, ...]:
 
 MOST_HOOKS = 12
 
-Named = Iterable[tuple[str, Any]]
 
-
-def autograd_details(x: torch.Tensor, names: Mapping[int, str], named: Named = (), *, name: str) -> AutogradDetails:
+def autograd_details(
+    x: torch.Tensor, names: Mapping[int, str], named: Iterable[tuple[str, Any]] = (), *, name: str
+) -> AutogradDetails:
     """Return what is behind the autograd state of a tensor.
 
     Args:
@@ -126,25 +107,18 @@ def autograd_details(x: torch.Tensor, names: Mapping[int, str], named: Named = (
         name: What ``x`` is called.
     """
     with quiet():
-        node, known = x.grad_fn, list(named)
+        node, others = x.grad_fn, [pair for pair in named if is_kind(pair[1], torch.Tensor) and pair[1] is not x]
         return AutogradDetails(
             output_number=x.output_nr,
-            because=_because(x, known, name),
+            because=_because(x, others, name),
             grad_because=_grad_because(x, name),
             hooks=tuple(_hooks(x))[:MOST_HOOKS],
             saved=() if node is None else saved_states(node, names),
-            path=path_of(node, names, [(label, item) for label, item in known if _is_other(item, x)]),
+            path=None if node is None else path_of(node, names, others),
         )
 
 
-def _is_other(item: object, x: torch.Tensor) -> bool:
-    return is_kind(item, torch.Tensor) and item is not x
-
-
-# -- why ----------------------------------------------------------------------------------------------------------
-
-
-def _because(x: torch.Tensor, named: list[tuple[str, Any]], name: str) -> str:
+def _because(x: torch.Tensor, others: list[tuple[str, Any]], name: str) -> str:
     if x.is_inference():
         return "made under inference_mode, which records nothing"
     if x.grad_fn is not None:
@@ -154,19 +128,18 @@ def _because(x: torch.Tensor, named: list[tuple[str, Any]], name: str) -> str:
         return f"a leaf: no recorded operation made it, and {asked}"
     if not (x.is_floating_point() or x.is_complex()):
         return "only floating-point and complex tensors can require grad"
-    cut = _cut_from(x, named)
-    if cut:
+    if cut := _cut_from(x, others):
         return f"it shares {cut}'s memory but not its graph: detach(), .data or no_grad cut {name} off"
     why = "nothing it was made from requires grad, or no_grad or detach() cut it off"
     return f"no operation that led to it was recorded: {why}"
 
 
-def _cut_from(x: torch.Tensor, named: list[tuple[str, Any]]) -> str:
+def _cut_from(x: torch.Tensor, others: list[tuple[str, Any]]) -> str:
     """Return the name of a tensor with the same storage that requires grad, though ``x`` does not."""
     try:
         storage = x.untyped_storage()._cdata
-        others = ((label, item) for label, item in named if _is_other(item, x) and item.requires_grad)
-        return next((label for label, item in others if item.untyped_storage()._cdata == storage), "")
+        tracked = ((label, item) for label, item in others if item.requires_grad)
+        return next((label for label, item in tracked if item.untyped_storage()._cdata == storage), "")
     except (RuntimeError, NotImplementedError):
         return ""  # no storage
 
@@ -179,9 +152,6 @@ def _grad_because(x: torch.Tensor, name: str) -> str:
     if x.grad is not None:
         return "backward() has set it; the next one is added to it"
     return "no backward() has reached it since it was made, or since zero_grad() cleared it"
-
-
-# -- hooks --------------------------------------------------------------------------------------------------------
 
 
 def _hooks(x: torch.Tensor) -> Iterator[Hook]:
@@ -204,14 +174,6 @@ _SHOWN_LEAVES = 8
 _NAMED_LEAVES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaves:
-    """The leaves a graph leads to: their names, and whether the whole graph was walked."""
-
-    names: tuple[str, ...]
-    complete: bool
-
-
 def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> AutogradReport:
     """Return the autograd state of a tensor, without the warnings torch gives for looking.
 
@@ -221,8 +183,20 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
         name: What ``x`` is called, for the sentence.
     """
     with quiet():
-        made_by, leaves = x.grad_fn, _leaves(x.grad_fn, names)
-        state, shape, norm = _gradient(x)
+        made_by = x.grad_fn
+        nodes, found = set[Any](), dict[int, str]()
+        for node in walk_nodes([] if made_by is None else [made_by], NODE_LIMIT + 1, nodes):
+            if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
+                found.setdefault(leaf._cdata, names.get(leaf._cdata, f"a leaf {sizes_of(leaf)}"))
+        leaves = list(found.values())
+        state, shape, norm = "none", None, None
+        try:
+            grad = x.grad if x.is_leaf or x.retains_grad else None  # not even asked for where torch would warn
+        except RuntimeError:
+            state = "unreadable"
+        else:
+            if grad is not None:
+                state, shape, norm = "present", sizes_of(grad), _norm(grad)
         return AutogradReport(
             requires_grad=x.requires_grad,
             is_leaf=x.is_leaf,
@@ -232,34 +206,10 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
             grad_shape=shape,
             grad_norm=norm,
             hooks=len(x._backward_hooks or ()) + len(getattr(x, "_post_accumulate_grad_hooks", None) or ()),
-            leaves=leaves.names[:_SHOWN_LEAVES],
-            leaf_count=len(leaves.names),
-            sentence=_sentence(x, name, leaves, state),
+            leaves=tuple(leaves[:_SHOWN_LEAVES]),
+            leaf_count=len(leaves),
+            sentence=_sentence(x, name, state, leaves, complete=len(nodes) <= NODE_LIMIT),
         )
-
-
-def _leaves(root: Any, names: Mapping[int, str]) -> _Leaves:
-    """Walk the graph from a node, nearest nodes first and without recursion, to those that accumulate into leaves."""
-    found: dict[int, str] = {}
-    nodes = set[Any]()
-    for node in walk_nodes([] if root is None else [root], NODE_LIMIT + 1, nodes):
-        if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
-            found.setdefault(leaf._cdata, names.get(leaf._cdata, f"a leaf {sizes_of(leaf)}"))
-    return _Leaves(tuple(found.values()), complete=len(nodes) <= NODE_LIMIT)
-
-
-Gradient = tuple[str, "tuple[int, ...] | None", "float | None"]
-
-
-def _gradient(x: torch.Tensor) -> Gradient:
-    """Return state, shape and norm of ``.grad``; it is not even asked for where torch would warn."""
-    if not (x.is_leaf or x.retains_grad):
-        return "none", None, None
-    try:
-        grad = x.grad
-    except RuntimeError:
-        return "unreadable", None, None
-    return ("none", None, None) if grad is None else ("present", sizes_of(grad), _norm(grad))
 
 
 def _norm(grad: torch.Tensor) -> float | None:
@@ -275,7 +225,7 @@ def _norm(grad: torch.Tensor) -> float | None:
         return None
 
 
-def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
+def _sentence(x: torch.Tensor, name: str, state: str, leaves: list[str], *, complete: bool) -> str:
     if x.is_inference():
         return "an inference tensor (made under inference_mode): autograd never tracks it"
     if not x.requires_grad:
@@ -286,13 +236,12 @@ def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
         holds = "adds to" if state == "present" else "will fill"
         return f"a leaf that requires grad: backward() {holds} {name}.grad"
     made = f"made by {x.grad_fn.name()}, not a leaf" if x.grad_fn is not None else "not a leaf"
-    if x.retains_grad:
-        return f"{made}, but retain_grad() was called: backward() fills {name}.grad{_onwards(leaves, ' and goes on')}"
-    return f"{made}: backward() passes through it{_onwards(leaves)}, and {name}.grad stays None"
-
-
-def _onwards(leaves: _Leaves, verb: str = "") -> str:
-    """Return where the gradient goes on to, as the end of a clause; nothing where no leaf was found."""
-    if not leaves.names:
-        return "" if leaves.complete else f" (its leaves are more than {count(NODE_LIMIT)} nodes away)"
-    return f"{verb} to {listed(leaves.names, most=_NAMED_LEAVES)}" + ("" if leaves.complete else " and perhaps others")
+    retains, onwards = x.retains_grad, ""  # where the gradient goes on to; nothing where no leaf was found
+    if leaves:
+        further = "" if complete else " and perhaps others"
+        onwards = f"{' and goes on' if retains else ''} to {listed(leaves, most=_NAMED_LEAVES)}{further}"
+    elif not complete:
+        onwards = f" (its leaves are more than {count(NODE_LIMIT)} nodes away)"
+    if retains:
+        return f"{made}, but retain_grad() was called: backward() fills {name}.grad{onwards}"
+    return f"{made}: backward() passes through it{onwards}, and {name}.grad stays None"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -30,17 +30,13 @@ MOST_ENDS = 64  # named values that are tried
 Named = Sequence[tuple[str, Any]]
 
 
-def way_between(x: torch.Tensor, loss: Any, name: str, named: Named) -> LivePath | None:
-    """Return the way from ``x`` to a given loss; None where there is none."""
-    if not isinstance(loss, torch.Tensor) or loss.grad_fn is None or is_stale(loss):
-        return None
-    nodes, _ = _walk(loss.grad_fn, x, MOST_NODES)
-    return _described(nodes, loss, name, named) if nodes else None
-
-
-def way_to_anything(x: torch.Tensor, named: Named) -> tuple[LivePath | None, int]:
-    """Return the way to something computed from ``x`` that has a name, and how many were looked at."""
-    ends = _ends(x, named)
+def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
+    """Return the way to a loss, or to something computed from ``x`` that has a name, and how many were looked at."""
+    if not x.requires_grad or (not x.is_leaf and is_stale(x)):
+        return None, 0
+    ends = _ends(x, named) if loss is None else [(loss_name, loss)]
+    if loss is not None and (not isinstance(loss, torch.Tensor) or loss.grad_fn is None or is_stale(loss)):
+        return None, 1
     left = MOST_NODES
     for looked, (label, end) in enumerate(ends, start=1):
         nodes, left = _walk(end.grad_fn, x, left)
@@ -64,45 +60,36 @@ def _ends(x: torch.Tensor, named: Named) -> list[tuple[str, torch.Tensor]]:
 def _walk(root: Any, x: torch.Tensor, left: int) -> tuple[list[Any], int]:
     """Return the nodes from the one that makes or collects ``x`` to ``root``, and how many more may be walked."""
     aim = None if x.is_leaf else x.grad_fn
-    came_from: dict[int, tuple[Any, Any]] = {id(root): (root, None)}
+    came_from: dict[int, Any] = {id(root): None}
     nodes = [root]
     for node in nodes:  # grows while it is walked
         left -= 1
         if node is aim or (aim is None and getattr(node, "variable", None) is x):
-            return list(_back(node, came_from)), left
+            way = [node]
+            while (following := came_from[id(way[-1])]) is not None:
+                way.append(following)
+            return way, left
         if left <= 0:
             break
         for following in next_nodes(node):
             if id(following) not in came_from:
-                came_from[id(following)] = following, node
+                came_from[id(following)] = node
                 nodes.append(following)
     return [], left
 
 
-def _back(node: Any, came_from: Mapping[int, tuple[Any, Any]]) -> Iterator[Any]:
-    while node is not None:
-        yield node
-        node = came_from[id(node)][1]
-
-
 def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> LivePath:
-    made = _made(nodes, named)
+    wanted = {id(node) for node in nodes}
+    made: dict[int, str] = {}  # what the tensors are called that the nodes made
+    for label, each in named:
+        if each.requires_grad and not each.is_leaf and not is_stale(each) and id(each.grad_fn) in wanted:
+            made.setdefault(id(each.grad_fn), label)
     return LivePath(
         end=name,
         is_scalar=end.numel() == 1,
         ops=tuple(made.get(id(node), op_name(node.name())) for node in nodes[1:-1]),
         freed=any(state.state == "freed" for node in nodes[1:] for state in saved_states(node)),
     )
-
-
-def _made(nodes: Iterable[Any], named: Named) -> dict[int, str]:
-    """Return what the tensors are called that the nodes made."""
-    wanted = {id(node) for node in nodes}
-    found: dict[int, str] = {}
-    for label, each in named:
-        if each.requires_grad and not each.is_leaf and not is_stale(each) and id(each.grad_fn) in wanted:
-            found.setdefault(id(each.grad_fn), label)
-    return found
 
 
 # What a tensor itself, and the names around it, show of its gradient: nothing is run, changed or kept.
@@ -131,13 +118,12 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
             for path, inner in inside(root, module):
                 held = registered(inner, "_parameters").items()
                 named += [(f"{path}.{key}", each) for key, each in held if each is not None and is_readable(each)]
-    found: dict[int, list[str]] = {}
+    found: dict[int, dict[str, None]] = {}
     for label, each in named:
-        if label not in found.setdefault(id(each), []):
-            found[id(each)].append(label)
+        found.setdefault(id(each), {})[label] = None
     optimizers = [(name, each) for name, each in namespace.items()
                   if not name.startswith("_") and is_kind(each, torch.optim.Optimizer)]  # fmt: skip
-    return Names(found, named, optimizers)
+    return Names({key: list(labels) for key, labels in found.items()}, named, optimizers)
 
 
 def gradient_facts(
@@ -157,7 +143,7 @@ def gradient_facts(
         state = autograd(x, known)
         called, own = names.of(x) or expression or "x", x.is_leaf or not expression
         count, zero, nan, inf = _counts(x) if state.grad == "present" else (0, 0, 0, 0)
-        way, searched = _way(x, names, *loss)
+        way, searched = _way(x, names.named, *loss)
         storage = _storage(x)
         others = names.named if storage else []
         shared = [(label, each) for label, each in others if each is not x and _storage(each) == storage]
@@ -179,8 +165,7 @@ def gradient_facts(
 def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     """Return how many elements the gradient has, and how many are zero, NaN and infinite."""
     grad = local_shard(x.grad)
-    if grad is None:
-        return 0, 0, 0, 0
+
     if dispatches_to_python(grad):  # code of its class would answer
         return grad.numel(), 0, 0, 0
     try:
@@ -190,14 +175,6 @@ def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
         return grad.numel(), 0, 0, 0
     absent = grad.numel() - values.numel()  # of a sparse gradient: not stored, and zero
     return grad.numel(), zero + absent, nan, inf
-
-
-def _way(x: torch.Tensor, names: Names, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
-    if not x.requires_grad or (not x.is_leaf and is_stale(x)):
-        return None, 0
-    if loss is not None:
-        return way_between(x, loss, loss_name, names.named), 1
-    return way_to_anything(x, names.named)
 
 
 def _storage(x: torch.Tensor) -> int:

@@ -28,10 +28,8 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Gap, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
 from tensormagic.reports.tensor import Scaling
 
-# A tensor as a picture, on demand: shapes that images have are read as images, the others as signals.
-#
-# Only what is shown is read: a few images, their pixels thinned where they are large. Nothing is invented: no
-# smoothing, no normalisation but one linear scale, which is shown.
+# A tensor as a picture: shapes that images have are read as images, the others as signals. Only what is shown is read.
+# Nothing is invented: no smoothing, no normalisation but one linear scale, which is shown.
 
 MOST_IMAGES = 16
 MOST_LINES = 8
@@ -106,9 +104,6 @@ def _host(parts: torch.Tensor) -> Array:
     return values
 
 
-# -- images -------------------------------------------------------------------------------------------------------
-
-
 def _images(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     height, width = (x.shape[dim] for dim in reading.plane)
     counts = [x.shape[dim] for dim in reading.many]
@@ -117,22 +112,14 @@ def _images(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     domain = Domain.of(x)
     planes = _host(torch.stack([_plane(x, reading, index, step, domain) for index in indices]))
     low, high, scale = _scale(planes, x.dtype)
-    channels = planes.shape[-1]
-    return TensorPicture(
-        reading=reading.words,
-        channels=channels,
-        low=low,
-        high=high,
-        scale=scale,
-        images=tuple(
-            _frame(plane, (0,) * reading.leading + index, low, high)
-            for plane, index in zip(planes, indices, strict=True)
-        ),
-        of=math.prod(counts),
-        step=step,
-        size=(height, width),
-        bad=int((~np.isfinite(planes)).any(-1).sum()),
+    images = (
+        _frame(plane, (0,) * reading.leading + index, low, high) for plane, index in zip(planes, indices, strict=True)
     )
+    bad = int((~np.isfinite(planes)).any(-1).sum())
+    return TensorPicture(
+        reading.words, planes.shape[-1], low, high, scale, tuple(images), of=math.prod(counts), step=step,
+        size=(height, width), bad=bad,
+    )  # fmt: skip
 
 
 def _plane(x: torch.Tensor, reading: _Reading, index: tuple[int, ...], step: int, domain: Domain) -> torch.Tensor:
@@ -174,55 +161,37 @@ def _frame(plane: Array, index: tuple[int, ...], low: float, high: float) -> Ima
     return ImageFrame(", ".join(map(str, index)), width, height, base64.b64encode(packed).decode("ascii"))
 
 
-# -- signals ------------------------------------------------------------------------------------------------------
-
-
 def _signals(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     length, domain = x.shape[-1], Domain.of(x)
     thin = -(-length // MOST_READ)
     rows = x[..., ::thin].reshape(-1, -(-length // thin)) if reading.many else x[::thin].reshape(1, -1)
-    columns = _columns(as_wide(rows, domain).view(tuple(rows.shape)), _width(rows.shape[1]))
+    width = -(-rows.shape[1] // COLUMNS)
+    columns = _columns(as_wide(rows, domain).view(tuple(rows.shape)), width)
     lines = tuple(
         SignalLine(str(at) if reading.many else "", tuple(low.tolist()), tuple(high.tolist()), tuple(map(int, bad)))
         for at, (low, high, bad) in enumerate(columns)
     )
     limits = [value for line in lines for value in (*line.low, *line.high) if math.isfinite(value)]
     return TensorPicture(
-        reading=reading.words,
-        channels=0,
-        low=min(limits, default=0.0),
-        high=max(limits, default=1.0),
-        scale="shown",
-        lines=lines,
-        of=rows.shape[0],
-        step=_width(rows.shape[1]) * thin,
-        size=(length,),
-        bad=sum(sum(line.bad) for line in lines),
-    )
-
-
-def _width(length: int) -> int:
-    return -(-length // COLUMNS)
+        reading.words, 0, min(limits, default=0.0), max(limits, default=1.0), "shown", lines=lines, of=rows.shape[0],
+        step=width * thin, size=(length,), bad=sum(sum(line.bad) for line in lines),
+    )  # fmt: skip
 
 
 def _columns(rows: torch.Tensor, width: int) -> Array:
     """Return for each signal the smallest and largest finite value of each column, and how many are not finite."""
     missing = -rows.shape[1] % width
     cut = torch.nn.functional.pad(rows, (0, missing)).view(rows.shape[0], -1, width)
-    there = torch.ones_like(rows, dtype=torch.bool)
-    there = torch.nn.functional.pad(there, (0, missing)).view(cut.shape)
+    there = torch.nn.functional.pad(torch.ones_like(rows, dtype=torch.bool), (0, missing)).view(cut.shape)
     finite = cut.isfinite() & there
     low, high = torch.where(finite, cut, math.inf).amin(-1), torch.where(finite, cut, -math.inf).amax(-1)
     bad = (there & ~finite).sum(-1).to(rows.dtype)
-    nothing = low > high
-    ends = (torch.where(nothing, math.nan, end) for end in (low, high))
+    ends = (torch.where(low > high, math.nan, end) for end in (low, high))
     return _host(torch.stack([*ends, bad], dim=1))
 
 
-# Which two dimensions of a tensor span the index grid, and at which index of the others: the choice, checked.
-#
-# A grid shows two dimensions. Which ones, and which slice, a user may say; what is said is checked against the
-# shape before anything is drawn, and misuse is answered with what would do.
+# Which two dimensions of a tensor span the index grid, and at which index of the others: what a user says is checked
+# against the shape before anything is drawn, and misuse is answered with what would do.
 
 MOST_CARRIED = 2048  # elements up to which every slice is put into the report, as text
 _DRAWN = 2  # dimensions a grid has
@@ -242,7 +211,7 @@ def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Seq
     Raises:
         TensorMagicError: where these do not fit the shape or each other.
     """
-    drawn: tuple[int | None, int | None] | None = None if dims is None else _dimensions(shape, dims)
+    drawn = None if dims is None else _dimensions(shape, dims)
     if at is None:
         return default_slice(shape) if drawn is None else slice_along(shape, *drawn)
     places = _places(shape, at)
@@ -252,30 +221,30 @@ def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Seq
         raise TensorMagicError(
             f"dims draws dimensions {asked}, but at leaves {opened} open with ':'; both must name the same two"
         )
-    row_dim, column_dim = drawn or _drawn_by(shape, free)
+    if len(free) > _DRAWN:
+        raise TensorMagicError(
+            f"two dimensions can be drawn, but at leaves {len(free)} of {len(shape)} open with ':'; give an index for "
+            f"all but two, or dims"
+        )
+    row_dim, column_dim = drawn or (None, None, *free)[-_DRAWN:]
     return slice_along(shape, row_dim, column_dim, fixed=tuple(place or 0 for place in places))
 
 
-def _dimensions(shape: Sequence[int], dims: Sequence[int | str]) -> tuple[int, int]:
+def _dimensions(shape: Sequence[int], dims: Sequence[int | str]) -> tuple[int, ...]:
+    """Return two dimensions, each given by number (also from the end) or letter."""
     names = dim_names(len(shape))
-    found = [_dimension(names, dim) for dim in dims]
-    if len(found) != _DRAWN or None in found or found[0] == found[1]:
+    found: list[int] = []
+    for text in (str(dim).strip() for dim in dims):
+        number = names.index(text) if text in names else _whole_number(text)
+        if number is not None and -len(names) <= number < len(names):
+            found.append(number % len(names))
+    if not len(dims) == len(found) == len(set(found)) == _DRAWN:
         there = f"0 to {len(shape) - 1}, or {', '.join(names)}" if len(shape) >= _DRAWN else "too few to choose from"
         given = ", ".join(map(str, dims)) or "nothing"
         raise TensorMagicError(
             f"dims takes two different dimensions of the {len(shape)} there are ({there}), but was given {given}"
         )
-    first, second = (at for at in found if at is not None)
-    return first, second
-
-
-def _dimension(names: tuple[str, ...], dim: int | str) -> int | None:
-    """Return a dimension by number (also from the end) or letter; None where there is none such."""
-    text = str(dim).strip()
-    if text in names:
-        return names.index(text)
-    number = _whole_number(text)
-    return number % len(names) if number is not None and -len(names) <= number < len(names) else None
+    return tuple(found)
 
 
 def _whole_number(text: str) -> int | None:
@@ -286,43 +255,24 @@ def _whole_number(text: str) -> int | None:
 
 
 def _places(shape: Sequence[int], at: Sequence[Place]) -> list[int | None]:
+    """Return the index of each dimension; None where it is drawn."""
+    texts = [":" if place is None or place == slice(None) else str(place).strip() for place in at]
     if len(at) != len(shape):
+        given = ", ".join(":" if text == ":" else str(place) for text, place in zip(texts, at, strict=True))
         raise TensorMagicError(
-            f"at takes an index or ':' for each of the {len(shape)} dimensions, but was given {len(at)}: "
-            f"{', '.join(map(_as_given, at))}"
+            f"at takes an index or ':' for each of the {len(shape)} dimensions, but was given {len(at)}: {given}"
         )
-    return [_place(dim, shape[dim], place) for dim, place in enumerate(at)]
-
-
-def _as_given(place: Place) -> str:
-    return ":" if _is_open(place) else str(place)
-
-
-def _is_open(place: Place) -> bool:
-    return place is None or place == slice(None) or str(place).strip() == ":"
-
-
-def _place(dim: int, size: int, place: Place) -> int | None:
-    if _is_open(place):
-        return None
-    number = _whole_number(str(place).strip())
-    if number is None:
-        raise TensorMagicError(
-            f"at takes an index or ':' for each dimension, but was given {place!r} for dimension {dim}"
-        )
-    if not -size <= number < size:
-        raise TensorMagicError(f"index {number} is out of range for dimension {dim}, which has size {size}")
-    return number % size
-
-
-def _drawn_by(shape: Sequence[int], free: tuple[int, ...]) -> tuple[int | None, int | None]:
-    if len(free) > _DRAWN:
-        raise TensorMagicError(
-            f"two dimensions can be drawn, but at leaves {len(free)} of {len(shape)} open with ':'; give an index for "
-            f"all but two, or dims"
-        )
-    padded = (None,) * (_DRAWN - len(free)) + free
-    return padded[0], padded[1]
+    places: list[int | None] = []
+    for dim, (size, place, text) in enumerate(zip(shape, at, texts, strict=True)):
+        number = None if text == ":" else _whole_number(text)
+        if number is None and text != ":":
+            raise TensorMagicError(
+                f"at takes an index or ':' for each dimension, but was given {place!r} for dimension {dim}"
+            )
+        if number is not None and not -size <= number < size:
+            raise TensorMagicError(f"index {number} is out of range for dimension {dim}, which has size {size}")
+        places.append(None if number is None else number % size)
+    return places
 
 
 def with_slices(
@@ -353,8 +303,9 @@ def with_slices(
         rows, columns = _with(shown.rows, bad, shown.row_dim), _with(shown.columns, bad, shown.column_dim)
         shown = replace(shown, rows=rows, columns=columns)
     if shown != default_slice(laid.shape):
-        laid = show_slice(x, laid, shown)
-    return replace(laid, elements=every_element(x, laid))
+        drawn_grid = grid(laid.shape, laid.stride, laid.storage_offset, shown)
+        laid = replace(laid, grid=with_values(drawn_grid, x, shown) if laid.grid.values else drawn_grid)
+    return replace(laid, elements=_every_element(x, laid))
 
 
 def _with(shown: tuple[int, ...], place: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
@@ -365,21 +316,13 @@ def _with(shown: tuple[int, ...], place: tuple[int, ...], dim: int | None) -> tu
     return (*shown[:nearest], place[dim], *shown[nearest + 1 :])
 
 
-def show_slice(x: torch.Tensor, laid: LayoutReport, shown: DrawnSlice) -> LayoutReport:
-    """Return the layout with another slice in its grid; values are read where they were before."""
-    drawn = grid(laid.shape, laid.stride, laid.storage_offset, shown)
-    return replace(laid, grid=with_values(drawn, x, shown) if laid.grid.values else drawn)
-
-
-def every_element(x: torch.Tensor, laid: LayoutReport) -> tuple[str, ...]:
+def _every_element(x: torch.Tensor, laid: LayoutReport) -> tuple[str, ...]:
     """Return all elements as short text in reading order, where the tensor is small and has slices to choose from.
 
-    What is read is one transfer of at most `MOST_CARRIED` elements. Empty where there are more, fewer than three
-    dimensions, or no values that can be read.
+    Empty where there are more than `MOST_CARRIED`, fewer than three dimensions, or no values that can be read.
     """
     if len(laid.shape) <= _DRAWN or not laid.grid.values or x.numel() > MOST_CARRIED:
         return ()
     with quiet(), suppress(Exception):  # a subclass may allow one element and refuse all: then there is one slice
-        flat = x.detach().resolve_conj().resolve_neg().reshape(-1).tolist()
-        return tuple(text_of(value) for value in flat)
+        return tuple(map(text_of, x.detach().resolve_conj().resolve_neg().reshape(-1).tolist()))
     return ()

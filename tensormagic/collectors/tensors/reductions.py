@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
+from itertools import repeat
 
 import torch
 
 from tensormagic.collectors.geometry.strides import chunks
 
-# The reductions behind `Statistics`: two passes over a tensor's chunks, all results left on the device.
-#
-# First pass: extremes and counts. Second pass, with the extremes known but not yet read by the host: mean, sum of
-# squared deviations and histogram. A value near the mean is subtracted first, the sums of each chunk are taken around
-# that chunk's own mean and merged afterwards (Chan, Golub and LeVeque, 1979, "Updating formulae and a pairwise
-# algorithm for computing sample variances"), so that a large offset costs no digits. Values are scaled by a power of
-# two where their squares could overflow.
+# Two passes over a tensor's chunks. First: extremes and counts. Second, with the extremes known but not yet read by the
+# host: mean, sum of squared deviations and histogram. A value near the mean is subtracted first, the sums of each chunk
+# are taken around that chunk's own mean and merged afterwards (Chan, Golub and LeVeque, 1979, "Updating formulae and a
+# pairwise algorithm for computing sample variances"), so that a large offset costs no digits. Values are scaled by a
+# power of two where their squares could overflow.
 #
 # On the CPU, looking at a result is free, so that chunks without NaN and infinities skip the masking of these. On
 # other devices looking would wait for the device: there everything is masked.
@@ -83,23 +81,23 @@ def reduce_chunks(pieces: Pieces, domain: Domain, ends: Ends = None) -> Raw:
     return _reduce_integers(pieces, domain, ends) if domain.integer else _reduce_reals(pieces, domain, ends)
 
 
-def _limits(rows: torch.Tensor, columns: tuple[int, int], ends: Ends) -> tuple[torch.Tensor, torch.Tensor]:
+def _limits(rows: torch.Tensor, column: int, ends: Ends) -> tuple[torch.Tensor, torch.Tensor]:
     if ends is not None:
         return rows.new_tensor(ends[0]), rows.new_tensor(ends[1])
-    return rows[:, columns[0]].min(), rows[:, columns[1]].max()
+    return rows[:, column].min(), rows[:, column + 1].max()
 
 
 def _reduce_integers(pieces: Pieces, domain: Domain, ends: Ends) -> Raw:
     integers = map(_as_int64, pieces())
     rows = _table(torch.stack([(some == -domain.bias).sum(), *torch.aminmax(some)]) for some in integers)
-    low, high = _limits(rows, (1, 2), ends)
+    low, high = _limits(rows, 1, ends)
     span = high - low
     shift = torch.where(span >= 0, low, 0)  # a span that overflows int64 is negative: no shift then
     z_low, z_high = (low - shift).to(domain.wide), (high - shift).to(domain.wide)
     one_each = (span >= 0) & (span < BINS)
-    grid = _Grid(z_low, _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low)))
+    per_unit = _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low))
     moved = ((_as_int64(piece) - shift).to(domain.wide) for piece in pieces())
-    moments, bins = _measure_all(moved, grid, domain, itertools.repeat(True))  # noqa: FBT003  (an iterator of flags)
+    moments, bins = _measure_all(moved, z_low, per_unit, domain, repeat(True))  # noqa: FBT003  (an iterator of flags)
     counts = torch.nn.functional.pad(rows[:, :1], (0, 6))
     return Raw(counts, torch.stack([low, high, shift]), moments, bins, one_each.to(torch.int64))
 
@@ -107,7 +105,7 @@ def _reduce_integers(pieces: Pieces, domain: Domain, ends: Ends) -> Raw:
 def _reduce_reals(pieces: Pieces, domain: Domain, ends: Ends) -> Raw:
     rows = _table(_measure_all_reals(pieces, domain))
     counts, sums = rows[:, :_LOW].to(torch.int64), rows[:, _SUM]
-    low, high = _limits(rows, (_LOW, _HIGH), ends)
+    low, high = _limits(rows, _LOW, ends)
     scale = _scale(low, high) if domain.scaled else torch.ones_like(low)
     one_each = (counts[:, _FRACTIONS].sum() == 0) & (high - low < BINS) & (low == low.floor())
     mean = sums.sum() / counts[:, _FINITE].sum().clamp(min=1)
@@ -116,10 +114,11 @@ def _reduce_reals(pieces: Pieces, domain: Domain, ends: Ends) -> Raw:
     shift = torch.where(usable, near, 0.0) * scale
     start = torch.where(torch.isfinite(low), low, 0.0)  # nothing is finite: no bin counts, but none may be out of range
     z_low, z_high = start * scale - shift, high * scale - shift
-    grid = _Grid(z_low, _bins_per_unit(z_high - z_low, one_each, scale))
     values = (as_wide(piece, domain) for piece in pieces())
     moved = ((some * scale if domain.scaled else some) - shift for some in values)  # no pass for a scale that is 1
-    moments, bins = _measure_all(moved, grid, domain, _clean(counts, domain))
+    # Whether a chunk is free of NaN and infinities is known only where looking is free.
+    clean: Iterable[bool] = (counts[:, 1:4].sum(1) == 0).tolist() if domain.may_look else repeat(False)  # noqa: FBT003
+    moments, bins = _measure_all(moved, z_low, _bins_per_unit(z_high - z_low, one_each, scale), domain, clean)
     return Raw(counts, torch.stack([low, high, shift, scale]), moments, bins, one_each.to(torch.int64))
 
 
@@ -139,19 +138,25 @@ def _table(rows: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 def _measure_all(
-    moved: Iterable[torch.Tensor], grid: _Grid, domain: Domain, clean: Iterable[bool]
+    moved: Iterable[torch.Tensor], start: torch.Tensor, per_unit: torch.Tensor, domain: Domain, clean: Iterable[bool]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    bins = torch.zeros(BINS, dtype=torch.int64, device=grid.low.device)
-    rows = (_measure(values, grid, domain, bins=bins, clean=flag) for values, flag in zip(moved, clean, strict=False))
-    return _table(rows), bins
+    """Return the moments of the finite values of each chunk, and the histogram of all of them."""
+    bins = torch.zeros(BINS, dtype=torch.int64, device=start.device)
 
+    def measure(values: torch.Tensor, flag: bool) -> torch.Tensor:  # noqa: FBT001  (an iterator of flags)
+        finite = None if flag else _finite(values)
+        places = values if finite is None else torch.where(finite, values, start)
+        places = (places - start).mul_(per_unit).clamp_(0, BINS - 1).to(torch.int64)
+        if finite is not None:
+            places = torch.where(finite, places, BINS)
+        if domain.may_look:
+            bins.add_(torch.bincount(places, minlength=BINS + 1)[:BINS])
+        else:  # counted without looking at the device
+            counts = torch.zeros(BINS + 1, dtype=torch.int64, device=places.device)
+            bins.add_(counts.scatter_add_(0, places, torch.ones_like(places))[:BINS])
+        return _moments(values) if finite is None else _masked_moments(values, finite)
 
-def _clean(counts: torch.Tensor, domain: Domain) -> Iterable[bool]:
-    """Return for each chunk whether it is known to be free of NaN and infinities; known only where looking is free."""
-    if not domain.may_look:
-        return itertools.repeat(False)  # noqa: FBT003  (an iterator of flags)
-    flags: list[bool] = (counts[:, 1:4].sum(1) == 0).tolist()
-    return flags
+    return _table(map(measure, moved, clean)), bins
 
 
 def _as_int64(piece: torch.Tensor) -> torch.Tensor:
@@ -187,32 +192,22 @@ def _measure_reals(values: torch.Tensor, domain: Domain, *, known_fractions: boo
     low, high = torch.aminmax(values)
     zero = (values == 0).sum()
     if domain.may_look and math.isfinite(low) and math.isfinite(high):
-        none, fractions = torch.zeros_like(zero), _fractions(values, known=known_fractions)
-        return _row(domain, zero, *(none,) * 6, fractions, none + values.numel(), low, high, values.sum())
-    finite = _finite(values)
-    kinds = (torch.isnan(values), values == math.inf, values == -math.inf)
-    bad = [kind.sum() for kind in kinds] + [kind.to(torch.uint8).argmax() for kind in kinds]
-    low = torch.where(finite, values, math.inf).min()
-    high = torch.where(finite, values, -math.inf).max()
-    values = torch.where(finite, values, 0.0)
-    fractions = _fractions(values, known=known_fractions)
-    return _row(domain, zero, *bad, fractions, finite.sum(), low, high, values.sum())
+        bad, finite = [torch.zeros_like(zero)] * 6, torch.full_like(zero, values.numel())
+    else:
+        there = _finite(values)
+        kinds = (torch.isnan(values), values == math.inf, values == -math.inf)
+        bad = [kind.sum() for kind in kinds] + [kind.to(torch.uint8).argmax() for kind in kinds]
+        low = torch.where(there, values, math.inf).min()
+        high = torch.where(there, values, -math.inf).max()
+        values, finite = torch.where(there, values, 0.0), there.sum()
+    fractions = torch.ones_like(zero) if known_fractions else (values != values.floor()).any()
+    numbers = (zero, *bad, fractions, finite, low, high, values.sum())
+    return torch.stack([number.to(domain.wide) for number in numbers])
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:
     """Return where values are finite, in half the passes of `torch.isfinite`."""
     return values.abs() < math.inf
-
-
-def _row(domain: Domain, *numbers: torch.Tensor) -> torch.Tensor:
-    return torch.stack([number.to(domain.wide) for number in numbers])
-
-
-def _fractions(values: torch.Tensor, *, known: bool) -> torch.Tensor:
-    """Return 1 where some value is no whole number (or where that is known already), as a 0-d int64."""
-    if known:
-        return torch.ones((), dtype=torch.int64, device=values.device)
-    return (values != values.floor()).any().to(torch.int64)
 
 
 def _scale(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
@@ -223,27 +218,8 @@ def _scale(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return torch.where(usable, torch.ldexp(torch.ones_like(largest), -exponent), 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Where the histogram starts, and how many bins there are to a unit."""
-
-    low: torch.Tensor
-    bins_per_unit: torch.Tensor
-
-
 def _bins_per_unit(span: torch.Tensor, one_each: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
     return torch.where(one_each, 1 / unit, torch.where(span > 0, BINS / span, 0.0))
-
-
-def _measure(values: torch.Tensor, grid: _Grid, domain: Domain, *, bins: torch.Tensor, clean: bool) -> torch.Tensor:
-    """Return the moments of the finite values of one chunk, and add their histogram to ``bins``."""
-    if clean:
-        bins += _histogram(_places(values, grid), domain)
-        return _moments(values)
-    finite = _finite(values)
-    places = _places(torch.where(finite, values, grid.low), grid)
-    bins += _histogram(torch.where(finite, places, BINS), domain)
-    return _masked_moments(values, finite)
 
 
 def _moments(values: torch.Tensor) -> torch.Tensor:
@@ -264,19 +240,6 @@ def _masked_moments(values: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     return torch.stack([count, mean + rest / count.clamp(min=1), squares])
 
 
-def _places(values: torch.Tensor, grid: _Grid) -> torch.Tensor:
-    """Return the bin that each value belongs to; the values must be finite."""
-    return (values - grid.low).mul_(grid.bins_per_unit).clamp_(0, BINS - 1).to(torch.int64)
-
-
-def _histogram(places: torch.Tensor, domain: Domain) -> torch.Tensor:
-    """Count the values in each bin; those in bin number `BINS` are left out. Never looks at the device."""
-    if domain.may_look:
-        return torch.bincount(places, minlength=BINS + 1)[:BINS]
-    counts = torch.zeros(BINS + 1, dtype=torch.int64, device=places.device)
-    return counts.scatter_add_(0, places, torch.ones_like(places))[:BINS]
-
-
 # One light pass over every element of a tensor too large for the histogram's pace, on the CPU.
 #
 # Extremes, NaN and infinities, mean, spread and norm are of all elements at about the speed of `torch.aminmax`: each
@@ -295,11 +258,10 @@ _TINY = 1e-15  # squares of smaller numbers lose digits in float32
 class Swept:
     """What the pass has found so far; extremes are those of the finite values, exact for integers."""
 
-    low: float = math.inf  # Lowest finite value.
-    high: float = -math.inf  # Highest finite value.
-    bad: list[int] = field(default_factory=lambda: [0, 0, 0])  # How many are NaN, +Inf, -Inf.
-    # Rank in reading order of the first of each; None where there is none.
-    first: list[int | None] = field(default_factory=lambda: [None, None, None])
+    low: float = math.inf  # lowest finite value
+    high: float = -math.inf  # highest finite value
+    bad: list[int] = field(default_factory=partial(list, (0, 0, 0)))  # how many are NaN, +Inf, -Inf
+    first: list[int | None] = field(default_factory=partial(list, (None, None, None)))  # rank of the first of each
     # For each chunk: finite elements, their mean and sum of squared deviations, in `Units`.
     moments: list[list[float]] = field(default_factory=list)
 
@@ -331,7 +293,13 @@ def _add(swept: Swept, values: torch.Tensor, units: Units, rank: int) -> None:
         low, high = torch.where(bad, math.inf, values).amin().item(), torch.where(bad, -math.inf, values).amax().item()
         values = torch.where(bad, units.shift, values)  # adds nothing to either sum
     swept.low, swept.high = min(swept.low, low), max(swept.high, high)
-    swept.moments.append(_light_moments(values, max(abs(low - units.shift), abs(high - units.shift)), units, count))
+    largest = max(abs(low - units.shift), abs(high - units.shift))
+    moved = _shifted(values, units, exact=largest < _FAR)
+    total, squares = moved.sum().item(), torch.dot(moved, moved).item()
+    if moved.dtype == torch.float32 and not (math.isfinite(squares) and (largest > _TINY or largest == 0)):
+        moved = moved.double()
+        total, squares = moved.sum().item(), torch.dot(moved, moved).item()
+    swept.moments.append([count, total / count, max(squares - total * total / count, 0.0)])
 
 
 def limits(values: torch.Tensor) -> tuple[float, float]:
@@ -366,16 +334,6 @@ def _bad(swept: Swept, values: torch.Tensor, ends: tuple[float, float], rank: in
         if found and swept.first[kind] is None:
             swept.first[kind] = rank + int(mask.to(torch.uint8).argmax())
     return reduce(torch.logical_or, masks.values())
-
-
-def _light_moments(values: torch.Tensor, largest: float, units: Units, count: int) -> list[float]:
-    """Return count, mean and sum of squared deviations of ``count`` values at most ``largest`` from the shift."""
-    moved = _shifted(values, units, exact=largest < _FAR)
-    total, squares = moved.sum().item(), torch.dot(moved, moved).item()
-    if moved.dtype == torch.float32 and not (math.isfinite(squares) and (largest > _TINY or largest == 0)):
-        moved = moved.double()
-        total, squares = moved.sum().item(), torch.dot(moved, moved).item()
-    return [count, total / count, max(squares - total * total / count, 0.0)]
 
 
 def _shifted(values: torch.Tensor, units: Units, *, exact: bool) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +15,6 @@ from tensormagic.collectors.tensors.reductions import (
     BINS,
     Domain,
     Ends,
-    Raw,
-    Swept,
     Units,
     as_wide,
     limits,
@@ -26,11 +24,10 @@ from tensormagic.collectors.tensors.reductions import (
 )
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
 
-# Numbers over a tensor's elements: one fused set of reductions, one wait for the device.
-#
-# Everything is reduced on the tensor's own device, chunk by chunk, so that a huge or non-contiguous tensor is never
-# copied whole; all results are joined into one buffer and read in a single transfer. Beyond a size the histogram is
-# of a sample, while extremes, NaN, infinities, mean, spread and norm stay those of every element (`sweep`).
+# Numbers over a tensor's elements: everything is reduced on the tensor's own device, chunk by chunk, so that a huge or
+# non-contiguous tensor is never copied whole; all results are joined into one buffer and read in a single transfer.
+# Beyond a size the histogram is of a sample, while extremes, NaN, infinities, mean, spread and norm stay those of every
+# element (`sweep`).
 
 # How many elements are read before sampling starts, and how many at a time. On the CPU: what fits its caches, and what
 # torch does not hand to its thread pool (at::internal::GRAIN_SIZE), which is several times as fast on a busy machine
@@ -48,6 +45,8 @@ _BITS = {  # dtype of a result → integers with the same bits, in torch and in 
 }
 _MOST_EXPONENT, _LAST_EXPONENT = 400, 1000  # of two: beyond the first, float64 squares near the end of their range
 _FAR_FROM_ZERO = 4.0  # standard deviations from which on a mean is subtracted before squaring in float32
+
+Index = tuple[int, ...]
 
 
 def statistics(x: torch.Tensor, *, limit: int | None = None, chunk: int | None = None) -> Statistics:
@@ -79,8 +78,26 @@ def statistics_and(
 def _measured(
     part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor | None = None, ends: Ends = None
 ) -> tuple[Statistics, Array]:
-    numbers, more = _fetch(reduce_chunks(lambda: chunks(part.tensor, chunk), domain, ends), extra)
-    return _report(numbers, domain, part, [_first(numbers, part, chunk, kind) for kind in _KINDS]), more
+    raw = reduce_chunks(lambda: chunks(part.tensor, chunk), domain, ends)
+    # Everything is read in one transfer: floats travel as the integers that have the same bits.
+    parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each] + ([] if extra is None else [extra])
+    flat = torch.cat([one.view(_BITS[one.dtype][0]).reshape(-1).to(torch.int64) for one in parts]).cpu().numpy()
+    split = zip(np.split(flat, np.cumsum([one.numel() for one in parts])[:-1]), parts, strict=True)
+    taken = [bits.astype(_BITS[one.dtype][1]).view(_BITS[one.dtype][2]).reshape(one.shape) for bits, one in split]
+    counts, limits, rows, bins, one_each = (one.tolist() for one in taken[:5])
+    zero, nan, positive, negative = (sum(row[at] for row in counts) * part.repeats for at in range(4))
+    # Integers were shifted, reals were scaled by a power of two.
+    shift, scale = (limits[2] + domain.bias, 1.0) if domain.integer else limits[2:]
+    finite, mean, std, norm = _moments(rows, shift, scale, part.repeats)
+    low, high = (end + domain.bias if finite else None for end in limits[:2])
+    edges, shown = _histogram(bins, low, high, one_each=one_each)
+    first = [_first(counts, part, chunk, kind) for kind in _KINDS]
+    return Statistics(
+        part.tensor.numel() * part.repeats, part.of, finite, nan, positive, negative, zero, low, high, mean, std, norm,
+        edges, tuple(count * part.repeats for count in shown), sampling=part.sampling,
+        of_what="magnitudes" if domain.complex else "values",
+        first_nan=first[0], first_positive_infinity=first[1], first_negative_infinity=first[2],
+    ), np.empty(0) if extra is None else taken[5]  # fmt: skip
 
 
 def _swept(x: torch.Tensor, chunk: int) -> Statistics:
@@ -93,145 +110,69 @@ def _swept(x: torch.Tensor, chunk: int) -> Statistics:
     exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
     # A power of two that keeps the squares of float64 values in range; nearly always 1.
     extreme = domain.scaled and _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT
-    units = Units(_shift(sample, domain), math.ldexp(1.0, -exponent) if extreme else 1.0)
+    # What to subtract before squaring: a value near the mean, or 0 where that is near zero.
+    shift, std = sample.mean or 0.0, sample.std or 0.0
+    if abs(shift) < _FAR_FROM_ZERO * std and not domain.bias:
+        shift = 0
+    elif domain.integer:
+        shift = round(shift) - domain.bias
+    units = Units(shift, math.ldexp(1.0, -exponent) if extreme else 1.0)
     swept = sweep(whole.tensor, domain, units)
-    if sample.finite and (sample.minimum, sample.maximum) != (swept.low + domain.bias, swept.high + domain.bias):
+    low, high = swept.low + domain.bias, swept.high + domain.bias
+    if sample.finite and (sample.minimum, sample.maximum) != (low, high):
         sample, _ = _measured(part, domain, chunk, ends=(swept.low, swept.high))  # the histogram from end to end of all
-    return _with_sweep(sample, swept, whole, units, domain.bias)
-
-
-def _shift(sample: Statistics, domain: Domain) -> float:
-    """Return what to subtract before squaring: a value near the mean, or 0 where that is near zero."""
-    mean, std = sample.mean or 0.0, sample.std or 0.0
-    if abs(mean) < _FAR_FROM_ZERO * std and not domain.bias:
-        return 0
-    return round(mean) - domain.bias if domain.integer else mean
-
-
-def _with_sweep(sample: Statistics, swept: Swept, whole: Thinned, units: Units, bias: int) -> Statistics:
-    moments = _Moments.merged(swept.moments)
-    shift = (units.shift + bias) * units.scale
-    mean, std, norm = _unscaled(moments, shift, units.scale, whole.repeats)
+    finite, mean, deviation, norm = _moments(
+        swept.moments, (units.shift + domain.bias) * units.scale, units.scale, whole.repeats
+    )
     nan, positive, negative = (number * whole.repeats for number in swept.bad)
     first = [None if rank is None else whole.index(rank) for rank in swept.first]
     return replace(
-        sample, count=whole.of, sampled=sample.count, finite=moments.count * whole.repeats, nan=nan,
-        positive_infinity=positive, negative_infinity=negative, minimum=swept.low + bias if moments.count else None,
-        maximum=swept.high + bias if moments.count else None, mean=mean, std=std, norm=norm, first_nan=first[0],
-        first_positive_infinity=first[1], first_negative_infinity=first[2],
+        sample, count=whole.of, sampled=sample.count, finite=finite, nan=nan, positive_infinity=positive,
+        negative_infinity=negative, minimum=low if finite else None, maximum=high if finite else None, mean=mean,
+        std=deviation, norm=norm, first_nan=first[0], first_positive_infinity=first[1],
+        first_negative_infinity=first[2],
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """What `Raw` holds, on the host."""
+def _moments(
+    rows: list[list[float]], shift: float, scale: float, repeats: int
+) -> tuple[int, float | None, float | None, float | None]:
+    """Return number, mean, spread and norm of the finite values from the moments of the chunks.
 
-    counts: list[list[int]]
-    limits: list[int] | list[float]
-    moments: list[list[float]]
-    bins: list[int]
-    one_each: bool
-
-
-def _fetch(raw: Raw, extra: torch.Tensor | None) -> tuple[_Numbers, Array]:
-    """Read everything in one transfer: floats travel as the integers that have the same bits."""
-    parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each] + ([] if extra is None else [extra])
-    flat = torch.cat([part.view(_BITS[part.dtype][0]).reshape(-1).to(torch.int64) for part in parts]).cpu().numpy()
-    split = zip(np.split(flat, np.cumsum([part.numel() for part in parts])[:-1]), parts, strict=True)
-    taken = [bits.astype(_BITS[part.dtype][1]).view(_BITS[part.dtype][2]) for bits, part in split]
-    counts, limits, moments, bins, one_each = (part.tolist() for part in taken[:5])
-    rows = _rows(moments, raw.moments.shape[1])
-    numbers = _Numbers(_rows(counts, raw.counts.shape[1]), limits, rows, bins, bool(one_each[0]))
-    return numbers, np.empty(0) if extra is None else taken[5]
-
-
-Number = TypeVar("Number", int, float)
-
-
-def _rows(flat: list[Number], width: int) -> list[list[Number]]:
-    return [flat[at : at + width] for at in range(0, len(flat), width)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    """Count, mean and sum of squared deviations of the finite values, in the scaled and shifted units."""
-
-    count: int
-    mean: float
-    squares: float
-
-    @classmethod
-    def merged(cls, rows: list[list[float]]) -> _Moments:
-        """Merge those of the chunks (Chan, Golub and LeVeque, 1979)."""
-        count = sum(row[0] for row in rows)
-        mean = math.fsum(n * mean for n, mean, _ in rows) / max(count, 1)
-        squares = math.fsum(part for n, own, m2 in rows for part in (m2, n * (own - mean) ** 2))
-        return cls(int(count), mean, squares)
-
-
-Index = tuple[int, ...]
-
-
-def _report(numbers: _Numbers, domain: Domain, part: Thinned, first: list[Index | None]) -> Statistics:
-    zero, nan, positive, negative = (sum(row[at] for row in numbers.counts) * part.repeats for at in range(4))
-    moments = _Moments.merged(numbers.moments)
-    low, high = (end + domain.bias if moments.count else None for end in numbers.limits[:2])
-    # Integers were shifted, reals were scaled by a power of two.
-    shift, scale = (numbers.limits[2] + domain.bias, 1.0) if domain.integer else numbers.limits[2:]
-    mean, std, norm = _unscaled(moments, shift, scale, part.repeats)
-    edges, bins = _histogram(numbers, low, high)
-    return Statistics(
-        count=part.tensor.numel() * part.repeats,
-        of=part.of,
-        finite=moments.count * part.repeats,
-        nan=nan,
-        positive_infinity=positive,
-        negative_infinity=negative,
-        zero=zero,
-        minimum=low,
-        maximum=high,
-        mean=mean,
-        std=std,
-        norm=norm,
-        histogram_edges=edges,
-        histogram_counts=tuple(count * part.repeats for count in bins),
-        sampling=part.sampling,
-        of_what="magnitudes" if domain.complex else "values",
-        first_nan=first[0],
-        first_positive_infinity=first[1],
-        first_negative_infinity=first[2],
-    )
-
-
-def _unscaled(
-    moments: _Moments, shift: float, scale: float, repeats: int
-) -> tuple[float | None, float | None, float | None]:
-    if not moments.count:
-        return None, None, None
-    count, squares, mean = moments.count * repeats, moments.squares * repeats, moments.mean + shift
+    Each row is count, mean and sum of squared deviations, in scaled and shifted units; they are merged as Chan, Golub
+    and LeVeque do (1979).
+    """
+    finite = int(sum(row[0] for row in rows))
+    if not finite:
+        return 0, None, None, None
+    own = math.fsum(n * mean for n, mean, _ in rows) / finite
+    squares = math.fsum(part for n, mean, m2 in rows for part in (m2, n * (mean - own) ** 2)) * repeats
+    count, mean = finite * repeats, own + shift
     if not math.isfinite(squares):
-        return mean / scale, None, None  # one value beyond all that the sample led to expect
+        return count, mean / scale, None, None  # one value beyond all that the sample led to expect
     std = math.sqrt(squares / (count - 1)) / scale if count > 1 else None
-    return mean / scale, std, math.sqrt(squares + count * mean * mean) / scale
+    return count, mean / scale, std, math.sqrt(squares + count * mean * mean) / scale
 
 
-def _histogram(numbers: _Numbers, low: float | None, high: float | None) -> tuple[tuple[float, ...], list[int]]:
+def _histogram(
+    bins: list[int], low: float | None, high: float | None, *, one_each: bool
+) -> tuple[tuple[float, ...], list[int]]:
     """Return edges and counts: a bin for each whole number where there are few, else equal bins; one for a constant."""
     if low is None or high is None:
         return (), []
-    if numbers.one_each:
+    if one_each:
         shown = int(high - low) + 1
-        return tuple(low - 0.5 + at for at in range(shown + 1)), numbers.bins[:shown]
+        return tuple(low - 0.5 + at for at in range(shown + 1)), bins[:shown]
     if low == high:
-        return (low - abs(low) / 2, low + abs(low) / 2), numbers.bins[:1]
+        return (low - abs(low) / 2, low + abs(low) / 2), bins[:1]
     inner = (low * (1 - at / BINS) + high * (at / BINS) for at in range(1, BINS))
-    return (float(low), *inner, float(high)), numbers.bins
+    return (float(low), *inner, float(high)), bins
 
 
-def _first(numbers: _Numbers, part: Thinned, chunk: int, kind: int) -> Index | None:
+def _first(rows: list[list[int]], part: Thinned, chunk: int, kind: int) -> Index | None:
     """Return the index of the first element of a kind (a column of `_KINDS`) in reading order."""
     rank = 0
-    for piece, counts in zip(chunks(part.tensor, chunk), numbers.counts, strict=True):
+    for piece, counts in zip(chunks(part.tensor, chunk), rows, strict=True):
         if counts[kind]:
             return part.index(rank + counts[kind + len(_KINDS)])
         rank += piece.numel()
@@ -256,6 +197,10 @@ _LARGE = 10.0  # times the median slice
 _FEW = 0.1  # of the slices at most may be outliers: more are a pattern
 
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+# Every element that is not finite: its place along each dimension, and whether it is NaN.
+Bad = tuple[
+    tuple[np.ndarray[tuple[int, ...], np.dtype[np.int64]], ...], np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +212,6 @@ class _Look:
     elements: int  # how many elements each has
     view: torch.Tensor  # what is read: the dimension first, the others thinned
     whole: bool  # whether nothing was left out but what is read through a stride of 0
-
-    @property
-    def looked(self) -> int:
-        """How many elements of each slice are read."""
-        return self.view.numel() // self.size
 
 
 def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[DimensionSlices, ...]]:
@@ -319,53 +259,39 @@ def _reduced(look: _Look, domain: Domain, *, clean: bool = False) -> torch.Tenso
     return torch.cat([torch.stack([sums, values.shape[1] - bad.sum(0)]), bad])
 
 
-def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> _Bad | None:
+def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> Bad | None:
     """Return where every NaN and infinity is; None where that was not looked for, or where they are too many."""
     if not domain.may_look or numbers.count < numbers.of:
         return None
-    if numbers.finite == numbers.of:
-        return _Bad(np.zeros(0, np.int64), np.zeros(0, bool), tuple(whole.shape))
     if (numbers.of - numbers.finite) * whole.numel() > MOST_BAD * numbers.of:
         return None
-    found, kinds, rank = [], [], 0
-    for piece in chunks(whole, _CHUNK):
+    found, kinds, rank = [np.zeros(0, np.int64)], [np.zeros(0, bool)], 0
+    for piece in chunks(whole, _CHUNK) if numbers.finite < numbers.of else ():
         values = reducible(piece, domain)
         if not all(map(math.isfinite, limits(values))):
             at = (~values.isfinite()).nonzero().view(-1)
             found.append((at + rank).numpy())
             kinds.append(values[at].isnan().numpy())
         rank += piece.numel()
-    return _Bad(np.concatenate(found), np.concatenate(kinds), tuple(whole.shape))
+    return np.unravel_index(np.concatenate(found), whole.shape), np.concatenate(kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bad:
-    """Every element that is not finite: its rank in reading order, and whether it is NaN."""
-
-    ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-    nan: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    shape: tuple[int, ...]
-
-    def along(self, dim: int) -> tuple[Rows, Rows]:
-        """Return how many are NaN, and how many infinite, for each index of a dimension."""
-        at = np.unravel_index(self.ranks, self.shape)[dim]
-        nan, every = (np.bincount(places, minlength=self.shape[dim]) for places in (at[self.nan], at))
-        return nan.astype(np.float64), (every - nan).astype(np.float64)
-
-
-def _slices_report(look: _Look, rows: Rows, bad: _Bad | None) -> DimensionSlices:
+def _slices_report(look: _Look, rows: Rows, bad: Bad | None) -> DimensionSlices:
     sums, finite, nan, inf = rows
+    looked = look.view.numel() // look.size  # elements of each slice that were read
     if bad is not None:
-        nan, inf = bad.along(look.dim)
+        places, is_nan = bad[0][look.dim], bad[1]
+        nan = np.bincount(places[is_nan], minlength=look.size).astype(np.float64)
+        inf = np.bincount(places, minlength=look.size) - nan
     with np.errstate(all="ignore"):
         level = np.where(finite > 0, sums / finite, np.nan)
     width = -(-look.size // MOST_CELLS)
-    ill, zero = np.flatnonzero(nan + inf), np.flatnonzero((level == 0) & (finite == look.looked))
+    ill, zero = np.flatnonzero(nan + inf), np.flatnonzero((level == 0) & (finite == looked))
     return DimensionSlices(
-        dim=look.dim,
-        size=look.size,
-        elements=look.elements,
-        looked=look.elements if look.whole else look.looked,
+        look.dim,
+        look.size,
+        look.elements,
+        look.elements if look.whole else looked,
         cell_slices=width,
         levels=tuple(_cells(level, width, np.fmax)),
         cell_bad=tuple(int(number) for number in _cells(nan + inf, width, np.add)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -45,7 +46,8 @@ def collect_table(
             for entry in entries[:MOST_ROWS]
         )
         totals = _totals(entries, pieces)
-    full = zip(entries[:panels], rows[:panels], strict=True)
+    full, found = zip(entries[:panels], rows[:panels], strict=True), len(entries)
+    left_out = f"{MOST_ROWS} of {found} have a row; the totals are over all" if found > MOST_ROWS else ""
     return TensorTable(
         title=title,
         rows=rows,
@@ -53,15 +55,8 @@ def collect_table(
         groups=len(set(groups.values())),
         looked=walk.looked,
         panels=tuple(inspect(entry.item, row.name) for entry, row in full),
-        gaps=_gaps(walk, len(entries)),
+        gaps=tuple(Gap("tensors", why) for why in (walk.gap, left_out) if why),
     )
-
-
-def _gaps(walk: Walk, found: int) -> tuple[Gap, ...]:
-    gaps = [Gap("tensors", walk.gap)] if walk.gap else []
-    if found > MOST_ROWS:
-        gaps.append(Gap("tensors", f"{MOST_ROWS} of {found} have a row; the totals are over all"))
-    return tuple(gaps)
 
 
 def _numbers(entries: Sequence[Entry], pieces: Sequence[Shared]) -> dict[int, int]:
@@ -79,23 +74,22 @@ def _numbers(entries: Sequence[Entry], pieces: Sequence[Shared]) -> dict[int, in
 
 
 def _totals(entries: Sequence[Entry], pieces: Sequence[Shared]) -> tuple[MemoryTotal, ...]:
-    tensors: dict[str, int] = {}
-    for entry in entries:
-        device = entry.memory.device if entry.memory else _device(entry.item)
-        tensors[device] = tensors.get(device, 0) + 1
+    tensors = Counter(entry.memory.device if entry.memory else _device(entry.item) for entry in entries)
     by_device: dict[str, list[int]] = {device: [] for device in tensors}
     for piece in pieces:
         by_device.setdefault(piece.device, []).append(piece.nbytes)
-    return tuple(
-        MemoryTotal(device, tensors.get(device, 0), len(sizes), sum(sizes)) for device, sizes in by_device.items()
-    )
+    return tuple(MemoryTotal(device, tensors[device], len(sizes), sum(sizes)) for device, sizes in by_device.items())
 
 
 def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
     item, names = entry.item, entry.names
     shown = nearest(telling(names)) if len(names) > 1 else names
     if not entry.is_tensor:
-        return _array_row(shown[0], item, group, len(shown))
+        array = np.ndarray
+        dtype, shape, nbytes = str(array.dtype.__get__(item)), array.shape.__get__(item), array.nbytes.__get__(item)
+        return TensorRow(
+            shown[0], type(item).__name__, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown)
+        )
     return TensorRow(
         name=shown[0],
         kind="buffer" if is_buffer and type(item) is torch.Tensor else type(item).__name__,
@@ -107,21 +101,6 @@ def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
         group=group,
         gradient=_gradient(item),
         names=len(shown),
-    )
-
-
-def _array_row(name: str, item: np.ndarray, group: int, names: int) -> TensorRow:
-    return TensorRow(
-        name=name,
-        kind=type(item).__name__,
-        dtype=str(np.ndarray.dtype.__get__(item)),
-        shape=np.ndarray.shape.__get__(item),
-        device="cpu",
-        layout="strided",
-        nbytes=np.ndarray.nbytes.__get__(item),
-        group=group,
-        gradient="",
-        names=names,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -42,7 +43,6 @@ _FEW = 10  # values that stand in a line as they are
 _MOST_READ = 2**22  # of a larger tensor a line shows a sample: it is printed at once
 _MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
 _UNREAD = "its values are not in plain memory, or reading them would need a large copy"
-_PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
 _FLAGS = ("is_inference", "is_conj", "is_neg", "is_shared", "is_pinned")
 
 Result = TypeVar("Result")
@@ -62,10 +62,6 @@ class _Sections:
         except Exception as error:  # showing never raises: whatever torch raises becomes a named gap
             self.gaps.append(Gap(section, reason_of(error)))
             return otherwise
-
-    def miss(self, section: str, reason: str) -> None:
-        """Leave a gap."""
-        self.gaps.append(Gap(section, reason))
 
 
 def reason_of(error: BaseException) -> str:
@@ -104,27 +100,36 @@ def collect_briefly(x: torch.Tensor) -> TensorReport:
     """
     with quiet(), torch._C._DisableFuncTorch():
         sections, subject = _Sections(), study(x)
-        nothing: tuple[int, ...] = ()
-        numel, element_size = sections.read("numel", lambda: subject.numel, 0), sections.read("size", x.element_size, 0)
+        outline = _outline(x, subject, sections)
         labels = [one.description.label for one in subject.found[:1] if one.description is not None]
         return TensorReport(
             name="",
-            type_name=type(x).__name__,
             role=labels[0] if labels else "",
-            dtype=str(x.dtype).removeprefix("torch."),
-            shape=sections.read("shape", lambda: subject.shape, nothing),
-            device=sections.read("device", lambda: str(x.device), "unknown"),
-            layout_name=sections.read("layout", lambda: str(x.layout).removeprefix("torch."), "unknown"),
-            element_size=element_size,
-            nbytes=numel * element_size,
-            numel=numel,
             version=None,
             is_view=False,
             data_text=sections.read("data", lambda: _few_values(subject), ""),
             statistics=sections.read("statistics", lambda: _numbers_of(subject), None),
             autograd=sections.read("autograd", lambda: _autograd_briefly(x), None),
             gaps=tuple(sections.gaps),
+            **outline,
         )
+
+
+def _outline(x: torch.Tensor, subject: Subject, sections: _Sections) -> dict[str, Any]:
+    """Return the fields of a report that every tensor has."""
+    nothing: tuple[int, ...] = ()
+    numel = sections.read("numel", lambda: subject.numel, 0)
+    element_size = sections.read("element size", x.element_size, 0)
+    return {
+        "type_name": type(x).__name__,
+        "dtype": str(x.dtype).removeprefix("torch."),
+        "shape": sections.read("shape", lambda: subject.shape, nothing),
+        "device": sections.read("device", lambda: str(x.device), "unknown"),
+        "layout_name": sections.read("layout", lambda: str(x.layout).removeprefix("torch."), "unknown"),
+        "element_size": element_size,
+        "nbytes": numel * element_size,
+        "numel": numel,
+    }
 
 
 def _few_values(subject: Subject) -> str:
@@ -160,16 +165,12 @@ def _autograd_briefly(x: torch.Tensor) -> AutogradReport:
 def _collect(
     x: torch.Tensor, name: str, namespace: dict[str, object], *, besides: Iterable[object] = (), depth: int = 0
 ) -> TensorReport:
-    sections = _Sections()
-    subject = study(x)
-    nothing: tuple[int, ...] = ()
-    shape = sections.read("shape", lambda: subject.shape, nothing)
-    numel = sections.read("numel", lambda: subject.numel, 0)
+    sections, subject = _Sections(), study(x)
+    outline = _outline(x, subject, sections)
     storage = sections.read("storage", lambda: _storage(subject.plain), None) if subject.strided else None
     shared = _shared(subject, name, namespace, sections)
-    element_size = sections.read("element size", x.element_size, 0)
-    if numel and subject.numbers is None:
-        sections.miss("values", subject.no_values or _UNREAD)
+    if outline["numel"] and subject.numbers is None:
+        sections.gaps.append(Gap("values", subject.no_values or _UNREAD))
     numbers, by_slice = _values(subject, sections)
     state = sections.read("autograd", lambda: autograd(x, shared.names, name=name), None)
     details = None
@@ -179,15 +180,7 @@ def _collect(
     looked_at = (*besides, *subject.looked_at)
     return TensorReport(
         name=name,
-        type_name=type(x).__name__,
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
-        dtype=str(x.dtype).removeprefix("torch."),
-        shape=shape,
-        device=sections.read("device", lambda: str(x.device), "unknown"),
-        layout_name=sections.read("layout", lambda: str(x.layout).removeprefix("torch."), "unknown"),
-        element_size=element_size,
-        nbytes=numel * element_size,
-        numel=numel,
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
         flags={flag: text for flag in flags if (text := _flag(subject.plain, flag))},
@@ -204,6 +197,7 @@ def _collect(
         else None,
         kinds=tuple(_kinds(subject, name, sections, depth=depth, registered=shared.buffers.get(id(x)))),
         gaps=tuple(sections.gaps),
+        **outline,
     )
 
 
@@ -224,17 +218,18 @@ def _storage(x: torch.Tensor) -> StorageReport | None:
 def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
     """Return numbers over the values, wherever they are, which the report says; slices only where they are its own."""
     numbers = subject.numbers
-    nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
     if numbers is None:
-        return nothing
+        return None, ()
+    nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
     found, slices = sections.read("statistics", lambda: values(numbers.tensor), nothing)
     if found is None or not numbers.of_what:
         return found, slices
-    what = f"the magnitudes of {numbers.of_what}" if found.of_what == "magnitudes" else numbers.of_what
+    found = replace(
+        found, of_what=f"the magnitudes of {numbers.of_what}" if found.of_what == "magnitudes" else numbers.of_what
+    )
     if subject.strided and numbers.tensor.shape == subject.tensor.shape:
-        return replace(found, of_what=what), slices
-    nowhere: dict[str, Any] = dict.fromkeys(_PLACES)
-    return replace(found, of_what=what, **nowhere), ()
+        return found, slices
+    return replace(found, first_nan=None, first_positive_infinity=None, first_negative_infinity=None), ()
 
 
 def _kinds(
@@ -245,7 +240,7 @@ def _kinds(
         yield KindReport(BUFFER, "Buffer", summary_of_buffer(saved=registered))
     for one in subject.found:
         if one.description is None:
-            sections.miss(f"kind {one.kind.key}", reason_of(one.error or Exception()))
+            sections.gaps.append(Gap(f"kind {one.kind.key}", reason_of(one.error or Exception())))
             continue
         sentence = one.description
         parts = sentence.parts if depth < _MOST_DEPTH else ()
@@ -284,12 +279,10 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
     if subject.strided:
         search = sections.read("aliases", lambda: find_aliases(x, named, name=name), search)
     if walk.gap:
-        sections.miss("aliases", walk.gap)
+        sections.gaps.append(Gap("aliases", walk.gap))
     if search.found > len(search.aliases):
-        sections.miss(
-            "aliases",
-            f"{count(len(search.aliases))} of the {count(search.found)} objects that share its storage are listed",
-        )
+        listed = f"{count(len(search.aliases))} of the {count(search.found)}"
+        sections.gaps.append(Gap("aliases", f"{listed} objects that share its storage are listed"))
     return _Shared(search, named, names, walk.looked, walk.buffers)
 
 
@@ -340,13 +333,8 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
     bases = [(label, item) for label, item in shared.named if label == whole]
     own = [(label, item) for label, item in shared.named if item is x]
     for label, item in bases[:1] + own[:1]:
-        if (
-            item.dim() > 1
-            and item.element_size() == x.element_size()
-            and item.storage_offset() == 0
-            and item.is_contiguous()
-            and item.numel() == storage.elements > 0
-        ):
+        same = item.dim() > 1 and item.element_size() == x.element_size() and item.storage_offset() == 0
+        if same and item.is_contiguous() and item.numel() == storage.elements > 0:
             return Rows(item.numel() // item.shape[0], label)
     return None
 
@@ -362,18 +350,9 @@ def _flag(x: torch.Tensor, flag: str) -> str:
 def data_text(x: torch.Tensor) -> str:
     """Return the values as torch prints them, cut to a few lines; long ones summarised however torch is set up."""
     plain = x.detach()
-    if plain.numel() > _REPR_THRESHOLD and _tensor_str.PRINT_OPTS.threshold > _REPR_THRESHOLD:
-        with _tensor_str.printoptions(threshold=_REPR_THRESHOLD, edgeitems=_EDGE_ITEMS):
-            text = _printed(plain)
-    else:
-        text = _printed(plain)
+    long = plain.numel() > _REPR_THRESHOLD and _tensor_str.PRINT_OPTS.threshold > _REPR_THRESHOLD
+    with _tensor_str.printoptions(threshold=_REPR_THRESHOLD, edgeitems=_EDGE_ITEMS) if long else nullcontext():
+        own = type(plain).__repr__ is not torch.Tensor.__repr__  # else `tensormagic.set_repr` may have set another
+        text: str = repr(plain) if own else _tensor_str._str(plain)  # type: ignore[no-untyped-call]
     lines = [line if len(line) <= _DATA_COLUMNS else line[: _DATA_COLUMNS - 1] + "…" for line in text.splitlines()]
     return "\n".join(lines if len(lines) <= _DATA_LINES else [*lines[: _DATA_LINES - 1], "…"])
-
-
-def _printed(plain: torch.Tensor) -> str:
-    """Return what torch prints, also where the user wants its repr in one line (`tensormagic.set_repr`)."""
-    if type(plain).__repr__ is not torch.Tensor.__repr__:
-        return repr(plain)
-    text: str = _tensor_str._str(plain)  # type: ignore[no-untyped-call]
-    return text
