@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
+from tensormagic.collectors.objects.namespace import names_of_parts
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
@@ -169,7 +170,8 @@ class ModuleNames:
 
 def place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
     """Return how the user reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
-    named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")]
+    parts = names_of_parts(namespace)
+    named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_") and name not in parts]
     direct = next((name for name, value in named if value is module), "")
     return direct or next((place for name, value in named if (place := _place_inside(module, name, value))), "")
 

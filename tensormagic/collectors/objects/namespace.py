@@ -204,12 +204,12 @@ class Walk:
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
         wanted = ByClass(lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
+        parts = names_of_parts(self.namespace)
         for name, value in list(self.namespace.items()):
             if not is_history(name):
-                yield from self._below(name, value, wanted)
+                yield from self._below(name, value, wanted, seen={id(value)} if name in parts else set())
 
-    def _below(self, name: str, value: object, wanted: ByClass[bool]) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
+    def _below(self, name: str, value: object, wanted: ByClass[bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
         pending = [(name, value, _DEPTH)]
         while pending:
             path, item, depth = pending.pop()
@@ -262,6 +262,22 @@ def is_history(name: str) -> bool:
 def is_shells(name: str) -> bool:
     """Return whether a name is bound by IPython or Python itself, and not to an output of the user's."""
     return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
+
+
+def names_of_parts(namespace: Mapping[str, object]) -> set[str]:
+    """Return the names of modules that one named before holds: what a loop over its layers leaves behind.
+
+    What is in them is called by the model's name. A model that was named before its wrapper keeps its own.
+    """
+    held: set[int] = set()
+    found = set()
+    for name, value in list(namespace.items()):
+        if is_kind(value, nn.Module) and not is_history(name):
+            if id(value) in held:
+                found.add(name)
+            else:
+                held.update(id(part) for _, part in inside("", value) if part is not value)
+    return found
 
 
 def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:

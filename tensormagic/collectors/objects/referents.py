@@ -25,7 +25,16 @@ from tensormagic.collectors.objects.children import (
     is_readable,
     mro_of,
 )
-from tensormagic.collectors.objects.namespace import HOW, Walk, is_history, is_kind, is_shells, nearest, telling
+from tensormagic.collectors.objects.namespace import (
+    HOW,
+    Walk,
+    is_history,
+    is_kind,
+    is_shells,
+    names_of_parts,
+    nearest,
+    telling,
+)
 from tensormagic.collectors.where.source import running_functions
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
@@ -46,6 +55,7 @@ class Place:
     kind: HolderKind  # what sort of place it is
     depth: int = 0  # how many steps it is from a name
     location: Location | None = None  # the line at which a traceback or generator stands
+    is_part: bool = False  # whether it names a part of a module that was named before
 
     def inner(self, ending: str, kind: HolderKind) -> Place:
         """Return a place inside this one; what an optimizer or a traceback holds stays theirs."""
@@ -138,11 +148,12 @@ class Budget:
 
 def roots(namespace: Mapping[str, object]) -> Iterator[Held]:
     """Yield what the user has named, then IPython's history, then the last error."""
+    parts = names_of_parts(namespace)
     named = [(name, value) for name, value in list(namespace.items()) if not is_shells(name)]
     for is_old in (False, True):
         for name, value in named:
             if is_history(name) == is_old:
-                yield Place(name, "history" if is_old else "name"), value
+                yield Place(name, "history" if is_old else "name", is_part=name in parts), value
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
         yield Place(f"the last error ({type(error).__name__})", "traceback"), error
@@ -189,14 +200,15 @@ class ReferenceWalk:
     def meet(self, starts: Iterable[Held]) -> Iterator[tuple[Place, Any, bool]]:
         """Yield everything that is met, as often as it is, and whether it is new.
 
-        Optimizers come after everything else: what they hold is called by the names of the parameters.
+        Optimizers come after everything else, for what they hold is called by the names of the parameters; and so does
+        a part of a model that has a name of its own.
         """
-        pending, optimizers = deque(starts), deque[Held]()
-        while (pending or optimizers) and not self.cut:
-            place, item = pending.popleft() if pending else optimizers.popleft()
+        pending, later = deque(starts), deque[Held]()
+        while (pending or later) and not self.cut:
+            place, item = pending.popleft() if pending else later.popleft()
             kind = self.kinds[type(item)]
-            if kind == "optimizer" and pending:
-                optimizers.append((place, item))
+            if (kind == "optimizer" or place.is_part) and pending:
+                later.append((place, item))
                 continue
             self.looked += 1
             is_new = id(item) not in self.seen

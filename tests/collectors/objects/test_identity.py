@@ -36,10 +36,11 @@ def test_the_place_of_a_module_in_the_namespace():
     assert named(net) == "Sequential"
 
 
-def test_a_name_of_its_own_is_preferred():
-    """A module that has a name is called by it, although it lies inside another as well."""
+def test_the_first_name_is_preferred():
+    """A module that was named before the one it lies in keeps its name; a loop over layers gives none a new one."""
     net = nn.Sequential(nn.Linear(2, 2))
-    assert named(net[0], net=net, head=net[0]) == "head"
+    assert named(net[0], head=net[0], net=net) == "head"
+    assert named(net[0], net=net, layer=net[0]) == "net.0"
 
 
 @pytest.mark.parametrize("hidden", ["_", "_1", "_net"])

@@ -13,7 +13,16 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.namespace import Walk, is_history, modules_in, walk_arrays, walk_tensors
+from tensormagic.collectors.objects.identity import place_of
+from tensormagic.collectors.objects.namespace import (
+    Walk,
+    is_history,
+    modules_in,
+    names_of_parts,
+    walk_arrays,
+    walk_tensors,
+)
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
 
 def names(namespace: dict[str, Any]) -> list[str]:
@@ -195,3 +204,19 @@ def test_classes_of_every_metaclass_are_passed_over() -> None:
     exec("class Nowhere: pass", {"__build_class__": __build_class__, "__name__": ""}, nowhere)
     namespace = {"Callable": Callable, "Colour": Enum("Colour", "red"), **nowhere, "made": nowhere["Nowhere"]()}
     assert names({**namespace, "x": torch.zeros(1)}) == ["x"]
+
+
+def test_a_layer_left_over_from_a_loop_is_called_by_its_model() -> None:
+    """A model that was named before the one that wraps it keeps its own name."""
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    wrapper = nn.Sequential(net)
+    left_over = {"net": net, "layer": net[2], "_": net[0]}
+    assert names_of_parts(left_over) == {"layer"}
+    assert [name for name, _ in walk_tensors(left_over)] == ["net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"]
+    assert [name for name, _ in Walk(left_over).named(nn.Linear)] == ["net.0", "net.2", "layer"]
+    assert place_of(net[2], left_over) == "net.2"
+    assert names_of_parts({"net": net, "wrapper": wrapper}) == set()
+    assert place_of(net, {"net": net, "wrapper": wrapper}) == "net"
+    walked = ObjectWalk(THOROUGH).through(left_over)
+    assert {place.path for place, _ in walked.visits} >= {"net.2.weight"}
+    assert not [place.path for place, _ in walked.visits if place.path.startswith("layer")]
