@@ -59,7 +59,6 @@ from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
 from tensormagic.collectors.where.caller import sequence_number, uncounted
-from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
+_RUNNING = "a backward on another thread was still running when the trace ended: it was not kept"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 
@@ -79,24 +79,15 @@ _PASS_EVENTS = (
 
 
 class Tracer(Listener):
-    """Traces a run.
-
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that is traced, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        options: As `Listener` takes them; the title is by default that of the model.
-    """
+    """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
     # See `Follower`; a tracer that rests between steps sets it.
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
 
-    def __init__(
-        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, **options: Any
-    ) -> None:
-        super().__init__(namespace, cell, cell_number=cell_number, **options)
+    def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
+        super().__init__(namespace, cell, **options)
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = self._new_recorder()
@@ -183,9 +174,7 @@ class Tracer(Listener):
             for part in self._parts.values():
                 part.finish(error)
         if self._running:
-            self._add_gap(
-                "backward", "a backward on another thread was still running when the trace ended: it was not kept"
-            )
+            self._add_gap("backward", _RUNNING)
 
     def explain(self, error: BaseException) -> None:
         """Look into the call that failed."""
@@ -304,20 +293,21 @@ class Tracer(Listener):
             self._graphs.look_back(graph, found, values)
 
     def _number_of(self, followed: Following) -> int:
-        """Return the number of a pass that begins; one inside another has that one's."""
-        if followed.pass_context is not None and followed.pass_context.inside:
-            return followed.pass_context.inside
-        self._begun += 1
-        if self._begins_step(followed):
-            self._step += 1
-        return self._begun
+        """Return the number of a pass that begins; one inside another has that one's.
 
-    def _begins_step(self, followed: Following) -> bool:
-        """Return whether a pass is of a step of its own: nodes were made since the last one, or it is on a thread."""
-        if followed.pass_context is not None and followed.pass_context.thread:
-            return True
-        of_pipeline = self._microbatches.begin_step()
-        return followed.sequence != self._sequence_at_last_pass if of_pipeline is None else of_pipeline
+        A pass is of a step of its own where nodes were made since the last one, or where it is on a thread.
+        """
+        context = followed.pass_context
+        if context is not None and context.inside:
+            return context.inside
+        self._begun += 1
+        if context is not None and context.thread:
+            self._step += 1
+        elif (of_pipeline := self._microbatches.begin_step()) is not None:
+            self._step += of_pipeline
+        else:
+            self._step += followed.sequence != self._sequence_at_last_pass
+        return self._begun
 
     def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
@@ -454,11 +444,9 @@ class TracedFailure(TracePart):
     """The call that torch refused, where one ended the run: what is in the exception, and what only the trace knows."""
 
     def __init__(self, trace: TraceContext) -> None:
-        self._trace, self._errors = trace, trace.parts["errors"]
-        origins = trace.recorder.origins
-        self._around = Surroundings(
-            trace.namespace, trace.sites.cell_number, MODE_CALLS, origin=self._origin, origins=origins
-        )
+        self._trace, self._errors, origins = trace, trace.parts["errors"], trace.recorder.origins
+        number = trace.sites.cell_number
+        self._around = Surroundings(trace.namespace, number, MODE_CALLS, origin=self._origin, origins=origins)
         self._found: FailureReport | None = None
         self._node: tuple[int, int] | None = None
 
@@ -483,7 +471,6 @@ class TracedFailure(TracePart):
 
     def _origin(self, tensor: torch.Tensor) -> Location | None:
         """Return the line that made a tensor."""
-        maker = tensor.grad_fn
-        if maker is None:
+        if (maker := tensor.grad_fn) is None:
             return None
         return self._trace.sites.location(self._trace.recorder.origins.origin_of(maker._sequence_nr())[0])
