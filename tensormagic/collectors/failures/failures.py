@@ -14,6 +14,8 @@ import torch
 
 from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
+    COLLATE,
+    Elsewhere,
     Refused,
     Steps,
     function_of,
@@ -21,12 +23,13 @@ from tensormagic.collectors.failures.failing_call import (
     message_of,
     modules_in,
     of_arguments,
+    raised_elsewhere,
     refused_in,
+    samples_in,
     steps_of,
     tensors_in,
 )
 from tensormagic.collectors.failures.failing_source import executed_source
-from tensormagic.collectors.failures.loading import COLLATE, Elsewhere, raised_elsewhere, samples_in
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
@@ -62,9 +65,8 @@ MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be 
 # Torch refused no call there; what this package raises says itself what it is about.
 _UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
 
-# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows
-# what it was given, `operand_names` what the user calls that. The exception is read, never changed, and nothing of
-# it is kept: what is returned is plain data.
+# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows what
+# it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
 
 _MOST_WAY = 12
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
@@ -88,9 +90,7 @@ class Surroundings:
 def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
     """Return what is known of a call that torch refused; None where the exception is not one of torch's. Never raises.
 
-    Args:
-        error: With its traceback; read before this package's frames are taken out of it.
-        around: What is known besides.
+    Its traceback is read before this package's frames are taken out of it.
     """
     if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
@@ -275,11 +275,8 @@ _PLAIN = (
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
     """Return what a message shows; None where it shows something else.
 
-    Args:
-        message: Of the exception.
-        is_memory_error: Whether the exception's type alone says that memory ran out (`MemoryError`,
-            ``torch.OutOfMemoryError``).
-        device: On which device that type says so, where the message does not tell.
+    Where the exception's type alone says that memory ran out (`MemoryError`, ``torch.OutOfMemoryError``), it says so of
+    a device.
     """
     size = partial(_first, message)
     if found := _ACCELERATOR.search(message):

@@ -15,9 +15,8 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.failures.failing_call import Refused, Steps, given_to_module, modules_in
+from tensormagic.collectors.failures.failing_call import Refused, Steps, given_to_module, modules_in, samples_in
 from tensormagic.collectors.failures.failing_source import unpacked, written_call
-from tensormagic.collectors.failures.loading import samples_in
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -119,12 +118,9 @@ def function_name(func: Any) -> str:
 
 
 def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None] | None) -> Operand:
-    """Return an argument as plain data. Never raises: what cannot be read is left out.
+    """Return an argument as plain data, with what the user calls it, and where it was made, if that was recorded.
 
-    Args:
-        argument: The argument.
-        name: What the user calls it.
-        made_at: Gives the line that made a tensor, where that was recorded.
+    Never raises: what cannot be read is left out.
     """
     value = argument.value
     whose: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
@@ -190,11 +186,9 @@ def short_text(value: Any, depth: int = 2) -> str:
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 
-# What the user calls the operands of a call that failed: names, paths of parameters, expressions.
-#
-# The expression that failed says it where it is the user's own: ``x``, ``self.scale``, or the result of
-# ``x.mean(1)``. Inside torch's modules, and for what is handed through them, tensors are looked for by identity among
-# the names of the functions that are running, the innermost first.
+# What the user calls an operand the expression that failed says where it is the user's own: ``x``, ``self.scale``, or
+# the result of ``x.mean(1)``. Inside torch's modules, and for what is handed through them, tensors are looked for by
+# identity among the names of the functions that are running, the innermost first.
 
 _MOST_NAMES = 4_000  # looked at in one frame
 _MOST_FRAMES = 12
@@ -202,13 +196,7 @@ _REACHED = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.UnaryOp)
 
 
 class OperandNames:
-    """Names the operands of one refused call.
-
-    Args:
-        steps: The way to it.
-        refused: The call.
-        modules: Paths of modules.
-    """
+    """Names the operands of one refused call."""
 
     def __init__(self, steps: Steps, refused: Refused, modules: ModuleNames) -> None:
         self._steps, self._refused, self._modules = steps, refused, modules
@@ -234,8 +222,6 @@ class OperandNames:
         if is_tensor:
             return self._among_names(value) or self._parameter(value) or self._handed_in(value)
         return ""
-
-    # -- by the expression that failed ------------------------------------------------------------------------------
 
     def _expression(self, argument: Argument) -> ast.expr | None:
         """Return the expression by which the failing line gives an argument, where it may be that: it is the user's."""
@@ -265,8 +251,6 @@ class OperandNames:
         if any(isinstance(operand, ast.Starred) for operand in operands[: index + 1]):
             return None
         return operands[index] if index < len(operands) else None
-
-    # -- by identity ------------------------------------------------------------------------------------------------
 
     def _parameter(self, tensor: torch.Tensor) -> str:
         """Return the path of a parameter or buffer of the modules that were running."""

@@ -46,6 +46,7 @@ _DOORS: tuple[tuple[str, str, str], ...] = (
 _PRINTED = (("torch._C.Graph", "__repr__"), ("torch._C.Graph", "str"), ("torch._C.Node", "__repr__"))
 _CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
 _FIRST_CALL = "the first call of a TorchScript function"
+_UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it was not followed"
 
 Return = Callable[[FrameType | None], None]
 """Comes back; is given the frame that called torch's function."""
@@ -76,18 +77,13 @@ class Captures:
     @property
     def gap(self) -> str:
         """Why what torch wrote down was not followed; empty where it wrote nothing down."""
-        return self._untouched(self._names)
+        return _UNTOUCHED.format(" and ".join(self._names)) if self._names else ""
 
     @property
     def gap_of_listeners(self) -> str:
         """The same for those who do not look at what is returned."""
-        return self._untouched(self._names | self._looked_at)
-
-    @staticmethod
-    def _untouched(names: dict[str, None]) -> str:
-        if not names:
-            return ""
-        return f"{' and '.join(names)} ran untouched: torch records the code that runs there, so it was not followed"
+        names = self._names | self._looked_at
+        return _UNTOUCHED.format(" and ".join(names)) if names else ""
 
     def __enter__(self) -> None:
         """Watch the doors."""

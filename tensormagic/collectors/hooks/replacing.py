@@ -107,11 +107,9 @@ _lock = Lock()
 
 # Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
 #
-# Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and
-# compiles what Python code comes by: the user's hooks, as it would without us, and it is to stay away from ours. It
-# follows calls into whatever they call, and what it does with theirs is not what they say: a counter of torch's goes
-# up and never down again. So the tracer's own code runs with Dynamo off; the door to it is one function that is left
-# alone.
+# Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and compiles
+# what Python code comes by, and what that calls: not as it says, a counter of torch's goes up and never down again. So
+# the tracer's own code runs with Dynamo off; the door to it is one function that is left alone.
 
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
@@ -186,10 +184,7 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
 # Notes where derivatives are taken forwards: there no graph is built, so none can be shown, and that is said.
 #
 # ``torch.func.jvp`` and ``jacfwd``, ``torch.autograd.forward_ad`` and ``functional.jvp(strategy="forward-mode")`` all
-# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code
-# runs.
-
-_ENTER = "enter_dual_level"
+# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code runs.
 
 
 def forward_mode_gap(place: Location) -> str:
@@ -208,7 +203,7 @@ def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
         skip_in_dynamo(enter_dual_level)
         return enter_dual_level
 
-    return Replacement(forward_ad, _ENTER, entering)
+    return Replacement(forward_ad, "enter_dual_level", entering)
 
 
 # Notes the lines of `torch.manual_seed` and `torch.seed`, which are no operations: no mode is told of them.
@@ -254,11 +249,9 @@ def plain_stacks() -> Replacement:
     return Replacement(stacks, "format_stack", formatting)
 
 
-# Keeps torch from noticing that a function mode is on.
-#
-# A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on,
-# and ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose
-# results differ in the last bits. `Transparent` answers that question as if the mode were not there.
+# A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on, and
+# ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose results
+# differ in the last bits. `Transparent` answers that question as if the mode were not there.
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
@@ -268,11 +261,10 @@ _BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.au
 class Transparent:
     """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
 
-    Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
-    paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
-    ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway. Backward calls are seen by `followed_backward`, and do not
-    take that way either: how far up the stack a line is that a warning in a hook names is then what it always is.
+    Only names that torch's Python modules look such questions up by are replaced, and put back. Functions of
+    ``torch.nn.functional`` would take a way round through the mode, too, and show it in their tracebacks. Backward
+    calls, which `followed_backward` sees, do not take that way either: how far up the stack a line is that a warning
+    in a hook names is then what it always is.
     """
 
     def __init__(self, mode: TorchFunctionMode) -> None:
@@ -320,9 +312,6 @@ class Transparent:
         return has_torch_function
 
 
-# Prints tensors in another way than torch does, everywhere, for as long as that is wanted.
-
-
 def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
     """Print every tensor whose class has no ``__repr__`` of its own as ``text`` says; returns what ends that."""
     replaced = Replacements()
@@ -358,8 +347,7 @@ def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> 
 # names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
 
 _NAME = "_engine_run_backward"
-_RETAINS, _CREATES = 1, 2
-_INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
+_RETAINS, _CREATES, _INPUTS = 1, 2, 3  # places among the arguments after the roots, of which gradients are the first
 
 
 @dataclass(frozen=True, slots=True)

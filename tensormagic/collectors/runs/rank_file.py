@@ -82,8 +82,6 @@ class RankFile(TracePart):
         self._place: tuple[Any, ...] = ()
         self._began = 0.0
 
-    # -- life -----------------------------------------------------------------------------------------------------
-
     def enter(self, undoing: Undoing) -> None:
         """Begin to follow steps."""
         undoing.callback(self._leave)
@@ -115,8 +113,6 @@ class RankFile(TracePart):
         short += [f"this rank's full report was not saved: {self._unsaved}"] if self._unsaved else []
         return tuple(Gap("ranks", reason) for reason in short)
 
-    # -- the whole report -----------------------------------------------------------------------------------------
-
     def keep_report(self, report: Callable[[], TraceReport]) -> None:
         """Save the report of a run that has ended beside the file, where it is to be looked at; never raises.
 
@@ -145,8 +141,6 @@ class RankFile(TracePart):
             lines = [*begin.splitlines(), *file.read().splitlines()]
         hashes = (json.loads(line) for line in lines if line.startswith(b'{"k":"hash"') and line.endswith(b"}"))
         return any(self._hashed.get(one["step"], hash(one["of"])) != hash(one["of"]) for one in hashes)
-
-    # -- what happens ---------------------------------------------------------------------------------------------
 
     def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
         """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
@@ -185,8 +179,6 @@ class RankFile(TracePart):
             self._gap = error_text(error)
         self.seconds += perf_counter() - began
         return result
-
-    # -- writing --------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         several = world_size() > 1

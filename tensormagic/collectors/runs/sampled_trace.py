@@ -96,14 +96,9 @@ class DetachedMode:
 
 
 class SampledRecorder(ForwardRecorder):
-    """A recorder that can leave for as long as it likes.
+    """A recorder that can leave for as long as it likes."""
 
-    Attributes:
-        present: Whether it is on the stack, or at a compiled region's door.
-        since: The sequence number from which on nodes were seen being made, since it came last.
-        companions: Returns what else is to be on while the recorder is; entered and left with it.
-    """
-
+    # Returns what else is to be on while the recorder is; entered and left with it.
     companions: Callable[[], AbstractContextManager[Any]] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -114,8 +109,8 @@ class SampledRecorder(ForwardRecorder):
         self._signals = SignalsWait()
         self._home = 0
         self._aside = self._left_at_door = self._joined = False
-        self.present = False
-        self.since = 0
+        self.present = False  # on the stack, or at a compiled region's door
+        self.since = 0  # the sequence number from which on nodes were seen being made, since it came last
 
     def rest(self) -> None:
         """Leave, as soon as that can be."""
@@ -149,7 +144,7 @@ class SampledRecorder(ForwardRecorder):
             self._left_at_door = False
             self._detached_mode.soon(self._settle)
 
-    def __enter__(self) -> SampledRecorder:
+    def __enter__(self) -> Any:
         """Go onto the stack, unless the recorder begins with a rest."""
         self._home = get_ident()
         self.join()
@@ -193,13 +188,10 @@ class SampledRecorder(ForwardRecorder):
         self.since = sequence_number()
 
 
-# A tracer that follows some steps of a run and lets the others be: `StepSampler` decides which.
-#
-# While it rests, one name of torch's stands for the run of the engine, so that passes are counted and timed; nothing
-# else is installed. It leaves and comes back at the end of a pass.
+# `StepSampler` decides which steps are traced. While the tracer rests, one name of torch's stands for the run of the
+# engine, so that passes are counted and timed; nothing else is installed. It leaves and comes back at a pass's end.
 
 _TENSOR_BACKWARD = torch.Tensor.backward.__code__
-
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
 
 _UNSAMPLED = "this version of torch cannot pause between steps: every step was traced"
@@ -257,8 +249,6 @@ class SampledTracer(Tracer):
         for part in self._on["forget"]:
             part.forget()
 
-    # -- life -----------------------------------------------------------------------------------------------------
-
     def entered(self) -> None:
         """Begin with the first step that is to be traced."""
         self._first = sequence_number()
@@ -276,8 +266,6 @@ class SampledTracer(Tracer):
 
     def _noted_applies(self) -> AbstractContextManager[None]:
         return nullcontext()  # the recorder sees to it, as long as it is there
-
-    # -- passes ---------------------------------------------------------------------------------------------------
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
@@ -373,8 +361,6 @@ class SampledTracer(Tracer):
         if not math.isfinite(norm):
             return before is None or math.isfinite(before)
         return before is not None and math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
-
-    # -- what is known so far -------------------------------------------------------------------------------------
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on."""

@@ -166,25 +166,19 @@ class Stretches:
 
 
 class StepSampler:
-    """Called with every pass; says whether the tracer is to be there for what comes next.
+    """Called with every pass; says whether the tracer is to be there for what comes next: whether it is ``tracing``.
 
     Args:
         asked: Which steps.
         now: Seconds, on the clock that `ends` is given.
         later: Takes a callback for the time a pass took, once a device has come to its end; False where that clock
             shows it.
-
-    Attributes:
-        tracing: Whether the tracer is to be there.
-        steps: How many have begun.
-        passes: How many have begun.
-        paused_since: The pass after which the tracer left; meaningless while it is there.
     """
 
     def __init__(self, asked: Schedule, now: float, later: Later | None = None) -> None:
         self.asked = asked
         self._later = later
-        self.steps = self.passes = 0
+        self.steps = self.passes = 0  # that have begun
         self.costs = Costs()
         self.tracing = asked.budget is not None or asked.wants(1)
         self._began = self._ended = now
@@ -205,15 +199,10 @@ class StepSampler:
         self._stretches = Stretches()
         self._traced_passes = 0
 
-    # -- passes ---------------------------------------------------------------------------------------------------
-
     def starts(self, line: int | None, sequence: int, *, there: bool = True) -> bool:
         """Note that a pass starts, while the tracer is to be there, and return whether the pass is to be traced.
 
-        Args:
-            line: Where it was called.
-            sequence: How many nodes were made before; where it differs from the last pass's, a step begins.
-            there: Whether the tracer is there.
+        A step begins where ``sequence`` differs from the last pass's: how many nodes were made before.
         """
         new, asked = self._count(line, sequence), self.asked
         self._whole = there and (new or self._whole)
@@ -293,11 +282,8 @@ class StepSampler:
         self.tracing = self._decided(now)
 
     def _decided(self, now: float) -> bool:
-        return self._scheduled() if self.asked.budget is None else self._affordable(now)
-
-    # -- by number ------------------------------------------------------------------------------------------------
-
-    def _scheduled(self) -> bool:
+        if self.asked.budget is not None:
+            return self._affordable(now)
         follows = self._next.get(self._kind)
         going_on = self.asked.wants(self.steps) and (follows is None or follows[1] > 0)
         leads = min(self._leads, MOST_LEADS)
@@ -310,8 +296,6 @@ class StepSampler:
         """Return in how many steps the next one comes that was asked for."""
         asked = self.asked
         return max(asked.start - self.steps, asked.every - (self.steps - asked.start) % asked.every)
-
-    # -- by budget ------------------------------------------------------------------------------------------------
 
     def _affordable(self, now: float) -> bool:
         self._due_step = sys.maxsize
@@ -355,8 +339,6 @@ class StepSampler:
             return self._began + extra + (extra + more) / budget
         paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
         return max(paid, self._round.ended + EVENLY * more / budget)
-
-    # -- report ---------------------------------------------------------------------------------------------------
 
     def left_untraced(self) -> bool:
         """Return whether steps were traced, but not the last one so far."""

@@ -72,7 +72,6 @@ _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothin
 _RUNNING = "a backward on another thread was still running when the trace ended: it was not kept"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
-
 _PASS_EVENTS = (
     "pass_called", "graph_begins", "begin_pass", "before_pass", "end_pass", "keep_pass", "after_pass", "forget",
 )  # fmt: skip
@@ -133,8 +132,6 @@ class Tracer(Listener):
 
     def _new_recorder(self) -> ForwardRecorder:
         return ForwardRecorder(self._sites, self._modules)
-
-    # -- life -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Note where the run begins."""
@@ -197,8 +194,6 @@ class Tracer(Listener):
 
     def _noted_applies(self) -> AbstractContextManager[None]:
         return noted_applies(self._recorder.note_apply)
-
-    # -- backward -------------------------------------------------------------------------------------------------
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
@@ -383,8 +378,6 @@ class Tracer(Listener):
     def _note_forward_mode(self, frame: FrameType) -> None:
         if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
             self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
-
-    # -- what is known so far -------------------------------------------------------------------------------------
 
     def _time_to_share(self) -> float:
         """Return the seconds of which what is measured beyond norms may take its share."""
