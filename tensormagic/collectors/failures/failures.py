@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -232,21 +232,18 @@ def name_of(refused: Refused) -> str:
 def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own_frame(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
-    stack = [_line_of(entry, around.cell_number) for entry in kept]
+    stack: list[Location] = []
+    for entry in kept:
+        place = location_in(entry.tb_frame, entry.tb_lineno, around.cell_number)
+        if not place.text and place.filename.startswith("<"):  # code that was executed from a string
+            lines = executed_source(entry.tb_frame).splitlines()
+            place = replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
+        stack.append(place)
     caller = innermost_own(steps.entries[0].tb_frame.f_back) if kept and kept[0] is steps.expression else None
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
         stack[0] = replace(line, text=" ".join(around.source.split()))
     return tuple(stack)
-
-
-def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:
-    """Return the line at which a frame stands, also of code that was executed from a string."""
-    place = location_in(entry.tb_frame, entry.tb_lineno, cell_number)
-    if place.text or not place.filename.startswith("<"):
-        return place
-    lines = executed_source(entry.tb_frame).splitlines()
-    return replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
 
 
 # What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.

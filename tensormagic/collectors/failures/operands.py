@@ -30,8 +30,9 @@ MOST_OPERANDS = 24
 MOST_TEXT = 60
 MOST_READ = 1 << 20  # numbers of which the least and the greatest are looked for
 RETURN_TYPES = "torch.return_types"  # the module of the named tuples that torch's functions return
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), slice, type(...))
-_PLAIN = (torch.dtype, torch.device, torch.memory_format, torch.layout)
+_WRITTEN = frozenset({bool, int, float, complex, str, bytes, type(None), slice, type(...), torch.dtype, torch.device,
+                      torch.memory_format, torch.layout})  # fmt: skip
+_PLAIN = _WRITTEN | {list, tuple, torch.Size}  # numbers and the like, whose text says what they are
 
 
 class Argument(NamedTuple):
@@ -71,11 +72,6 @@ def has_tensor(values: Any) -> bool:
         or (type(value) in {list, tuple} and any(is_kind(item, torch.Tensor) for item in value))
         for value in values
     )
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether something is a number, text, a dtype, or a list or tuple: its text says what it is."""
-    return type(value) in {*_SCALARS, *_PLAIN, list, tuple, torch.Size}
 
 
 def roles_of(func: Any) -> tuple[str, ...]:
@@ -123,22 +119,27 @@ def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location 
     Never raises: what cannot be read is left out.
     """
     value = argument.value
-    whose: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
+    told: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
+    other = {**told, "is_tensor": False}
     try:
         with quiet():
-            if not is_kind(value, torch.Tensor):
-                return Operand(**whose, is_tensor=False, **_other(value))
-            nested = value.is_nested
-            strided = value.layout == torch.strided and not nested
-            least, most = _range(value) if strided else (None, None)
-            return Operand(
-                **whose, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
-                device=str(value.device), stride=numbers(value.stride()) if strided else (),
-                layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
-                is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
-            )  # fmt: skip
+            if is_kind(value, torch.Tensor):
+                nested = value.is_nested
+                strided = value.layout == torch.strided and not nested
+                least, most = _range(value) if strided else (None, None)
+                return Operand(
+                    **told, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
+                    device=str(value.device), stride=numbers(value.stride()) if strided else (),
+                    layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
+                    is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
+                )  # fmt: skip
+            if is_kind(value, torch.Generator):
+                return Operand(**other, text="torch.Generator", device=str(value.device))
+            if "numpy.ndarray" in {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}:
+                return Operand(**other, text="numpy array", shape=numbers(value.shape), dtype=str(value.dtype))
+            return Operand(**other, text="" if value is UNKNOWN else short_text(value))
     except Exception as error:
-        return Operand(**whose, is_tensor=False, text=f"unreadable: {type(error).__name__}")
+        return Operand(**other, text=f"unreadable: {type(error).__name__}")
 
 
 def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
@@ -156,20 +157,10 @@ def _bare(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def _other(value: Any) -> dict[str, Any]:
-    if value is UNKNOWN:
-        return {"text": ""}
-    if is_kind(value, torch.Generator):
-        return {"text": "torch.Generator", "device": str(value.device)}
-    if "numpy.ndarray" in {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}:
-        return {"text": "numpy array", "shape": numbers(value.shape), "dtype": str(value.dtype)}
-    return {"text": short_text(value)}
-
-
 def short_text(value: Any, depth: int = 2) -> str:
     """Return something as one would write it, shortened, without running any of the user's code."""
     kind = type(value)
-    if kind in _SCALARS or kind in _PLAIN:
+    if kind in _WRITTEN:
         text = repr(value)
     elif kind.__module__ == RETURN_TYPES:
         text = f"{RETURN_TYPES}.{kind.__name__}({', '.join(kind.__match_args__)})"
@@ -215,7 +206,9 @@ class OperandNames:
             return path
         if (written := self._expression(argument)) is not None:
             # Of what is no tensor None, results and objects are better shown by their name, numbers and sizes are not.
-            named = value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
+            named = (
+                value is None or type(value) not in _PLAIN or (type(value) in {list, tuple} and has_tensor((value,)))
+            )
             found = named and not isinstance(written, ast.Constant) and _reaches(written)
             if is_tensor or value is UNKNOWN or found:
                 return _described(written)

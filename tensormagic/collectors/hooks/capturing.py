@@ -120,7 +120,10 @@ class Captures:
     def _calling(self, leave: Callable[[], Return | None], original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def call(script: Any, *args: Any, **kwargs: Any) -> Any:
-            come_back = leave() if self._is_first(script) else None
+            owner = getattr(script, "owner", None)
+            name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
+            come_back = leave() if name not in self._called else None  # the first call since the run began
+            self._called.add(name)
             if come_back is None:
                 return original(script, *args, **kwargs)
             frame = sys._getframe(1)
@@ -137,14 +140,6 @@ class Captures:
 
         return call
 
-    def _is_first(self, script: Any) -> bool:
-        """Return whether a TorchScript function or method is called for the first time since the run began."""
-        owner = getattr(script, "owner", None)
-        name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
-        before = len(self._called)
-        self._called.add(name)
-        return len(self._called) > before
-
 
 def _is_for_torch(what: str, frame: FrameType | None) -> bool:
     """Return whether torch writes down what is its own: for ``torch.compile``, or a decomposition at its first use."""
@@ -153,11 +148,6 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("torch.jit", "tensormagic.")):
         frame = frame.f_back
     return what == _SCRIPT and frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
-
-
-def is_captured() -> bool:
-    """Return whether TorchScript's tracer is recording on this thread."""
-    return torch._C._get_tracing_state() is not None
 
 
 # Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.

@@ -20,7 +20,6 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
 from tensormagic.collectors.where.source import foreign_frames
-from tensormagic.reports import Location
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
 #
@@ -185,11 +184,6 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
 #
 # ``torch.func.jvp`` and ``jacfwd``, ``torch.autograd.forward_ad`` and ``functional.jvp(strategy="forward-mode")`` all
 # enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code runs.
-
-
-def forward_mode_gap(place: Location) -> str:
-    """Return the sentence about derivatives that were taken forwards at a place."""
-    return f"{place.label} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
 
 
 def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:

@@ -43,12 +43,11 @@ from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, Return, Together, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     followed_backward,
-    forward_mode_gap,
     noted_applies,
     noted_dual_levels,
     plain_stacks,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
+_FORWARDS = "{} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
 _RUNNING = "a backward on another thread was still running when the trace ended: it was not kept"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
@@ -198,7 +198,8 @@ class Tracer(Listener):
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
-        if is_being_compiled() or is_captured() or infers_shapes() or self._steps_aside():
+        captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
+        if captured or is_being_compiled() or infers_shapes() or self._steps_aside():
             return call.run()
         began, outcome, followed = self.run.clock(), "failed", Following(get_ident(), None, None)
         followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
@@ -377,7 +378,7 @@ class Tracer(Listener):
 
     def _note_forward_mode(self, frame: FrameType) -> None:
         if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
-            self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
+            self._add_gap("backward", _FORWARDS.format(self._sites.locations[site].label))
 
     def _time_to_share(self) -> float:
         """Return the seconds of which what is measured beyond norms may take its share."""
