@@ -14,16 +14,14 @@ import torch
 
 from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
-    COLLATE,
-    Elsewhere,
     Refused,
     Steps,
     function_of,
     is_backward,
+    is_torch_file,
     message_of,
     modules_in,
     of_arguments,
-    raised_elsewhere,
     refused_in,
     samples_in,
     steps_of,
@@ -51,6 +49,7 @@ from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import (
     CellNumber,
     innermost_own,
+    is_own_code,
     is_own_frame,
     location_in,
     location_of,
@@ -64,6 +63,12 @@ from tensormagic.words import error_text
 MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
 # Torch refused no call there; what this package raises says itself what it is about.
 _UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
+
+COLLATE = "torch.utils.data.default_collate"
+# What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.
+_ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
+_TORCH_S = ("RuntimeError", "OutOfMemoryError")
+_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 # What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows what
 # it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
@@ -96,8 +101,8 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         return None
     try:
         steps = steps_of(error, around.mode_calls, around.source)
-        if (elsewhere := raised_elsewhere(steps.message, around.cell_number)) is not None:
-            return _report_of_text(error, steps, elsewhere, around) if elsewhere.is_torch_s else None
+        if (found := _ELSEWHERE.match(steps.message)) is not None:
+            return _raised_elsewhere(error, steps, found, around)
         refused = refused_in(steps)
         ran_out = out_of_memory_of(error)
         if refused is None and ran_out is None:
@@ -151,16 +156,33 @@ def _report(
     )
 
 
-def _report_of_text(error: BaseException, steps: Steps, elsewhere: Elsewhere, around: Surroundings) -> FailureReport:
-    """Return what is known of a call that was refused in another process or thread."""
-    stack = (*_stack(steps, around), *elsewhere.stack)
+def _raised_elsewhere(
+    error: BaseException, steps: Steps, found: re.Match[str], around: Surroundings
+) -> FailureReport | None:
+    """Return what is told of a call that was refused in another process or thread; None where torch refused nothing."""
+    kind, trace = found["kind"], found["trace"]
+    lines = _LINE.findall(trace)
+    own = tuple(
+        location_of(filename, int(line), "" if function == "<module>" else function, cell_number=around.cell_number)
+        for filename, line, function in lines if is_own_code(filename)
+    )  # fmt: skip
+    raises = lines and is_own_code(lines[-1][0]) and re.search(r"\braise\b", own[-1].text)
+    if raises or not (kind in _TORCH_S or (lines and is_torch_file(lines[-1][0]))):
+        return None
+    said = re.split(rf"^(?:\w+\.)*{kind}: ", trace, flags=re.MULTILINE)  # its module's name may stand before its own
+    message = said[-1].strip() if len(said) > 1 else ""
+    functions = [function for *_, function in lines]
+    collated = functions.index("default_collate") if "default_collate" in functions else 0
+    inside = COLLATE if collated and is_torch_file(lines[collated - 1][0]) else ""
+    instead = "; with num_workers=0 it is made here" if "DataLoader" in found["where"] else ""
+    stack = (*_stack(steps, around), *own)
     location = stack[-1] if stack else None
     if (ran_out := out_of_memory_of(error)) is not None:
-        ran_out = replace(ran_out, message=elsewhere.message, location=location)
+        ran_out = replace(ran_out, message=message, location=location)
     return FailureReport(
-        error_type=elsewhere.kind, error=elsewhere.message, inside=elsewhere.inside,
-        function="torch.utils.data.DataLoader" if elsewhere.inside else "",
-        location=location, stack=stack, exact=False, gaps=(elsewhere.gap,), out_of_memory=ran_out,
+        error_type=kind, error=message, inside=inside, function="torch.utils.data.DataLoader" if inside else "",
+        location=location, stack=stack, exact=False, out_of_memory=ran_out,
+        gaps=(Gap("what the call was given", f"the call was made in {found['where']}{instead}"),),
     )  # fmt: skip
 
 

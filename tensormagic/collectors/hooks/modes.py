@@ -10,7 +10,7 @@ from itertools import count
 from operator import attrgetter
 from threading import get_ident
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import ref
 
 import torch
@@ -257,18 +257,18 @@ class CallMode(SharedMode, TorchFunctionMode):
     def go(self, place: int) -> None:
         """Go onto the stack."""
         if self._is_noticed:
-            self._transparent.__enter__()
+            self._transparent.begin()
             self._is_noticed = False
         super().go(place)
 
     def let_notice(self) -> None:
         """Let torch answer itself."""
-        self._transparent.replaced.pause()
+        self._transparent.pause()
         self._is_noticed = True
 
     def end(self) -> None:
         """Leave the stack for good."""
-        self._transparent.__exit__()
+        self._transparent.remove_all()
         self._is_noticed = True
         super().end()
 
@@ -295,12 +295,9 @@ _SWITCHES = {  # what a mode keeps of how torch stood before it, and torch's own
 _tell_compiler: Any = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
 
 
-class _Plan(NamedTuple):
-    op: Any  # kept, so that its ``id`` stays its own
-    call: Any  # what to call, which does the same with less ado
-    inner: tuple[tuple[_Around, Any], ...]  # who is called, with what each knows of the operation; this one is last:
-    last: _Around | None
-    known: Any
+# An operation, kept so that its ``id`` stays its own; what to call, which does the same with less ado; who is called,
+# with what each knows of the operation: the last of them apart.
+_Plan = tuple[Any, Any, "tuple[tuple[_Around, Any], ...]", "_Around | None", Any]
 
 
 def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
@@ -378,7 +375,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
             written = [one for one in op._schema.arguments if one.alias_info and one.alias_info.is_write]
             lists = any(one.type.kind() == "ListType" for one in written)
             call = _counting_versions(op._op) if lists else op._op
-        plan = self._plans[id(op)] = _Plan(op, call, tuple(inner), last, known)
+        plan = self._plans[id(op)] = (op, call, tuple(inner), last, known)
         return plan
 
     def plan(self) -> None:

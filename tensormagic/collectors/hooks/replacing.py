@@ -6,11 +6,11 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.fx.traceback as stacks
@@ -110,6 +110,7 @@ _lock = Lock()
 # what Python code comes by, and what that calls: not as it says, a counter of torch's goes up and never down again. So
 # the tracer's own code runs with Dynamo off; the door to it is one function that is left alone.
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
 
@@ -139,13 +140,12 @@ def without_dynamo(function: Callable[..., Any], *arguments: Any) -> Any:
         switch_dynamo(compiler)
 
 
-def skip_in_dynamo(function: Any, *, inside: bool = False) -> None:
-    """Keep Dynamo from compiling ``function``; with ``inside`` what it calls, too."""
-    try:
+def skip_in_dynamo(function: _Function, *, inside: bool = False) -> _Function:
+    """Keep Dynamo from compiling ``function``, and return it; with ``inside`` what it calls, too."""
+    with suppress(AttributeError):  # another torch
         skip, default = _frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT
         _frames.set_code_exec_strategy(function.__code__, _frames._FrameExecStrategy(skip, skip if inside else default))
-    except AttributeError:  # another torch
-        return
+    return function
 
 
 skip_in_dynamo(without_dynamo)
@@ -173,8 +173,7 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
                 without_dynamo(note, caller.f_back)
             return original(method)
 
-        skip_in_dynamo(is_setup_context_defined)
-        return is_setup_context_defined
+        return skip_in_dynamo(is_setup_context_defined)
 
     # In another torch these nodes have the line of the next call, and say so.
     return Replacement(_MODULE, _QUESTION, asking) if hasattr(_MODULE, _QUESTION) else nullcontext()
@@ -194,8 +193,7 @@ def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
             without_dynamo(note, sys._getframe(1))
             return original()
 
-        skip_in_dynamo(enter_dual_level)
-        return enter_dual_level
+        return skip_in_dynamo(enter_dual_level)
 
     return Replacement(forward_ad, "enter_dual_level", entering)
 
@@ -217,8 +215,7 @@ def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManage
             without_dynamo(note, int(seed), sys._getframe(1))
             return original(seed)
 
-        skip_in_dynamo(seed_custom_device)
-        return seed_custom_device
+        return skip_in_dynamo(seed_custom_device)
 
     # In another torch the next draw shows it.
     return Replacement(torch.random, _SEEDING, seeding) if hasattr(torch.random, _SEEDING) else nullcontext()
@@ -231,7 +228,8 @@ def plain_stacks() -> Replacement:
         def format_stack() -> list[str]:
             if stacks.has_preserved_node_meta():
                 return original()
-            frames, frame = list[FrameType](), cast("FrameType | None", sys._getframe(1))
+            frames: list[FrameType] = []
+            frame: FrameType | None = sys._getframe(1)
             while frame is not None:
                 frames.append(frame)
                 frame = frame.f_back
@@ -252,7 +250,7 @@ _ASKING = (torch.overrides, torch.functional, nn.functional)
 _BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 
-class Transparent:
+class Transparent(Replacements):
     """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
 
     Only names that torch's Python modules look such questions up by are replaced, and put back. Functions of
@@ -262,24 +260,20 @@ class Transparent:
     """
 
     def __init__(self, mode: TorchFunctionMode) -> None:
+        super().__init__()
         self._mode = mode
-        self.replaced = Replacements()
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
         """Replace the names; where they are put back for a while, again."""
-        if self.replaced:
-            self.replaced.resume()
+        if self:
+            self.resume()
             return
         asked = [(module, name, self._answering) for module in _ASKING for name in _QUESTIONS]
         asked.append((torch._tensor, "has_torch_function_unary", self._answering_backward))
         asked.append((torch.autograd, "has_torch_function", self._answering_backward))
         for module, name, answering in asked:
             if hasattr(module, name):
-                self.replaced.put(module, name, answering)
-
-    def __exit__(self, *_: object) -> None:
-        """Put them back."""
-        self.replaced.remove_all()
+                self.put(module, name, answering)
 
     def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
@@ -329,8 +323,7 @@ def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> 
         except Exception:  # printing never raises where torch's would not
             return below(self, **contents)
 
-    skip_in_dynamo(instead, inside=True)
-    return instead
+    return skip_in_dynamo(instead, inside=True)
 
 
 # Sees every backward call: on whichever thread, under whichever name, from the user's code or from torch's own.
@@ -418,8 +411,7 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             switch_dynamo(compiler)
 
-    skip_in_dynamo(run_backward)
-    return run_backward
+    return skip_in_dynamo(run_backward)
 
 
 @uncounted

@@ -133,12 +133,6 @@ _ASKING = frozenset({
 })  # fmt: skip
 
 
-def asks(op: Any) -> bool:
-    """Return whether the backward of an operation computes otherwise while a dispatch mode is on."""
-    is_aten = isinstance(op, torch._ops.OpOverload)
-    return is_aten and op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
-
-
 STANDING_IN: dict[Any, Any] = {}
 """Of these functions of torch's, by what replaces them at present: a function mode is called for the latter."""
 
@@ -189,8 +183,9 @@ class SteppingOff(OperationListener):
         stack.enter_context(itself[0])
 
     def wants(self, op: Any) -> None:
-        """Note whether an operation's backward asks."""
-        self._asks = self._asks or asks(op)
+        """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
+        if not self._asks and isinstance(op, torch._ops.OpOverload):
+            self._asks = op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
 
     def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
         """Let listeners note what was made while the mode had stepped off."""
