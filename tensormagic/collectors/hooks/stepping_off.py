@@ -45,13 +45,8 @@ class OperationListener:
     def around(self, call: _Call, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Return ``call(op, args, kwargs)``, made from ``frame``, and note what is to be noted.
 
-        Args:
-            call: Makes it.
-            known: What `wants` returned.
-            frame: None on a thread of the engine's, where there is no Python above.
-            op: What to call, which does the same as the operation with less ado.
-            args: What it is given.
-            kwargs: What it is given by name, or None.
+        ``known`` is what `wants` returned, and ``frame`` None on a thread of the engine's, where there is no Python
+        above. What ``op`` is does the same as the operation with less ado; ``kwargs`` may be None.
         """
         raise NotImplementedError
 

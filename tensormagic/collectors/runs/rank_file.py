@@ -116,9 +116,8 @@ class RankFile(TracePart):
     def keep_report(self, report: Callable[[], TraceReport]) -> None:
         """Save the report of a run that has ended beside the file, where it is to be looked at; never raises.
 
-        That is where this is the first rank, where an error ended it or something was found, where its file ends early,
-        and where it holds other parameters than the first of its replicas, as far as that has written: nobody is waited
-        for.
+        So it is of the first rank, where something was found or went wrong, and where this rank holds other parameters
+        than the first of its replicas, as far as that has written: nobody is waited for.
         """
         if self._pid != os.getpid():
             return

@@ -59,13 +59,10 @@ def _within_a_call(frame: FrameType | None) -> bool:
 
 
 class DetachedMode:
-    """Makes one change to this thread's stack of function modes, as soon as no mode is in the midst of a call.
-
-    Its ``undo`` is not None while a change is still to be made.
-    """
+    """Makes one change to this thread's stack of function modes, as soon as no mode is in the midst of a call."""
 
     def __init__(self) -> None:
-        self.undo: Callable[[], None] | None = None
+        self.undo: Callable[[], None] | None = None  # while a change is still to be made
 
     def soon(self, change: Callable[[], None]) -> None:
         """Make ``change`` now or as soon as that can be; one that waits already is dropped."""

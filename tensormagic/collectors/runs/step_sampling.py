@@ -260,10 +260,8 @@ class StepSampler:
     def ends(self, now: float, own: float, *, alarm: bool = False) -> None:
         """Note that the pass that started has ended, and decide whether the tracer is there for what follows.
 
-        Args:
-            now: Seconds.
-            own: What went by in the tracer's own code since the run began.
-            alarm: Whether its gradients give reason to look at the next ones.
+        Of the seconds since the run began ``own`` went by in the tracer's own code; it is an ``alarm`` where its
+        gradients give reason to look at the next ones.
         """
         seconds, self._ended = now - self._ended, now
         own, self._own = own - self._own, own
