@@ -49,12 +49,10 @@ def executed_source(frame: FrameType) -> str:
 
 def _compiles_to(text: str, code: CodeType) -> bool:
     for mode in ("exec", "eval"):
-        try:
+        with suppress(SyntaxError, ValueError):
             made = compile(text, code.co_filename, mode, flags=code.co_flags & _FUTURE, dont_inherit=True)
-        except (SyntaxError, ValueError):
-            continue
-        if any(each == code for each in _codes(made)):
-            return True
+            if any(each == code for each in _codes(made)):
+                return True
     return False
 
 
@@ -126,11 +124,9 @@ def position_by_executing(entry: TracebackType) -> Position:
 
 def _parsed(piece: str) -> ast.AST | None:
     for source in (f"({piece}\n)", piece):  # in brackets, as an expression may go over several lines
-        try:
+        with suppress(SyntaxError, ValueError):
             (statement,) = ast.parse(source).body
-        except (SyntaxError, ValueError):
-            continue
-        return statement.value if isinstance(statement, ast.Expr) else statement
+            return statement.value if isinstance(statement, ast.Expr) else statement
     return None
 
 

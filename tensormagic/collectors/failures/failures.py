@@ -34,7 +34,6 @@ from tensormagic.collectors.failures.operands import (
     arguments_of,
     function_name,
     has_tensor,
-    module_names,
     namespace_of,
     operand_of,
 )
@@ -125,8 +124,9 @@ def _report(
     error: BaseException, steps: Steps, refused: Refused, stack: tuple[Location, ...], around: Surroundings
 ) -> FailureReport:
     refused, inside = _as_called(steps, refused)
-    modules = module_names(steps, around.namespace)
-    running = modules_in(steps)
+    modules, running = ModuleNames(namespace_of(steps, around.namespace)), modules_in(steps)
+    if running:
+        modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
     plain = _plain_report(error, steps, function, stack)
@@ -324,7 +324,8 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
     for pattern, where in _PLAIN:  # what says at most how much was asked for
         if found := pattern.search(message):
             of = found.groups()
-            return OutOfMemory(where, _bytes(of[0], of[1] if of[1:] else "bytes") if of else None, message=message)
+            nbytes = None if not of else int(of[0]) if len(of) == 1 else _bytes(*of)
+            return OutOfMemory(where, nbytes, message=message)
     return OutOfMemory(device, None, message=message) if is_memory_error else None
 
 

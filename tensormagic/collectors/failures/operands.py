@@ -335,11 +335,3 @@ def namespace_of(steps: Steps, namespace: Mapping[str, Any]) -> dict[str, Any]:
     for space in reversed(list(_spaces(steps))):
         merged.update(space)
     return merged
-
-
-def module_names(steps: Steps, namespace: Mapping[str, Any]) -> ModuleNames:
-    """Return the paths of the modules that were running, as the user reaches them."""
-    names = ModuleNames(namespace_of(steps, namespace))
-    for outermost in modules_in(steps)[:1]:
-        names.add_root(outermost)
-    return names

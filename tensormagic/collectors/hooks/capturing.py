@@ -122,8 +122,9 @@ class Captures:
         def call(script: Any, *args: Any, **kwargs: Any) -> Any:
             owner = getattr(script, "owner", None)
             name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
-            come_back = leave() if name not in self._called else None  # the first call since the run began
+            is_first = name not in self._called  # since the run began
             self._called.add(name)
+            come_back = leave() if is_first else None
             if come_back is None:
                 return original(script, *args, **kwargs)
             frame = sys._getframe(1)
