@@ -34,19 +34,13 @@ WHOLE = " (whole)"  # ends the name of what was counted from outside only
 
 
 class Row:
-    """What is known of one operation at one place; numbers only, added to by every call.
-
-    Args:
-        op: What is called; kept, so that its ``id`` stays its own.
-        name: Its name, where ``op`` is no ATen overload.
-    """
+    """What is known of one operation at one place, named where it is no ATen overload; numbers that calls add to."""
 
     __slots__ = ("calls", "failed", "kind", "mutations", "name", "nbytes", "op", "seconds", "written")
 
     def __init__(self, op: Any, name: str = "") -> None:
         is_aten = isinstance(op, torch._ops.OpOverload)
-        self.op = op
-        self.name = name or str(op)
+        self.op, self.name = op, name or str(op)  # kept, so that its ``id`` stays its own
         self.written: Written = written_by(op)
         self.kind = newly_made(op) if is_aten else NOTHING if name else SEVERAL
         if self.written.when:
@@ -99,10 +93,8 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from tensors_in(value.values())
 
 
-# One walk up the stack: from where an operation was called to the user's line, the module and the phase.
-#
-# Both dispatch modes that attribute operations to lines take it: the one that counts them and the one that follows
-# their memory.
+# One walk up the stack: from where an operation was called to the user's line, the module and the phase. The dispatch
+# modes that count operations and that follow their memory both take it.
 
 _MODULE_CALL = nn.Module._call_impl.__code__
 _TORCH = os.path.dirname(torch.__file__) + os.path.sep  # noqa: PTH120  (compared with file names as Python has them)
@@ -122,17 +114,10 @@ def _kind_of(filename: str) -> int:
 
 
 class StackWalk:
-    """Finds the user's line, the module and the phase of what a frame runs.
-
-    Args:
-        sites: Interns the user's lines.
-        module_path: Gives the path of the module that is called in a frame.
-    """
+    """Finds the user's line, the module and the phase of what a frame runs."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
-        self._sites = sites
-        self._module_path = module_path
-        self._kinds = ByFile(_kind_of)
+        self._sites, self._module_path, self._kinds = sites, module_path, ByFile(_kind_of)
 
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
         """Return the site of the innermost own frame below the one that runs ``stop``; None where there is none."""
@@ -180,13 +165,10 @@ class StackWalk:
         above = frame.f_back
         if above is not None and above.f_code.co_name == _DECORATED:
             above = above.f_back
-        if above is None or above.f_code.co_name != _STEP_WRAPPER:
-            return False
-        return self._kinds[above.f_code.co_filename] == _OPTIMIZER
+        code = None if above is None else above.f_code
+        return code is not None and code.co_name == _STEP_WRAPPER and self._kinds[code.co_filename] == _OPTIMIZER
 
 
-# Where an operation was called from: line, module and phase, found in one walk up the stack and interned.
-#
 # Equal places share one `Place`, and what is counted there is found by the operation's ``id`` in it: no object is
 # made for a call. The number of places is bounded; beyond it calls are counted at no place.
 
@@ -268,10 +250,9 @@ class Places(StackWalk):
         return place
 
 
-# What the operations of each autograd node took: in the forward, that made it, and in the backward, that it called.
-#
-# In the forward a node is known by its sequence number: it is there before the operation runs. The numbers wait
-# in packed columns until a backward walks the graph. In the backward the engine names the node that it works for.
+# What the operations of each autograd node took. In the forward, that made it, a node is known by its sequence number,
+# which is there before the operation runs: the numbers wait in packed columns until a backward walks the graph. In the
+# backward, that it called, the engine names the node that it works for.
 
 MOST_WAITING = 1 << 18  # calls remembered until their backward comes (6 MB)
 SETTLED_CALLS = 1 << 11  # of these, how many at least stay when a pass has ended: its graph may be used once more
@@ -335,21 +316,12 @@ class NodeCost:
 
 
 class GraphCosts:
-    """The costs of the nodes of one graph, added up over its passes.
-
-    Args:
-        nodes: As reported.
-        structure: Their structure.
-        places: Where calls are counted.
-
-    Attributes:
-        asking: Traversal places of the nodes that run with the mode off, since their backward asks, with their names.
-        by_place: By traversal place, what the node's backward took.
-    """
+    """The costs of the nodes of one graph, added up over its passes."""
 
     def __init__(self, nodes: Sequence[Node], structure: GraphStructure, places: Places) -> None:
         self._nodes, self._places, self._structure = nodes, places, structure
         names = ((place, nodes[at].name) for place, at in enumerate(structure.index))
+        # The nodes that run with the mode off, since their backward asks: by place in the traversal.
         self.asking = [(place, name) for place, name in names if name in ASKING_NODES]
         self._site: int | None = None
         self._passes = [0, 0]  # forward, backward
@@ -361,11 +333,7 @@ class GraphCosts:
         return self._places.rows(self._site if node.location is None else node.location, node.module, "backward")
 
     def begin(self, site: int | None, log: ForwardLog, found: Walk) -> dict[int, NodeCost]:
-        """Begin a pass, from the line ``site``, through the live nodes of a walk.
-
-        Returns:
-            ``id`` of a live node → what its backward took so far.
-        """
+        """Begin a pass from a line; returns what the backward of each live node took so far, by the node's ``id``."""
         if site != self._site:
             self._site = site
             for cost, at in zip(self.by_place, self._structure.index, strict=True):

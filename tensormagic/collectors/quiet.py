@@ -69,9 +69,8 @@ def outside_inference() -> AbstractContextManager[Any]:
 
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _depth_before: Callable[[], int] = getattr(torch._ops, "_len_torch_dispatch_stack_pre_dispatch", int)
-
-
 _PYTHON = torch._C.DispatchKey.Python
+_DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.api", "torch.distributed.tensor._api"})
 
 
 def dispatches_to_python(x: Any) -> bool:
@@ -95,19 +94,14 @@ def is_replicated(x: Any) -> bool:
     return local_shard(x) is not x and all(placement.is_replicate() for placement in x._spec.placements)
 
 
-_DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.api", "torch.distributed.tensor._api"})
-
-
 def unread_reason(x: Any) -> str:
     """Return why the values of a tensor that answers itself are not read."""
     return f"only code of its class {type(x).__name__} can read its values, and a trace does not run that code"
 
 
-# Looks through the wrappers that ``torch.func`` puts around tensors, one for each transform that is running.
-#
-# Inside ``grad``, ``vjp`` or ``jacrev`` backward runs as anywhere: over nodes that can be walked and hooked. Only the
-# tensors are wrapped, once a transform (a *level*), and under ``vmap`` one wrapper stands for a whole batch. The
-# numbers that the tracer gives are those of what is wrapped: of all the batch at once.
+# Inside ``grad``, ``vjp`` or ``jacrev`` of ``torch.func`` backward runs as anywhere: over nodes that can be walked and
+# hooked. Only the tensors are wrapped, once a transform (a *level*), and under ``vmap`` one wrapper stands for a whole
+# batch. The numbers that the tracer gives are those of what is wrapped: of all the batch at once.
 
 BATCHED = "is_grads_batched"
 

@@ -13,6 +13,7 @@ import dis
 import inspect
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import default_collate
 
 from tensormagic.collectors.failures.failing_source import Failing, attribute_in, call_in, failing_at
 from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
@@ -39,7 +41,6 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
@@ -105,13 +106,7 @@ def message_of(error: BaseException) -> str:
 
 
 def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str = "") -> Steps:
-    """Return the way to where an exception was raised.
-
-    Args:
-        error: With its traceback.
-        mode_calls: The code of ``__torch_function__`` of this package's modes.
-        source: Of the expression that a magic evaluates, which Python cannot know.
-    """
+    """Return the way to where an exception was raised, past the modes whose ``__torch_function__`` is given."""
     entries: list[TracebackType] = []
     trace = error.__traceback__
     while trace is not None:
@@ -229,10 +224,7 @@ def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
 def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
     """Return a call with the arguments of the Python function that it ran: they stand in its frame.
 
-    Args:
-        steps: The way there.
-        entry: The function's.
-        func: The function; None for a method of a module or an optimizer.
+    The function is None for a method of a module or an optimizer.
     """
     frame, name, method = entry.tb_frame, "", entry.tb_frame.f_code.co_name
     owner = names_of(frame).get("self") if func is None else None
@@ -311,3 +303,14 @@ def tensors_in(values: Any) -> list[torch.Tensor]:
         elif type(value) in {list, tuple}:
             found += tensors_in(value)
     return found
+
+
+def samples_in(entries: Iterable[TracebackType]) -> Any:
+    """Return the samples that torch gave the default collate function; None where it did not.
+
+    A ``collate_fn`` of the user's may call that function too, with what it makes of the samples.
+    """
+    frames = (entry.tb_frame for entry in entries if entry.tb_frame.f_code is default_collate.__code__)
+    first = next(frames, None)
+    is_torch_s = first is not None and first.f_back is not None and is_torch_file(first.f_back.f_code.co_filename)
+    return names_of(first)["batch"] if first is not None and is_torch_s else None

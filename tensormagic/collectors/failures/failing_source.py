@@ -27,9 +27,8 @@ from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import lines_of, names_of
 
-# The source of code that ``exec`` runs from a string: Python forgets it, but the caller often still has the string.
-#
-# A string is taken for the source only if it compiles to exactly the code that was running.
+# Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
+# taken for the source only if it compiles to exactly the code that was running.
 
 MOST_TEXTS = 64  # strings of the caller that are tried
 LONGEST = 100_000  # characters
@@ -50,12 +49,10 @@ def executed_source(frame: FrameType) -> str:
 
 def _compiles_to(text: str, code: CodeType) -> bool:
     for mode in ("exec", "eval"):
-        try:
+        with suppress(SyntaxError, ValueError):
             made = compile(text, code.co_filename, mode, flags=code.co_flags & _FUTURE, dont_inherit=True)
-        except (SyntaxError, ValueError):
-            continue
-        if any(each == code for each in _codes(made)):
-            return True
+            if any(each == code for each in _codes(made)):
+                return True
     return False
 
 
@@ -66,13 +63,10 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(value)
 
 
-# Which expression of a line failed: from a traceback's entry to the piece of source that was running.
-#
-# Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone is
-# parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
+# Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone that
+# failed is parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
 
 _WORD = 2  # bytes an instruction
-
 Position = tuple["int | None", "int | None", "int | None", "int | None"]
 _NOWHERE: Position = (None, None, None, None)
 
@@ -87,12 +81,7 @@ class Failing:
 
 
 def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
-    """Return what failed in the frame of a traceback's entry; None where that is unknown.
-
-    Args:
-        entry: Of the traceback.
-        source: The frame's source, where Python cannot know it.
-    """
+    """Return what failed in the frame of a traceback's entry, given its source where Python cannot know it, or None."""
     code = entry.tb_frame.f_code
     first, last, start, stop = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
     if first is None or last is None or start is None or stop is None:
@@ -135,19 +124,15 @@ def position_by_executing(entry: TracebackType) -> Position:
 
 def _parsed(piece: str) -> ast.AST | None:
     for source in (f"({piece}\n)", piece):  # in brackets, as an expression may go over several lines
-        try:
+        with suppress(SyntaxError, ValueError):
             (statement,) = ast.parse(source).body
-        except (SyntaxError, ValueError):
-            continue
-        return statement.value if isinstance(statement, ast.Expr) else statement
+            return statement.value if isinstance(statement, ast.Expr) else statement
     return None
 
 
-# Reads a failing expression as a call: which function of torch's it calls, with which operands.
-#
-# ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``, ``if mask:`` asks a tensor for its
-# truth. Operands that would have to be computed again are unknown. Where nothing in the expression is torch's, there
-# is no call: a ``KeyError`` of the user's own is none of our business.
+# A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,
+# ``if mask:`` asks a tensor for its truth. Operands that would have to be computed again are unknown. Where nothing in
+# the expression is torch's, there is no call: a ``KeyError`` of the user's own is none of our business.
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",
@@ -247,11 +232,8 @@ def _item(holder: ast.expr, key: int | str) -> ast.expr:
 def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Found | None:
     """Return the call of torch's that an expression makes; None where it is somebody else's.
 
-    Args:
-        failing: The expression.
-        names: What names are bound to where it is.
-        only_torch: Whether the error is of a kind that Python's own operators do not raise. Then what is computed by
-            functions of torch's is taken for a tensor.
+    Where the error is of a kind that Python's own operators do not raise (``only_torch``), what is computed by
+    functions of torch's is taken for a tensor.
     """
     written = written_call(failing)
     if written is None:

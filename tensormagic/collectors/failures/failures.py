@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -18,22 +18,22 @@ from tensormagic.collectors.failures.failing_call import (
     Steps,
     function_of,
     is_backward,
+    is_torch_file,
     message_of,
     modules_in,
     of_arguments,
     refused_in,
+    samples_in,
     steps_of,
     tensors_in,
 )
 from tensormagic.collectors.failures.failing_source import executed_source
-from tensormagic.collectors.failures.loading import COLLATE, Elsewhere, raised_elsewhere, samples_in
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
     arguments_of,
     function_name,
     has_tensor,
-    module_names,
     namespace_of,
     operand_of,
 )
@@ -48,6 +48,7 @@ from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import (
     CellNumber,
     innermost_own,
+    is_own_code,
     is_own_frame,
     location_in,
     location_of,
@@ -62,9 +63,14 @@ MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be 
 # Torch refused no call there; what this package raises says itself what it is about.
 _UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
 
-# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows
-# what it was given, `operand_names` what the user calls that. The exception is read, never changed, and nothing of
-# it is kept: what is returned is plain data.
+COLLATE = "torch.utils.data.default_collate"
+# What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.
+_ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
+_TORCH_S = ("RuntimeError", "OutOfMemoryError")
+_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows what
+# it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
 
 _MOST_WAY = 12
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
@@ -88,16 +94,14 @@ class Surroundings:
 def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
     """Return what is known of a call that torch refused; None where the exception is not one of torch's. Never raises.
 
-    Args:
-        error: With its traceback; read before this package's frames are taken out of it.
-        around: What is known besides.
+    Its traceback is read before this package's frames are taken out of it.
     """
     if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
     try:
         steps = steps_of(error, around.mode_calls, around.source)
-        if (elsewhere := raised_elsewhere(steps.message, around.cell_number)) is not None:
-            return _report_of_text(error, steps, elsewhere, around) if elsewhere.is_torch_s else None
+        if (found := _ELSEWHERE.match(steps.message)) is not None:
+            return _raised_elsewhere(error, steps, found, around)
         refused = refused_in(steps)
         ran_out = out_of_memory_of(error)
         if refused is None and ran_out is None:
@@ -120,8 +124,9 @@ def _report(
     error: BaseException, steps: Steps, refused: Refused, stack: tuple[Location, ...], around: Surroundings
 ) -> FailureReport:
     refused, inside = _as_called(steps, refused)
-    modules = module_names(steps, around.namespace)
-    running = modules_in(steps)
+    modules, running = ModuleNames(namespace_of(steps, around.namespace)), modules_in(steps)
+    if running:
+        modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
     plain = _plain_report(error, steps, function, stack)
@@ -151,16 +156,33 @@ def _report(
     )
 
 
-def _report_of_text(error: BaseException, steps: Steps, elsewhere: Elsewhere, around: Surroundings) -> FailureReport:
-    """Return what is known of a call that was refused in another process or thread."""
-    stack = (*_stack(steps, around), *elsewhere.stack)
+def _raised_elsewhere(
+    error: BaseException, steps: Steps, found: re.Match[str], around: Surroundings
+) -> FailureReport | None:
+    """Return what is told of a call that was refused in another process or thread; None where torch refused nothing."""
+    kind, trace = found["kind"], found["trace"]
+    lines = _LINE.findall(trace)
+    own = tuple(
+        location_of(filename, int(line), "" if function == "<module>" else function, cell_number=around.cell_number)
+        for filename, line, function in lines if is_own_code(filename)
+    )  # fmt: skip
+    raises = lines and is_own_code(lines[-1][0]) and re.search(r"\braise\b", own[-1].text)
+    if raises or not (kind in _TORCH_S or (lines and is_torch_file(lines[-1][0]))):
+        return None
+    said = re.split(rf"^(?:\w+\.)*{kind}: ", trace, flags=re.MULTILINE)  # its module's name may stand before its own
+    message = said[-1].strip() if len(said) > 1 else ""
+    functions = [function for *_, function in lines]
+    collated = functions.index("default_collate") if "default_collate" in functions else 0
+    inside = COLLATE if collated and is_torch_file(lines[collated - 1][0]) else ""
+    instead = "; with num_workers=0 it is made here" if "DataLoader" in found["where"] else ""
+    stack = (*_stack(steps, around), *own)
     location = stack[-1] if stack else None
     if (ran_out := out_of_memory_of(error)) is not None:
-        ran_out = replace(ran_out, message=elsewhere.message, location=location)
+        ran_out = replace(ran_out, message=message, location=location)
     return FailureReport(
-        error_type=elsewhere.kind, error=elsewhere.message, inside=elsewhere.inside,
-        function="torch.utils.data.DataLoader" if elsewhere.inside else "",
-        location=location, stack=stack, exact=False, gaps=(elsewhere.gap,), out_of_memory=ran_out,
+        error_type=kind, error=message, inside=inside, function="torch.utils.data.DataLoader" if inside else "",
+        location=location, stack=stack, exact=False, out_of_memory=ran_out,
+        gaps=(Gap("what the call was given", f"the call was made in {found['where']}{instead}"),),
     )  # fmt: skip
 
 
@@ -232,21 +254,18 @@ def name_of(refused: Refused) -> str:
 def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own_frame(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
-    stack = [_line_of(entry, around.cell_number) for entry in kept]
+    stack: list[Location] = []
+    for entry in kept:
+        place = location_in(entry.tb_frame, entry.tb_lineno, around.cell_number)
+        if not place.text and place.filename.startswith("<"):  # code that was executed from a string
+            lines = executed_source(entry.tb_frame).splitlines()
+            place = replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
+        stack.append(place)
     caller = innermost_own(steps.entries[0].tb_frame.f_back) if kept and kept[0] is steps.expression else None
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
         stack[0] = replace(line, text=" ".join(around.source.split()))
     return tuple(stack)
-
-
-def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:
-    """Return the line at which a frame stands, also of code that was executed from a string."""
-    place = location_in(entry.tb_frame, entry.tb_lineno, cell_number)
-    if place.text or not place.filename.startswith("<"):
-        return place
-    lines = executed_source(entry.tb_frame).splitlines()
-    return replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
 
 
 # What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.
@@ -275,11 +294,8 @@ _PLAIN = (
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
     """Return what a message shows; None where it shows something else.
 
-    Args:
-        message: Of the exception.
-        is_memory_error: Whether the exception's type alone says that memory ran out (`MemoryError`,
-            ``torch.OutOfMemoryError``).
-        device: On which device that type says so, where the message does not tell.
+    Where the exception's type alone says that memory ran out (`MemoryError`, ``torch.OutOfMemoryError``), it says so of
+    a device.
     """
     size = partial(_first, message)
     if found := _ACCELERATOR.search(message):
@@ -308,7 +324,8 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
     for pattern, where in _PLAIN:  # what says at most how much was asked for
         if found := pattern.search(message):
             of = found.groups()
-            return OutOfMemory(where, _bytes(of[0], of[1] if of[1:] else "bytes") if of else None, message=message)
+            nbytes = None if not of else int(of[0]) if len(of) == 1 else _bytes(*of)
+            return OutOfMemory(where, nbytes, message=message)
     return OutOfMemory(device, None, message=message) if is_memory_error else None
 
 

@@ -15,9 +15,15 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.failures.failing_call import Refused, Steps, given_to_module, modules_in, name_at_home
+from tensormagic.collectors.failures.failing_call import (
+    Refused,
+    Steps,
+    given_to_module,
+    modules_in,
+    name_at_home,
+    samples_in,
+)
 from tensormagic.collectors.failures.failing_source import unpacked, written_call
-from tensormagic.collectors.failures.loading import samples_in
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -31,8 +37,9 @@ MOST_OPERANDS = 24
 MOST_TEXT = 60
 MOST_READ = 1 << 20  # numbers of which the least and the greatest are looked for
 RETURN_TYPES = "torch.return_types"  # the module of the named tuples that torch's functions return
-_SCALARS = (bool, int, float, complex, str, bytes, type(None), slice, type(...))
-_PLAIN = (torch.dtype, torch.device, torch.memory_format, torch.layout)
+_WRITTEN = frozenset({bool, int, float, complex, str, bytes, type(None), slice, type(...), torch.dtype, torch.device,
+                      torch.memory_format, torch.layout})  # fmt: skip
+_PLAIN = _WRITTEN | {list, tuple, torch.Size}  # numbers and the like, whose text says what they are
 
 
 class Argument(NamedTuple):
@@ -72,11 +79,6 @@ def has_tensor(values: Any) -> bool:
         or (type(value) in {list, tuple} and any(is_kind(item, torch.Tensor) for item in value))
         for value in values
     )
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether something is a number, text, a dtype, or a list or tuple: its text says what it is."""
-    return type(value) in {*_SCALARS, *_PLAIN, list, tuple, torch.Size}
 
 
 def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
@@ -123,30 +125,32 @@ def function_name(func: Any) -> str:
 
 
 def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None] | None) -> Operand:
-    """Return an argument as plain data. Never raises: what cannot be read is left out.
+    """Return an argument as plain data, with what the user calls it, and where it was made, if that was recorded.
 
-    Args:
-        argument: The argument.
-        name: What the user calls it.
-        made_at: Gives the line that made a tensor, where that was recorded.
+    Never raises: what cannot be read is left out.
     """
     value = argument.value
-    whose: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
+    told: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
+    other = {**told, "is_tensor": False}
     try:
         with quiet():
-            if not is_kind(value, torch.Tensor):
-                return Operand(**whose, is_tensor=False, **_other(value))
-            nested = value.is_nested
-            strided = value.layout == torch.strided and not nested
-            least, most = _range(value) if strided else (None, None)
-            return Operand(
-                **whose, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
-                device=str(value.device), stride=numbers(value.stride()) if strided else (),
-                layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
-                is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
-            )  # fmt: skip
+            if is_kind(value, torch.Tensor):
+                nested = value.is_nested
+                strided = value.layout == torch.strided and not nested
+                least, most = _range(value) if strided else (None, None)
+                return Operand(
+                    **told, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
+                    device=str(value.device), stride=numbers(value.stride()) if strided else (),
+                    layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
+                    is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
+                )  # fmt: skip
+            if is_kind(value, torch.Generator):
+                return Operand(**other, text="torch.Generator", device=str(value.device))
+            if "numpy.ndarray" in {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}:
+                return Operand(**other, text="numpy array", shape=numbers(value.shape), dtype=str(value.dtype))
+            return Operand(**other, text="" if value is UNKNOWN else short_text(value))
     except Exception as error:
-        return Operand(**whose, is_tensor=False, text=f"unreadable: {type(error).__name__}")
+        return Operand(**other, text=f"unreadable: {type(error).__name__}")
 
 
 def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
@@ -164,20 +168,10 @@ def _bare(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
 
-def _other(value: Any) -> dict[str, Any]:
-    if value is UNKNOWN:
-        return {"text": ""}
-    if is_kind(value, torch.Generator):
-        return {"text": "torch.Generator", "device": str(value.device)}
-    if "numpy.ndarray" in {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}:
-        return {"text": "numpy array", "shape": numbers(value.shape), "dtype": str(value.dtype)}
-    return {"text": short_text(value)}
-
-
 def short_text(value: Any, depth: int = 2) -> str:
     """Return something as one would write it, shortened, without running any of the user's code."""
     kind = type(value)
-    if kind in _SCALARS or kind in _PLAIN:
+    if kind in _WRITTEN:
         text = repr(value)
     elif kind.__module__ == RETURN_TYPES:
         text = f"{RETURN_TYPES}.{kind.__name__}({', '.join(kind.__match_args__)})"
@@ -194,11 +188,9 @@ def short_text(value: Any, depth: int = 2) -> str:
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 
-# What the user calls the operands of a call that failed: names, paths of parameters, expressions.
-#
-# The expression that failed says it where it is the user's own: ``x``, ``self.scale``, or the result of
-# ``x.mean(1)``. Inside torch's modules, and for what is handed through them, tensors are looked for by identity among
-# the names of the functions that are running, the innermost first.
+# What the user calls an operand the expression that failed says where it is the user's own: ``x``, ``self.scale``, or
+# the result of ``x.mean(1)``. Inside torch's modules, and for what is handed through them, tensors are looked for by
+# identity among the names of the functions that are running, the innermost first.
 
 _MOST_NAMES = 4_000  # looked at in one frame
 _MOST_FRAMES = 12
@@ -206,13 +198,7 @@ _REACHED = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.UnaryOp)
 
 
 class OperandNames:
-    """Names the operands of one refused call.
-
-    Args:
-        steps: The way to it.
-        refused: The call.
-        modules: Paths of modules.
-    """
+    """Names the operands of one refused call."""
 
     def __init__(self, steps: Steps, refused: Refused, modules: ModuleNames) -> None:
         self._steps, self._refused, self._modules = steps, refused, modules
@@ -231,15 +217,15 @@ class OperandNames:
             return path
         if (written := self._expression(argument)) is not None:
             # Of what is no tensor None, results and objects are better shown by their name, numbers and sizes are not.
-            named = value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
+            named = (
+                value is None or type(value) not in _PLAIN or (type(value) in {list, tuple} and has_tensor((value,)))
+            )
             found = named and not isinstance(written, ast.Constant) and _reaches(written)
             if is_tensor or value is UNKNOWN or found:
                 return _described(written)
         if is_tensor:
             return self._among_names(value) or self._parameter(value) or self._handed_in(value)
         return ""
-
-    # -- by the expression that failed ------------------------------------------------------------------------------
 
     def _expression(self, argument: Argument) -> ast.expr | None:
         """Return the expression by which the failing line gives an argument, where it may be that: it is the user's."""
@@ -269,8 +255,6 @@ class OperandNames:
         if any(isinstance(operand, ast.Starred) for operand in operands[: index + 1]):
             return None
         return operands[index] if index < len(operands) else None
-
-    # -- by identity ------------------------------------------------------------------------------------------------
 
     def _parameter(self, tensor: torch.Tensor) -> str:
         """Return the path of a parameter or buffer of the modules that were running."""
@@ -362,11 +346,3 @@ def namespace_of(steps: Steps, namespace: Mapping[str, Any]) -> dict[str, Any]:
     for space in reversed(list(_spaces(steps))):
         merged.update(space)
     return merged
-
-
-def module_names(steps: Steps, namespace: Mapping[str, Any]) -> ModuleNames:
-    """Return the paths of the modules that were running, as the user reaches them."""
-    names = ModuleNames(namespace_of(steps, namespace))
-    for outermost in modules_in(steps)[:1]:
-        names.add_root(outermost)
-    return names

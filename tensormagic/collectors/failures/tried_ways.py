@@ -11,7 +11,8 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
@@ -69,7 +70,7 @@ class _CallAgain:
         self._by_value, self._too_many = by_value or decide, unknown or (decide and not small)
         self._device = "cpu" if self._by_value else "meta"
         self._function = _resolved(report.function)
-        self._names = dict(_codes(report.operands))
+        self._names = _codes(report.operands)
         self._keywords: bool | None = None
         with quiet():
             self._values = [_UNKNOWN if self._too_many else self._stand_in(one) for one in report.operands]
@@ -92,21 +93,19 @@ class _CallAgain:
             return "unknown"
 
     def _stand_in(self, one: Operand) -> Any:
-        if not one.is_tensor or not one.dtype:
-            return _literal(one.text) if not one.is_tensor else _UNKNOWN
-        if one.layout == "nested":
+        if not one.is_tensor:
+            return _literal(one.text)
+        if not one.dtype or one.layout == "nested":
             return _UNKNOWN
         dtype = getattr(torch, one.dtype)
-        if not self._by_value:
-            strided = one.stride if one.layout == "strided" else ()
-            if not strided:
-                return torch.empty(one.shape, dtype=dtype, device="meta")
-            return torch.empty_strided(one.shape, strided, dtype=dtype, device="meta")
-        if one.least is None or one.most is None:
-            return torch.zeros(one.shape, dtype=dtype)
-        made = torch.full(one.shape, one.least, dtype=dtype)
-        made.view(-1)[-1:] = one.most
-        return made
+        if self._by_value:
+            known = one.least is not None and one.most is not None
+            made = torch.full(one.shape, one.least if known else 0, dtype=dtype)  # type: ignore[arg-type]
+            made.view(-1)[-1:] = one.most if known else 0  # type: ignore[assignment]
+            return made
+        if one.layout == "strided" and one.stride:
+            return torch.empty_strided(one.shape, one.stride, dtype=dtype, device="meta")
+        return torch.empty(one.shape, dtype=dtype, device="meta")
 
     def _refused_again(self, keywords: bool) -> str | None:  # noqa: FBT001  (the one thing that is asked)
         """Return what torch says of the call made again as it was; None where it is another call, or cannot be made."""
@@ -125,8 +124,8 @@ class _CallAgain:
         lists: dict[str, list[Any]] = {}
         for at, one in enumerate(self._report.operands):
             value = replaced.get(at, self._values[at])
-            base = one.place.partition("[")[0] if one.place else ""
-            if base and base in lists:
+            base = one.place.partition("[")[0]
+            if base in lists:
                 lists[base].append(value)
                 continue
             if base:
@@ -143,24 +142,20 @@ class _CallAgain:
             return self._with(code, self._names.get(target, []))
         if re.match(r"nn\.[A-Z]", way):
             return self._with_layer(way)
-        owner = self._report.module
+        owner, function = self._report.module, self._report.function.rpartition(".")[2]
         if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):
             return self._with_parameters(way[len(owner) :], f"{owner}.")
-        found: dict[str, list[int]] = {}  # the operands that it names, outermost first
-        _Named(self._names, lambda name: found.setdefault(name, self._names[name])).visit(ast.parse(way, mode="eval"))
-        if found and self._is_whole(way, found):
+        named = _Named(self._names)
+        named.visit(ast.parse(way, mode="eval"))
+        # Whether it stands in place of the call, and not of one of its operands, as in `torch.tensor([0, 1]) - 1`.
+        of_call = way.startswith(_WHOLE) and not way.startswith(tuple(named.found))
+        is_whole = self._mismatch.kind != "device" and (len(named.found) > 1 or of_call)
+        reshapes = function in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way)
+        if named.found and (is_whole or reshapes):
             self._value(way)
             return "works"
         clashing = sorted({part.operand for part in self._mismatch.parts})
-        return self._with(way, next(iter(found.values()), clashing))
-
-    def _is_whole(self, way: str, found: dict[str, list[int]]) -> bool:
-        """Whether a way stands in place of the call, and not of one of its operands."""
-        function = self._report.function.rpartition(".")[2]
-        if function in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way):
-            return True
-        whole = way.startswith(_WHOLE) and not way.startswith(tuple(found))  # not `torch.tensor([0, 1]) - 1`
-        return self._mismatch.kind != "device" and (len(found) > 1 or whole)
+        return self._with(way, next(iter(named.found.values()), clashing))
 
     def _with(self, code: str, places: list[int]) -> Outcome:
         """Make the call with an operand as ``code`` gives it."""
@@ -199,28 +194,27 @@ class _CallAgain:
 
     def _value(self, code: str) -> Any:
         space: dict[str, Any] = {"__builtins__": _BUILTINS, "torch": torch, "nn": nn, "F": functional, "int": int}
-
-        def put(name: str) -> None:
-            value = self._values[self._names[name][0]]
-            if value is _UNKNOWN:
+        named = _Named(self._names)
+        tree = _OnDevice(self._device).visit(named.visit(ast.parse(code, mode="eval")))
+        for name, places in named.found.items():
+            if (value := self._values[places[0]]) is _UNKNOWN:
                 raise NameError(name)
-            space[_placeholder(self._names, name)] = value
-
-        tree = _OnDevice(self._device).visit(_Named(self._names, put).visit(ast.parse(code, mode="eval")))
+            space[f"operand_{places[0]}"] = value
         return eval(compile(ast.fix_missing_locations(tree), "<way>", "eval"), space)  # noqa: S307  (operands are names)
 
 
 class _Named(ast.NodeTransformer):
-    """Puts a name of ours in the place of each piece of code that names an operand."""
+    """Puts a name of ours in the place of code that names an operand; what is ``found`` stands outermost first."""
 
-    def __init__(self, names: dict[str, list[int]], found: Callable[[str], Any]) -> None:
-        self._names, self._found = names, found
+    def __init__(self, names: dict[str, list[int]]) -> None:
+        self._names = names
+        self.found: dict[str, list[int]] = {}
 
     def visit(self, node: ast.AST) -> Any:
         """Replace a whole expression before what it is made of."""
         if isinstance(node, ast.expr) and (code := ast.unparse(node)) in self._names:
-            self._found(code)
-            return ast.Name(_placeholder(self._names, code), ast.Load())
+            self.found[code] = self._names[code]
+            return ast.Name(f"operand_{self._names[code][0]}", ast.Load())
         return self.generic_visit(node)
 
 
@@ -240,41 +234,29 @@ class _OnDevice(ast.NodeTransformer):
         return node
 
 
-def _placeholder(names: dict[str, list[int]], name: str) -> str:
-    return f"operand_{names[name][0]}"
-
-
-def _codes(operands: Sequence[Operand]) -> Iterator[tuple[str, list[int]]]:
-    """Yield what code calls each tensor operand: as the user does, else as torch does."""
+def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
+    """Return what code calls each tensor operand: as the user does, else as torch does."""
     found: dict[str, list[int]] = {}
     tensors = [(at, one) for at, one in enumerate(operands) if one.is_tensor]
     for at, one in tensors:
         quoted = re.search(r"`([^`]+)`", one.name)
-        if code := _normal(quoted[1] if quoted else one.name):
+        with suppress(SyntaxError, ValueError):  # where it is no code
+            code = ast.unparse(ast.parse(quoted[1] if quoted else one.name, mode="eval"))
             found.setdefault(code, []).append(at)
     for at, one in tensors:
         for code in filter(None, (one.place, _CODES.get(one.role, one.role))):
             if not any(at in places for places in found.values()):
                 found.setdefault(code, [at])
-    yield from found.items()
-
-
-def _normal(code: str) -> str:
-    try:
-        return ast.unparse(ast.parse(code, mode="eval"))
-    except (SyntaxError, ValueError):
-        return ""
+    return found
 
 
 def _resolved(name: str) -> Callable[..., Any] | None:
     """Return a function of torch's by what a user calls it; None for what is not one."""
-    home, path = (torch.Tensor, name.removeprefix("Tensor.")) if name.startswith("Tensor.") else (None, "")
-    if home is None and name.startswith("torch."):
-        home, path = torch, name.removeprefix("torch.")  # type: ignore[assignment]
-    found: Any = home
-    for word in filter(None, path.split(".")):
+    home, _, path = name.partition(".")
+    found: Any = {"Tensor": torch.Tensor, "torch": torch}.get(home) if path else None
+    for word in path.split("."):
         found = getattr(found, word, None)
-    return found if callable(found) and path else None
+    return found if callable(found) else None
 
 
 def _literal(text: str) -> Any:

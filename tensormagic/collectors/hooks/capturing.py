@@ -46,6 +46,7 @@ _DOORS: tuple[tuple[str, str, str], ...] = (
 _PRINTED = (("torch._C.Graph", "__repr__"), ("torch._C.Graph", "str"), ("torch._C.Node", "__repr__"))
 _CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
 _FIRST_CALL = "the first call of a TorchScript function"
+_UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it was not followed"
 
 Return = Callable[[FrameType | None], None]
 """Comes back; is given the frame that called torch's function."""
@@ -76,18 +77,13 @@ class Captures:
     @property
     def gap(self) -> str:
         """Why what torch wrote down was not followed; empty where it wrote nothing down."""
-        return self._untouched(self._names)
+        return _UNTOUCHED.format(" and ".join(self._names)) if self._names else ""
 
     @property
     def gap_of_listeners(self) -> str:
         """The same for those who do not look at what is returned."""
-        return self._untouched(self._names | self._looked_at)
-
-    @staticmethod
-    def _untouched(names: dict[str, None]) -> str:
-        if not names:
-            return ""
-        return f"{' and '.join(names)} ran untouched: torch records the code that runs there, so it was not followed"
+        names = self._names | self._looked_at
+        return _UNTOUCHED.format(" and ".join(names)) if names else ""
 
     def __enter__(self) -> None:
         """Watch the doors."""
@@ -124,7 +120,11 @@ class Captures:
     def _calling(self, leave: Callable[[], Return | None], original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def call(script: Any, *args: Any, **kwargs: Any) -> Any:
-            come_back = leave() if self._is_first(script) else None
+            owner = getattr(script, "owner", None)
+            name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
+            is_first = name not in self._called  # since the run began
+            self._called.add(name)
+            come_back = leave() if is_first else None
             if come_back is None:
                 return original(script, *args, **kwargs)
             frame = sys._getframe(1)
@@ -141,14 +141,6 @@ class Captures:
 
         return call
 
-    def _is_first(self, script: Any) -> bool:
-        """Return whether a TorchScript function or method is called for the first time since the run began."""
-        owner = getattr(script, "owner", None)
-        name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
-        before = len(self._called)
-        self._called.add(name)
-        return len(self._called) > before
-
 
 def _is_for_torch(what: str, frame: FrameType | None) -> bool:
     """Return whether torch writes down what is its own: for ``torch.compile``, or a decomposition at its first use."""
@@ -157,11 +149,6 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("torch.jit", "tensormagic.")):
         frame = frame.f_back
     return what == _SCRIPT and frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
-
-
-def is_captured() -> bool:
-    """Return whether TorchScript's tracer is recording on this thread."""
-    return torch._C._get_tracing_state() is not None
 
 
 # Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.

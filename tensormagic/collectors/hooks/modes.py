@@ -10,7 +10,7 @@ from itertools import count
 from operator import attrgetter
 from threading import get_ident
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import ref
 
 import torch
@@ -21,8 +21,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tensormagic.collectors.hooks.replacing import Transparent
 from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Engine, calling_frame, sequence_number
 
-# Torch's two stacks of modes, of this thread.
-
 
 def active_modes() -> list[TorchFunctionMode]:
     """Return this thread's function modes, the outermost first."""
@@ -31,6 +29,8 @@ def active_modes() -> list[TorchFunctionMode]:
 
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
+_no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
+_COUNTS_VERSIONS = torch._C.DispatchKey.ADInplaceOrView
 
 
 def dispatch_modes() -> list[Any]:
@@ -46,6 +46,7 @@ def dispatch_modes() -> list[Any]:
 
 _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
 _Around = Callable[..., Any]
+AnyFollower = TypeVar("AnyFollower", bound="Follower")
 _BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the user's line and the function mode
 _entered = count(1)
 _rank = attrgetter("rank")
@@ -53,17 +54,11 @@ _latest: dict[tuple[int, type], ref[Any]] = {}  # by thread and class: the mode 
 
 
 class SharedMode:
-    """A mode that several may follow by.
-
-    Attributes:
-        followers: Who do.
-        there: Those of them who have not left for a while, by their `Follower.rank`.
-        is_aside: Whether it is off the stack although some are there.
-    """
+    """A mode that several may follow by."""
 
     followers: tuple[Any, ...] = ()
-    there: tuple[Any, ...] = ()
-    is_aside = False
+    there: tuple[Any, ...] = ()  # those of them who have not left for a while, by their `Follower.rank`
+    is_aside = False  # whether it is off the stack although some are there
     stack: Callable[[], list[Any]]
     push: Callable[[Any], None]
     pop: Callable[[], Any]
@@ -140,20 +135,13 @@ class SharedMode:
 
 
 class Follower:
-    """Follows what runs on a thread, by the mode that it shares with others.
-
-    Attributes:
-        mode: That mode, from when the run begins.
-        beneath: Whether it is nearer to each call than all others, so that it does not time their work.
-        rank: Of two who follow by a mode, the one with the lower rank is nearer to the call.
-        of_thread: See `Undoing`.
-    """
+    """Follows what runs on a thread, by the mode that it shares with others: ``mode``, from when the run begins."""
 
     mode_type: ClassVar[type[SharedMode]]
     mode: Any = None
-    beneath = False
-    rank = 0
-    of_thread = True
+    beneath = False  # whether it is nearer to each call than all others, so that it does not time their work
+    rank = 0  # of two who follow by a mode, the one with the lower rank is nearer to the call
+    of_thread = True  # see `Undoing`
     _place = -1
 
     def __enter__(self: AnyFollower) -> AnyFollower:
@@ -225,9 +213,6 @@ class Follower:
         return self.step_back if self.step_aside() else None
 
 
-AnyFollower = TypeVar("AnyFollower", bound=Follower)
-
-
 class CallMode(SharedMode, TorchFunctionMode):
     """The function mode: makes every call as its own line would, and lets those who follow calls do so.
 
@@ -272,18 +257,18 @@ class CallMode(SharedMode, TorchFunctionMode):
     def go(self, place: int) -> None:
         """Go onto the stack."""
         if self._is_noticed:
-            self._transparent.__enter__()
+            self._transparent.begin()
             self._is_noticed = False
         super().go(place)
 
     def let_notice(self) -> None:
         """Let torch answer itself."""
-        self._transparent.replaced.pause()
+        self._transparent.pause()
         self._is_noticed = True
 
     def end(self) -> None:
         """Leave the stack for good."""
-        self._transparent.__exit__()
+        self._transparent.remove_all()
         self._is_noticed = True
         super().end()
 
@@ -292,15 +277,12 @@ MODE_CALLS = frozenset({CallMode.__torch_function__.__code__})
 
 
 class CallFollower(Follower):
-    """Follows the calls of a thread; by itself it only lets them be found in the traceback of an exception.
-
-    Attributes:
-        around: Makes a call, and looks at it: ``around(call, line, frame, above, func, args, kwargs)`` is to return
-            ``call(func, args, kwargs)``. ``line`` stands for the line that ``frame`` runs, and is one object for all
-            of its calls; ``above`` is the frame above the mode.
-    """
+    """Follows the calls of a thread; by itself it only lets them be found in the traceback of an exception."""
 
     mode_type = CallMode
+    # Makes a call, and looks at it: ``around(call, line, frame, above, func, args, kwargs)`` is to return ``call(func,
+    # args, kwargs)``. ``line`` stands for the line that ``frame`` runs, one object for all of its calls; ``above`` is
+    # the frame above the mode.
     around: _Around | None = None
 
 
@@ -313,12 +295,9 @@ _SWITCHES = {  # what a mode keeps of how torch stood before it, and torch's own
 _tell_compiler: Any = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
 
 
-class _Plan(NamedTuple):
-    op: Any  # kept, so that its ``id`` stays its own
-    call: Any  # what to call, which does the same with less ado
-    inner: tuple[tuple[_Around, Any], ...]  # who is called, with what each knows of the operation; this one is last:
-    last: _Around | None
-    known: Any
+# An operation, kept so that its ``id`` stays its own; what to call, which does the same with less ado; who is called,
+# with what each knows of the operation: the last of them apart.
+_Plan = tuple[Any, Any, "tuple[tuple[_Around, Any], ...]", "_Around | None", Any]
 
 
 def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
@@ -338,9 +317,6 @@ def _counting_versions(op: Any) -> Callable[..., Any]:
             return op(*args, **kwargs)
 
     return call
-
-
-_COUNTS_VERSIONS = torch._C.DispatchKey.ADInplaceOrView
 
 
 class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -399,7 +375,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
             written = [one for one in op._schema.arguments if one.alias_info and one.alias_info.is_write]
             lists = any(one.type.kind() == "ListType" for one in written)
             call = _counting_versions(op._op) if lists else op._op
-        plan = self._plans[id(op)] = _Plan(op, call, tuple(inner), last, known)
+        plan = self._plans[id(op)] = (op, call, tuple(inner), last, known)
         return plan
 
     def plan(self) -> None:
@@ -417,8 +393,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         """Leave it for good, and everything as it was."""
         super().end()
         for name, switch in _SWITCHES.items():
-            before = getattr(self, name, None)
-            if before:
+            if before := getattr(self, name, None):
                 setattr(_python_dispatch, switch, before[-1])
                 before.pop()
         if _tell_compiler is not None:
@@ -469,9 +444,6 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
             if mode.there and mode.place() < 0:
                 mode.go(place)
             del self._left[0]
-
-
-_no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
 
 
 def unseen(hook: Callable[..., Any], index: int, what: Any, *given: Any) -> Any:

@@ -6,11 +6,11 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.fx.traceback as stacks
@@ -20,7 +20,6 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
 from tensormagic.collectors.where.source import foreign_frames
-from tensormagic.reports import Location
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
 #
@@ -107,12 +106,11 @@ _lock = Lock()
 
 # Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
 #
-# Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and
-# compiles what Python code comes by: the user's hooks, as it would without us, and it is to stay away from ours. It
-# follows calls into whatever they call, and what it does with theirs is not what they say: a counter of torch's goes
-# up and never down again. So the tracer's own code runs with Dynamo off; the door to it is one function that is left
-# alone.
+# Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and compiles
+# what Python code comes by, and what that calls: not as it says, a counter of torch's goes up and never down again. So
+# the tracer's own code runs with Dynamo off; the door to it is one function that is left alone.
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
 
@@ -142,13 +140,12 @@ def without_dynamo(function: Callable[..., Any], *arguments: Any) -> Any:
         switch_dynamo(compiler)
 
 
-def skip_in_dynamo(function: Any, *, inside: bool = False) -> None:
-    """Keep Dynamo from compiling ``function``; with ``inside`` what it calls, too."""
-    try:
+def skip_in_dynamo(function: _Function, *, inside: bool = False) -> _Function:
+    """Keep Dynamo from compiling ``function``, and return it; with ``inside`` what it calls, too."""
+    with suppress(AttributeError):  # another torch
         skip, default = _frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT
         _frames.set_code_exec_strategy(function.__code__, _frames._FrameExecStrategy(skip, skip if inside else default))
-    except AttributeError:  # another torch
-        return
+    return function
 
 
 skip_in_dynamo(without_dynamo)
@@ -176,8 +173,7 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
                 without_dynamo(note, caller.f_back)
             return original(method)
 
-        skip_in_dynamo(is_setup_context_defined)
-        return is_setup_context_defined
+        return skip_in_dynamo(is_setup_context_defined)
 
     # In another torch these nodes have the line of the next call, and say so.
     return Replacement(_MODULE, _QUESTION, asking) if hasattr(_MODULE, _QUESTION) else nullcontext()
@@ -186,15 +182,7 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
 # Notes where derivatives are taken forwards: there no graph is built, so none can be shown, and that is said.
 #
 # ``torch.func.jvp`` and ``jacfwd``, ``torch.autograd.forward_ad`` and ``functional.jvp(strategy="forward-mode")`` all
-# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code
-# runs.
-
-_ENTER = "enter_dual_level"
-
-
-def forward_mode_gap(place: Location) -> str:
-    """Return the sentence about derivatives that were taken forwards at a place."""
-    return f"{place.label} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
+# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code runs.
 
 
 def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
@@ -205,10 +193,9 @@ def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
             without_dynamo(note, sys._getframe(1))
             return original()
 
-        skip_in_dynamo(enter_dual_level)
-        return enter_dual_level
+        return skip_in_dynamo(enter_dual_level)
 
-    return Replacement(forward_ad, _ENTER, entering)
+    return Replacement(forward_ad, "enter_dual_level", entering)
 
 
 # Notes the lines of `torch.manual_seed` and `torch.seed`, which are no operations: no mode is told of them.
@@ -228,8 +215,7 @@ def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManage
             without_dynamo(note, int(seed), sys._getframe(1))
             return original(seed)
 
-        skip_in_dynamo(seed_custom_device)
-        return seed_custom_device
+        return skip_in_dynamo(seed_custom_device)
 
     # In another torch the next draw shows it.
     return Replacement(torch.random, _SEEDING, seeding) if hasattr(torch.random, _SEEDING) else nullcontext()
@@ -242,7 +228,8 @@ def plain_stacks() -> Replacement:
         def format_stack() -> list[str]:
             if stacks.has_preserved_node_meta():
                 return original()
-            frames, frame = list[FrameType](), cast("FrameType | None", sys._getframe(1))
+            frames: list[FrameType] = []
+            frame: FrameType | None = sys._getframe(1)
             while frame is not None:
                 frames.append(frame)
                 frame = frame.f_back
@@ -254,46 +241,39 @@ def plain_stacks() -> Replacement:
     return Replacement(stacks, "format_stack", formatting)
 
 
-# Keeps torch from noticing that a function mode is on.
-#
-# A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on,
-# and ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose
-# results differ in the last bits. `Transparent` answers that question as if the mode were not there.
+# A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on, and
+# ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose results
+# differ in the last bits. `Transparent` answers that question as if the mode were not there.
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
 _BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 
-class Transparent:
+class Transparent(Replacements):
     """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
 
-    Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
-    paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
-    ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway. Backward calls are seen by `followed_backward`, and do not
-    take that way either: how far up the stack a line is that a warning in a hook names is then what it always is.
+    Only names that torch's Python modules look such questions up by are replaced, and put back. Functions of
+    ``torch.nn.functional`` would take a way round through the mode, too, and show it in their tracebacks. Backward
+    calls, which `followed_backward` sees, do not take that way either: how far up the stack a line is that a warning
+    in a hook names is then what it always is.
     """
 
     def __init__(self, mode: TorchFunctionMode) -> None:
+        super().__init__()
         self._mode = mode
-        self.replaced = Replacements()
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
         """Replace the names; where they are put back for a while, again."""
-        if self.replaced:
-            self.replaced.resume()
+        if self:
+            self.resume()
             return
         asked = [(module, name, self._answering) for module in _ASKING for name in _QUESTIONS]
         asked.append((torch._tensor, "has_torch_function_unary", self._answering_backward))
         asked.append((torch.autograd, "has_torch_function", self._answering_backward))
         for module, name, answering in asked:
             if hasattr(module, name):
-                self.replaced.put(module, name, answering)
-
-    def __exit__(self, *_: object) -> None:
-        """Put them back."""
-        self.replaced.remove_all()
+                self.put(module, name, answering)
 
     def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
@@ -320,9 +300,6 @@ class Transparent:
         return has_torch_function
 
 
-# Prints tensors in another way than torch does, everywhere, for as long as that is wanted.
-
-
 def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
     """Print every tensor whose class has no ``__repr__`` of its own as ``text`` says; returns what ends that."""
     replaced = Replacements()
@@ -346,8 +323,7 @@ def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> 
         except Exception:  # printing never raises where torch's would not
             return below(self, **contents)
 
-    skip_in_dynamo(instead, inside=True)
-    return instead
+    return skip_in_dynamo(instead, inside=True)
 
 
 # Sees every backward call: on whichever thread, under whichever name, from the user's code or from torch's own.
@@ -358,8 +334,7 @@ def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> 
 # names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
 
 _NAME = "_engine_run_backward"
-_RETAINS, _CREATES = 1, 2
-_INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
+_RETAINS, _CREATES, _INPUTS = 1, 2, 3  # places among the arguments after the roots, of which gradients are the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,8 +411,7 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             switch_dynamo(compiler)
 
-    skip_in_dynamo(run_backward)
-    return run_backward
+    return skip_in_dynamo(run_backward)
 
 
 @uncounted

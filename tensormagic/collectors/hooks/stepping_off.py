@@ -34,13 +34,9 @@ _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwarg
 
 
 class OperationListener:
-    """What is handed operations of a run. What is not overridden is not needed.
+    """What is handed operations of a run. What is not overridden is not needed."""
 
-    Attributes:
-        looks: Whether it looks at what came out where the mode was off, and at storages that are resized.
-    """
-
-    looks: ClassVar[bool] = False
+    looks: ClassVar[bool] = False  # at what came out where the mode was off, and at storages that are resized
 
     def wants(self, op: Any) -> Any:
         """Return what is to be known of an operation, asked once for each; None for one that is of no interest."""
@@ -49,13 +45,8 @@ class OperationListener:
     def around(self, call: _Call, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Return ``call(op, args, kwargs)``, made from ``frame``, and note what is to be noted.
 
-        Args:
-            call: Makes it.
-            known: What `wants` returned.
-            frame: None on a thread of the engine's, where there is no Python above.
-            op: What to call, which does the same as the operation with less ado.
-            args: What it is given.
-            kwargs: What it is given by name, or None.
+        ``known`` is what `wants` returned, and ``frame`` None on a thread of the engine's, where there is no Python
+        above. What ``op`` is does the same as the operation with less ado; ``kwargs`` may be None.
         """
         raise NotImplementedError
 
@@ -73,12 +64,7 @@ class OperationListener:
 
 
 class OperationFollower(Follower):
-    """Hands the operations of a thread to listeners that want them.
-
-    Args:
-        listeners: They, the first nearest to each operation.
-        beneath: As `Follower` has it.
-    """
+    """Hands the operations of a thread to listeners that want them, the first nearest to each operation."""
 
     mode_type = OperationMode
 
@@ -142,32 +128,17 @@ _ASKING = frozenset({
 })  # fmt: skip
 
 
-def asks(op: Any) -> bool:
-    """Return whether the backward of an operation computes otherwise while a dispatch mode is on."""
-    is_aten = isinstance(op, torch._ops.OpOverload)
-    return is_aten and op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
-
-
 STANDING_IN: dict[Any, Any] = {}
 """Of these functions of torch's, by what replaces them at present: a function mode is called for the latter."""
 
 NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
+"""Yields the nodes of the graphs below some, each once, until there are too many."""
 
 
 class SteppingOff(OperationListener):
-    """Takes a mode off around calls and nodes that ask for it.
+    """Takes a mode, by which the run follows operations, off around calls and nodes that ask for it."""
 
-    Args:
-        mode: What the run follows operations by.
-        walk: Yields the nodes of the graphs below some, each once, until there are too many.
-
-    Attributes:
-        passing: See `tensormagic.collectors.hooks.replacing.Follower`.
-        captures: What torch wrote down untouched.
-        compiled_calls: How many calls went into functions that ``torch.compile`` made.
-    """
-
-    passing: Callable[[Any, Any, Any, Any], Any] | None = None
+    passing: Callable[[Any, Any, Any, Any], Any] | None = None  # see `followed_backward`
 
     def __init__(self, mode: OperationFollower, walk: NodeWalk) -> None:
         self._mode, self._walk = mode, walk
@@ -178,10 +149,9 @@ class SteppingOff(OperationListener):
         self._replaced = Replacements()
         self._standing_in: list[Any] = []
         self._left = -1
-        self.captures = Captures(
-            self._leave, leave_dispatch=self._leave, made=self.note_whole if self._looking else None
-        )
-        self.compiled_calls = 0
+        made = self.note_whole if self._looking else None
+        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=made)
+        self.compiled_calls = 0  # into functions that ``torch.compile`` made
 
     def enter(self, stack: Undoing) -> None:
         """Begin; ``stack`` ends it."""
@@ -200,7 +170,7 @@ class SteppingOff(OperationListener):
             STANDING_IN.pop(self._standing_in.pop(), None)
 
     def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[list[Replacement], Any], Any]) -> None:
-        if isinstance(owner, type) and name not in vars(owner):  # it is inherited
+        if isinstance(owner, type) and name not in vars(owner):
             stack.callback(_remove_if_inherited, owner, name, getattr(owner, name))
         itself: list[Replacement] = []
         itself.append(Replacement(owner, name, partial(make, itself)))
@@ -208,15 +178,14 @@ class SteppingOff(OperationListener):
         stack.enter_context(itself[0])
 
     def wants(self, op: Any) -> None:
-        """Note whether an operation's backward asks."""
-        self._asks = self._asks or asks(op)
+        """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
+        if not self._asks and isinstance(op, torch._ops.OpOverload):
+            self._asks = op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
 
     def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
         """Let listeners note what was made while the mode had stepped off."""
         for each in self._looking:
             each.note_whole(name, result, frame)
-
-    # -- calls ------------------------------------------------------------------------------------------------------
 
     def _calling(self, itself: list[Replacement], original: Any) -> Callable[..., Any]:
         asks = ASKING_CALLS[inspect.unwrap(original)]
@@ -251,8 +220,6 @@ class SteppingOff(OperationListener):
             return result
 
         return resize_
-
-    # -- nodes of a backward ----------------------------------------------------------------------------------------
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
@@ -289,8 +256,6 @@ class SteppingOff(OperationListener):
         left, self._left = self._left, -1
         self._mode.come_back(left)
 
-    # -- what torch writes down: see `Captures` ---------------------------------------------------------------------
-
     def _leave(self) -> Return | None:
         if not self._mode.step_aside():
             return None
@@ -301,10 +266,8 @@ class SteppingOff(OperationListener):
         self.step_back(caller)
         self._mode.step_back(caller)
 
-    # -- compiled functions: see `kept_compiled` --------------------------------------------------------------------
-
     def step_aside(self) -> bool:
-        """Let Dynamo see torch's own functions."""
+        """Let Dynamo see torch's own functions; see `kept_compiled`."""
         if not self.compiled_calls:
             skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
         self.compiled_calls += 1
@@ -325,25 +288,15 @@ def _remove_if_inherited(owner: type, name: str, inherited: Any) -> None:
 
 
 class RunState:
-    """Where a run stands: what its listeners know of it, and what they share.
+    """Where a run stands: what its listeners know of it, and what they share."""
 
-    Attributes:
-        cell: The source that runs, for the report.
-        clock: Seconds, monotonic.
-        state: As in a report.
-        error: What ended it, in words.
-        began: When it began; 0 before that.
-        ended: When it ended; 0 before that.
-        stepping: Where the dispatch mode of the run steps off; None where no listener hears operations.
-    """
-
-    stepping: SteppingOff | None = None
+    stepping: SteppingOff | None = None  # where its dispatch mode steps off; None where no listener hears operations
 
     def __init__(self, cell: Cell, clock: Callable[[], float]) -> None:
-        self.cell, self.clock = cell, clock
+        self.cell, self.clock = cell, clock  # the source that runs, for the report, and seconds, monotonic
         self.state: State = "running"
-        self.error = ""
-        self.began = self.ended = 0.0
+        self.error = ""  # what ended it, in words
+        self.began = self.ended = 0.0  # when it did; 0 before that
 
     @property
     def seconds(self) -> float:
@@ -361,7 +314,7 @@ class RunState:
 
 
 class Listener:
-    """One question to a run. What is not overridden is not needed.
+    """One question to a run. What is not overridden is not needed. What a run calls stands below in its order.
 
     Args:
         namespace: Where names are looked up; read, never written, and not copied.
@@ -369,14 +322,10 @@ class Listener:
         cell_number: Gives a cell's execution count from its file name.
         title: A name for the run.
         clock: Seconds, monotonic.
-
-    Attributes:
-        run: Where the run stands; all that listen to one run share it.
-        operations: What is handed operations, where the listener has that.
     """
 
     used_before: ClassVar[str]  # the error for somebody who starts the run twice
-    operations: OperationListener | None = None
+    operations: OperationListener | None = None  # what is handed operations, where the listener has that
 
     def __init__(
         self,
@@ -387,11 +336,9 @@ class Listener:
         title: str = "",
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self.run = RunState(cell, clock)
+        self.run = RunState(cell, clock)  # shared by all that listen to one run
         self._namespace, self._title = namespace, title
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
-
-    # -- the life of a run, in this order ---------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Do what must come before the run begins; raise TraceError where it may not be followed."""
@@ -409,12 +356,7 @@ class Listener:
         """Ask what can only be asked while torch is still followed."""
 
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:
-        """Ask what can only be asked now, after torch is as it was.
-
-        Args:
-            error: The exception that ended the run, or None.
-            frame: Of the function whose block this was: its variables are names, too. None where that is unknown.
-        """
+        """Ask what can only be asked now, after torch is as it was, of the function whose block this was, too."""
 
     def explain(self, error: BaseException) -> None:
         """Look into the exception that ended the run, while it has its traceback."""
@@ -424,8 +366,6 @@ class Listener:
 
     def abandon(self) -> None:
         """Let go of what may not go on, where the run ended without `finish`: in a forked process, by an interrupt."""
-
-    # -- what is known ----------------------------------------------------------------------------------------------
 
     def report(self) -> Any:
         """Return everything known so far; asked for from any thread, also while the run goes on."""

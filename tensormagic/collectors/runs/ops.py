@@ -47,8 +47,7 @@ from tensormagic.words import error_text
 # the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
 # where the stack is walked.
 
-_ENGINE = Engine.code
-_Tensor = torch.Tensor
+_ENGINE, _Tensor = Engine.code, torch.Tensor
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
@@ -61,19 +60,7 @@ def _no_node(_id: int, default: NodeCost) -> NodeCost:
 
 
 class OpCounts(OperationListener):
-    """Counts every operation; changes none.
-
-    Args:
-        places: Where calls are counted.
-
-    Attributes:
-        log: What the operations that made autograd nodes took, until their backward comes.
-        no_node: What is called on behalf of no node that is known.
-        node_of: Returns what the node with an ``id`` costs in the pass under way.
-        follower: What it is handed operations by, the nearest to each of them.
-        gap: Why something could not be counted; empty where all could.
-        devices: Types of the devices that operations ran on.
-    """
+    """Counts every operation; changes none."""
 
     def __init__(self, places: Places) -> None:
         self.follower = OperationFollower([self], beneath=True)
@@ -81,13 +68,11 @@ class OpCounts(OperationListener):
         self._frame: FrameType | None = None  # of the call of the user's that is under way
         self._code: CodeType | None = None
         self.place: Place | None = None  # of that call, once it was looked up
-        self.log = ForwardLog()
-        self.no_node = NodeCost(places.rows(None, "", "backward"))
-        self.node_of: Callable[[int, NodeCost], NodeCost] = _no_node
-        self.gap = ""
-        self.devices: set[str] = set()
-
-    # -- the calls of the user's, announced by the function mode --------------------------------------------------
+        self.log = ForwardLog()  # of the operations that made autograd nodes, until their backward comes
+        self.no_node = NodeCost(places.rows(None, "", "backward"))  # on behalf of no node that is known
+        self.node_of: Callable[[int, NodeCost], NodeCost] = _no_node  # by ``id``, in the pass under way
+        self.gap = ""  # why something could not be counted
+        self.devices: set[str] = set()  # types of those that operations ran on
 
     def within(self, call: _Call, line: Any, frame: FrameType, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call of the user's, from ``frame``, where ``line`` calls; what it dispatches is counted there."""
@@ -121,8 +106,6 @@ class OpCounts(OperationListener):
         if (after := sequence_number()) > before:
             self.log.add(after - 1, seconds, nbytes)
         return result
-
-    # -- every operation --------------------------------------------------------------------------------------------
 
     def wants(self, op: Any) -> Any:
         """Return an operation, whichever it is."""
@@ -249,12 +232,7 @@ _WHOLE = "torch uses another code path while operations are recorded, so each of
 
 
 class OpRecorder(TracePart):
-    """Everything that level ``ops`` adds to a trace; the function mode announces the user's calls.
-
-    Attributes:
-        follower: As `OpCounts` has it.
-        compiled_calls: How many calls went into functions that ``torch.compile`` made.
-    """
+    """Everything that level ``ops`` adds to a trace; the function mode announces the user's calls."""
 
     def __init__(self, trace: TraceContext) -> None:
         self._recorder: ForwardRecorder = trace.recorder
@@ -265,10 +243,8 @@ class OpRecorder(TracePart):
         self._home = 0
         self._counts = self._recorder.ops = OpCounts(self._places)
         self.follower, self._no_node = self._counts.follower, self._counts.node_of
-        self.compiled_calls = 0
+        self.compiled_calls = 0  # into functions that ``torch.compile`` made
         self._seconds_an_operation = seconds_an_operation()
-
-    # -- life -----------------------------------------------------------------------------------------------------
 
     def enter(self, undoing: Undoing) -> None:
         """Begin to count."""
@@ -276,7 +252,7 @@ class OpRecorder(TracePart):
         undoing.enter_context(self.follower)
         self._home = get_ident()
 
-    # -- compiled functions: the function mode steps aside at their door, see `kept_compiled`; this one stays -------
+    # At the door of compiled functions the function mode steps aside, see `kept_compiled`; this one stays.
 
     def step_aside(self) -> bool:
         """Let the function mode step aside, and keep Dynamo from compiling the dispatch mode."""
@@ -288,8 +264,6 @@ class OpRecorder(TracePart):
     def step_back(self, caller: FrameType | None) -> None:
         """Let it come back."""
         self._recorder.step_back(caller)
-
-    # -- passes -----------------------------------------------------------------------------------------------------
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Follow a pass through a graph that is about to begin; another thread's is not."""
@@ -340,8 +314,6 @@ class OpRecorder(TracePart):
         (place, began), self._left = self._left, None
         self.follower.come_back(place)
         return perf_counter() - began
-
-    # -- what is known so far -----------------------------------------------------------------------------------------
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return everything that was counted so far."""

@@ -19,13 +19,12 @@ import time
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, MutableSequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -54,24 +53,17 @@ EVERY_ONE, SELDOM = 256, 64
 _LOOKED_AT = 1 << 20  # bytes at either end of another rank's file in which its hashes are looked up
 
 
-@dataclass(slots=True)
-class PassEnd:
+class PassEnd(NamedTuple):
     """What is known when a pass ends."""
 
-    # Norms of the shards' gradients that lie here; None where nothing is sharded, or the pass is not kept.
-    held: array[float] | None
-    forward: Any  # What its forward was given.
     at: float  # Seconds since the epoch.
-    is_kept: bool  # Whether its norms are written down.
+    is_kept: bool = False  # Whether its norms are written down.
+    held: array[float] | None = None  # Norms of the shards' gradients that lie here; None where nothing is sharded.
+    forward: Any = None  # What its forward was given.
 
 
 class RankFile(TracePart):
-    """The file of this rank in a folder that the ranks share; made with the first thing there is to write.
-
-    Args:
-        trace: What the parts of a trace share.
-        folder: Where; made where it is not there.
-    """
+    """The file of this rank in a folder that the ranks share; both are made with the first thing there is to write."""
 
     def __init__(self, trace: TraceContext, folder: Path) -> None:
         self._folder, self._leaves, self._sites, self._late = folder, trace.leaves, trace.sites, trace.late
@@ -89,8 +81,6 @@ class RankFile(TracePart):
         self._named = self._passes = self._ended = self._steps = 0
         self._place: tuple[Any, ...] = ()
         self._began = 0.0
-
-    # -- life -----------------------------------------------------------------------------------------------------
 
     def enter(self, undoing: Undoing) -> None:
         """Begin to follow steps."""
@@ -123,14 +113,11 @@ class RankFile(TracePart):
         short += [f"this rank's full report was not saved: {self._unsaved}"] if self._unsaved else []
         return tuple(Gap("ranks", reason) for reason in short)
 
-    # -- the whole report -----------------------------------------------------------------------------------------
-
     def keep_report(self, report: Callable[[], TraceReport]) -> None:
         """Save the report of a run that has ended beside the file, where it is to be looked at; never raises.
 
-        That is where this is the first rank, where an error ended it or something was found, where its file ends early,
-        and where it holds other parameters than the first of its replicas, as far as that has written: nobody is waited
-        for.
+        So it is of the first rank, where something was found or went wrong, and where this rank holds other parameters
+        than the first of its replicas, as far as that has written: nobody is waited for.
         """
         if self._pid != os.getpid():
             return
@@ -154,19 +141,11 @@ class RankFile(TracePart):
         hashes = (json.loads(line) for line in lines if line.startswith(b'{"k":"hash"') and line.endswith(b"}"))
         return any(self._hashed.get(one["step"], hash(one["of"])) != hash(one["of"]) for one in hashes)
 
-    # -- what happens ---------------------------------------------------------------------------------------------
-
     def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
         """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
         if followed.is_inner:
             return None
-        found: list[PassEnd] = []
-        self._guarded(lambda: found.append(self._gathered()))
-        return partial(self._write_down, found[0] if found else PassEnd(None, None, time.time(), is_kept=False))
-
-    def _write_down(self, end: PassEnd, done: Pass) -> None:
-        if (row := self._pass_log.last) is not None and row.done is done:
-            self._guarded(self._pass, done, row.norms, end)
+        return partial(self._guarded, self._pass, self._guarded(self._gathered) or PassEnd(time.time()))
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
@@ -187,26 +166,26 @@ class RankFile(TracePart):
         if get_ident() == self._home and self._steps & (self._steps - 1) == 0:
             self._guarded(self._hashes, held_by(optimizer))
 
-    def _guarded(self, action: Any, *arguments: Any) -> None:
+    def _guarded(self, action: Any, *arguments: Any) -> Any:
         """Write something, if nothing has gone wrong so far; never raises into the run."""
         if self._gap or self._is_closed or devices.there.capturing():
-            return
-        began = perf_counter()
+            return None
+        began, result = perf_counter(), None
         try:
             with quiet():
-                action(*arguments)
+                result = action(*arguments)
         except Exception as error:
             self._gap = error_text(error)
         self.seconds += perf_counter() - began
-
-    # -- writing --------------------------------------------------------------------------------------------------
+        return result
 
     def _open(self) -> None:
         several = world_size() > 1
         distributed = torch.distributed
         rank = distributed.get_rank() if several else int(os.environ.get("RANK", "0"))
         world = distributed.get_world_size() if several else int(os.environ.get("WORLD_SIZE", "1"))
-        self._newest = newest_record() if not self._passes else {}
+        for dump in _DUMPS if not self._passes else ():
+            self._newest[dump] = max((one["record_id"] for one in _entries(dump, lines=False)), default=-1)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._rank, self._pid, self._path = rank, os.getpid(), self._folder / _name(rank)
         self._path.with_suffix(".report.json").unlink(missing_ok=True)
@@ -239,17 +218,20 @@ class RankFile(TracePart):
         is_kept = self._is_kept(self._ended)
         shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
         forward = self._forwards.taken(drops=self._recorder.calls.drops)
-        end = PassEnd(self._norms(shards) if shards else None, forward, time.time(), is_kept=is_kept)
+        held = self._norms(shards) if shards else None
+        end = PassEnd(time.time(), is_kept, held, forward)
         self._recorder.first_node = self._first_node if self._is_kept(self._ended + 1) else None
         return end
 
-    def _pass(self, done: Pass, norms: array[float], end: PassEnd) -> None:
+    def _pass(self, end: PassEnd, done: Pass) -> None:
+        if (row := self._pass_log.last) is None or row.done is not done:
+            return
         self._names()
         self._passes += 1
         line = "" if done.location is None else self._sites.locations[done.location].label
         self._write(
             "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=end.at,
-            norms=_packed(norms) if end.is_kept else None, held=None if end.held is None else _packed(end.held),
+            norms=_packed(row.norms) if end.is_kept else None, held=None if end.held is None else _packed(end.held),
             forward=end.forward,
         )  # fmt: skip
 
@@ -257,7 +239,11 @@ class RankFile(TracePart):
         self._names()
         if not self._steps:
             self._hashes(held_by(optimizer))
-            self._placed(optimizer)
+            known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
+            self._shards = [weakref.ref(each) for _, each in known if local_shard(each) is not each]
+            if self._shards:  # how the parameters are spread that are DTensors
+                self._write("placed", **placed(known))
+            del known
         self._steps += 1
         rates = self._rates(optimizer)
         used = self._norms(held_by(optimizer)) if self._is_kept(self._steps) else None
@@ -275,13 +261,6 @@ class RankFile(TracePart):
             if "lr" in group:
                 found.append(math.nan if is_far else float(rate))
         return found
-
-    def _placed(self, optimizer: torch.optim.Optimizer) -> None:
-        """Write how the parameters are spread that are DTensors."""
-        known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
-        self._shards = [weakref.ref(each) for _, each in known if local_shard(each) is not each]
-        if self._shards:
-            self._write("placed", **placed(known))
 
     def _norms(self, parameters: Iterable[torch.Tensor]) -> array[float]:
         """Return the norms of what lies here of the gradients, by the number of the parameter.
@@ -383,16 +362,15 @@ MOST = 2000
 _DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
 
 
-def newest_record() -> dict[str, int]:
-    """Return the number of the last record of each recorder; -1 where it has none."""
-    return {dump: max((one["record_id"] for one in _entries(dump, lines=False)), default=-1) for dump in _DUMPS}
-
-
 def collectives_since(newest: dict[str, int], sites: SourceLines) -> dict[str, Any]:
     """Return what was begun after these records: of each its group, number, kind, sizes, line and moment; packed."""
-    groups = _ranks_of_groups()
+    try:  # the ranks of each group that this process is in, by the group's name
+        world = torch.distributed.distributed_c10d._world
+        groups = {str(world.pg_names[group]): sorted(world.pg_group_ranks[group]) for group in world.pg_map}
+    except (AttributeError, KeyError):
+        groups = {}
     kinds: dict[tuple[Any, ...], int] = {}
-    lines: dict[Gathered, str] = {}
+    lines: dict[Gathered | None, str] = {None: ""}
     numbers, which, moments = array("i"), array("i"), array("d")
     for dump in _DUMPS:
         for one in _entries(dump, lines=True)[-MOST:]:
@@ -402,10 +380,8 @@ def collectives_since(newest: dict[str, int], sites: SourceLines) -> dict[str, A
             frame = own_frame(one.get("frames"))
             if frame is not None and frame not in lines:
                 lines[frame] = sites.at(*frame).label
-            line = lines[frame] if frame is not None else ""
-            operation = str(one["profiling_name"])
-            sizes = str(one["input_sizes"]).replace(" ", "")
-            kind = (group, tuple(groups.get(group, ())), operation, sizes, line)
+            operation, sizes = str(one["profiling_name"]), str(one["input_sizes"]).replace(" ", "")
+            kind = (group, tuple(groups.get(group, ())), operation, sizes, lines[frame])
             which.append(kinds.setdefault(kind, len(kinds)))
             numbers.append(one["collective_seq_id"])
             moments.append(one["time_created_ns"] * 1e-9)
@@ -418,20 +394,10 @@ def _entries(dump: str, *, lines: bool) -> list[dict[str, Any]]:
         return []
     from torch._C import _distributed_c10d
 
-    read = getattr(_distributed_c10d, dump, None)
-    if read is None:
+    if (read := getattr(_distributed_c10d, dump, None)) is None:
         return []
     try:
         found = pickle.loads(read(True, lines, False))  # noqa: S301, FBT003  (torch's own, from this process; C++)
         return sorted(found.get("entries", ()), key=lambda one: int(one["record_id"]))
     except (KeyError, RuntimeError, TypeError):
         return []
-
-
-def _ranks_of_groups() -> dict[str, list[int]]:
-    """Return the ranks of each group that this process is in, by the group's name."""
-    try:
-        world = torch.distributed.distributed_c10d._world
-        return {str(world.pg_names[group]): sorted(world.pg_group_ranks[group]) for group in world.pg_map}
-    except (AttributeError, KeyError):
-        return {}

@@ -51,15 +51,7 @@ ASKED_PARTS: Mapping[str, tuple[str, str]] = {
 
 
 class Run:
-    """Follows what runs between `start` and `stop`.
-
-    Args:
-        listeners: By the name of their part of the report, in the order of `LISTENERS`.
-
-    Attributes:
-        listeners: The same.
-        state: Where the run stands; shared by all listeners.
-    """
+    """Follows what runs between `start` and `stop`, for listeners by their part of the report, as in `LISTENERS`."""
 
     def __init__(self, **listeners: Listener) -> None:
         self.listeners, self._each = listeners, tuple(listeners.values())
@@ -104,12 +96,7 @@ class Run:
             each.entered()
 
     def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
-        """End, saying how; stopping twice is the same as once.
-
-        Args:
-            error: The exception that ended the run, or None.
-            frame: Of the function whose block this was: its variables are names, too.
-        """
+        """End, saying how: by what exception, in the function of what frame; stopping twice is the same as once."""
         run = self.state
         if run.state != "running":
             return
@@ -159,21 +146,14 @@ def made(where: tuple[str, str], *arguments: Any, **keywords: Any) -> Any:
 
 
 class FailureListener(Listener):
-    """Reads the exception that ends a run.
-
-    Args:
-        namespace: Where names are looked up, besides the functions that were running.
-
-    Attributes:
-        found: What is known of the call that torch refused; None where there was none.
-    """
+    """Reads the exception that ends a run; names are looked up in a namespace, besides the functions that ran."""
 
     used_before = "this was used before; make a new one with tensormagic.explain()"
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         super().__init__(namespace, Cell("", None, ()))
         self._around = Surroundings(namespace, None, MODE_CALLS)
-        self.found: FailureReport | None = None
+        self._found: FailureReport | None = None
 
     def enter(self, undoing: Undoing) -> None:
         """Put the function mode into torch."""
@@ -184,8 +164,8 @@ class FailureListener(Listener):
 
     def explain(self, error: BaseException) -> None:
         """Find the call in the exception's traceback."""
-        self.found = failure_of(error, self._around)
+        self._found = failure_of(error, self._around)
 
     def report(self) -> FailureReport | None:
         """Return what is known of the call that torch refused; None where there was none."""
-        return self.found
+        return self._found

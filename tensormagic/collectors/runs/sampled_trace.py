@@ -8,7 +8,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
@@ -21,7 +21,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import PassTimer
 from tensormagic.collectors.gradients.measures import Measured, measure
-from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
+from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
@@ -62,51 +62,40 @@ class DetachedMode:
     """Makes one change to this thread's stack of function modes, as soon as no mode is in the midst of a call."""
 
     def __init__(self) -> None:
-        self._undo: Callable[[], None] | None = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a change is still to be made."""
-        return self._undo is not None
+        self.undo: Callable[[], None] | None = None  # while a change is still to be made
 
     def soon(self, change: Callable[[], None]) -> None:
         """Make ``change`` now or as soon as that can be; one that waits already is dropped."""
         self.cancel()
         if not _within_a_call(sys._getframe(1)):
             change()
-        else:
-            self._wait(change, get_ident())
+            return
+        thread = get_ident()
 
-    def cancel(self) -> None:
-        """Drop the change that waits."""
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
-
-    def _wait(self, change: Callable[[], None], thread: int) -> None:
         def pushing(original: Callable[[Any], None]) -> Callable[[Any], None]:
             def push(mode: Any) -> None:
                 original(mode)
-                if self._undo is undo and get_ident() == thread and not _within_a_call(sys._getframe(1)):
+                if self.undo is undo and get_ident() == thread and not _within_a_call(sys._getframe(1)):
                     self.cancel()
                     change()
 
             return push
 
         door = Replacement(torch.overrides, _PUSH, pushing)
-        self._undo = undo = door.__exit__
+        self.undo = undo = door.__exit__
         door.__enter__()
+
+    def cancel(self) -> None:
+        """Drop the change that waits."""
+        if self.undo is not None:
+            self.undo()
+            self.undo = None
 
 
 class SampledRecorder(ForwardRecorder):
-    """A recorder that can leave for as long as it likes.
+    """A recorder that can leave for as long as it likes."""
 
-    Attributes:
-        present: Whether it is on the stack, or at a compiled region's door.
-        since: The sequence number from which on nodes were seen being made, since it came last.
-        companions: Returns what else is to be on while the recorder is; entered and left with it.
-    """
-
+    # Returns what else is to be on while the recorder is; entered and left with it.
     companions: Callable[[], AbstractContextManager[Any]] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -117,13 +106,8 @@ class SampledRecorder(ForwardRecorder):
         self._signals = SignalsWait()
         self._home = 0
         self._aside = self._left_at_door = self._joined = False
-        self.present = False
-        self.since = 0
-
-    @staticmethod
-    def can_rest() -> bool:
-        """Return whether this torch has what is needed to leave."""
-        return hasattr(torch.overrides, _PUSH)
+        self.present = False  # on the stack, or at a compiled region's door
+        self.since = 0  # the sequence number from which on nodes were seen being made, since it came last
 
     def rest(self) -> None:
         """Leave, as soon as that can be."""
@@ -137,7 +121,7 @@ class SampledRecorder(ForwardRecorder):
 
     def tend(self) -> None:
         """Try once more what still waits: its call may have returned by a way that is not watched."""
-        if self._detached_mode.waiting:
+        if self._detached_mode.undo is not None:
             self._detached_mode.soon(self._settle)
 
     def step_aside(self) -> bool:
@@ -157,7 +141,7 @@ class SampledRecorder(ForwardRecorder):
             self._left_at_door = False
             self._detached_mode.soon(self._settle)
 
-    def __enter__(self) -> SampledRecorder:
+    def __enter__(self) -> Any:
         """Go onto the stack, unless the recorder begins with a rest."""
         self._home = get_ident()
         self.join()
@@ -175,24 +159,21 @@ class SampledRecorder(ForwardRecorder):
     def _settle(self) -> None:
         """Bring the stack into line with what is wanted. Nothing on it may be in the midst of a call."""
         with self._signals:
-            self._settle_now()
-
-    def _settle_now(self) -> None:
-        there = self.is_on()
-        self.present = self._wanted and (there or self._left_at_door)
-        if self._joined and not self._wanted:  # at a door it is not there, but still to be ended
-            if there:
-                super().step_aside()
-            self._left_at_door = False
-            self._with_it.close()
-            self.detached.pause()
-            self.autograd.forget()
-            self._joined = False  # last: what is interrupted here is done again
-        elif self._wanted and not there and not self._aside:
-            modes = active_modes()
-            self.origins.begin()  # below the modes of the user's: what their code has pushed, it pops from the top
-            default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
-            self._begin(1 if modes and modes[0] is default else 0)  # it alone looks for itself at the bottom
+            there = self.is_on()
+            self.present = self._wanted and (there or self._left_at_door)
+            if self._joined and not self._wanted:  # at a door it is not there, but still to be ended
+                if there:
+                    super().step_aside()
+                self._left_at_door = False
+                self._with_it.close()
+                self.detached.pause()
+                self.autograd.forget()
+                self._joined = False  # last: what is interrupted here is done again
+            elif self._wanted and not there and not self._aside:
+                modes = active_modes()
+                self.origins.begin()  # below the modes of the user's: what their code has pushed, it pops from the top
+                default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+                self._begin(1 if modes and modes[0] is default else 0)  # it alone looks for itself at the bottom
 
     def _begin(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
@@ -204,26 +185,17 @@ class SampledRecorder(ForwardRecorder):
         self.since = sequence_number()
 
 
-# A tracer that follows some steps of a run and lets the others be: `StepSampler` decides which.
-#
-# While it rests, one name of torch's stands for the run of the engine, so that passes are counted and timed; nothing
-# else is installed. It leaves and comes back at the end of a pass.
+# `StepSampler` decides which steps are traced. While the tracer rests, one name of torch's stands for the run of the
+# engine, so that passes are counted and timed; nothing else is installed. It leaves and comes back at a pass's end.
 
 _TENSOR_BACKWARD = torch.Tensor.backward.__code__
-
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
 
 _UNSAMPLED = "this version of torch cannot pause between steps: every step was traced"
 
 
 class SampledTracer(Tracer):
-    """Traces some steps of a run.
-
-    Args:
-        schedule: Which steps.
-        arguments: As `Tracer` takes them.
-        keywords: As `Tracer` takes them.
-    """
+    """Traces some steps of a run: those of a schedule; made as a `Tracer` is."""
 
     _recorder: SampledRecorder
 
@@ -243,22 +215,19 @@ class SampledTracer(Tracer):
 
     def _new_recorder(self) -> SampledRecorder:
         recorder = SampledRecorder(self._sites, self._modules)
-        recorder.companions = self._companions
+        recorder.companions = partial(_Companions, self)
         return recorder
 
-    def _companions(self) -> _Companions:
-        """What is on while the recorder is; the hooks around optimizers stay for the step that follows the pass."""
-        return _Companions(self, super()._noted_applies())
-
     def came_back(self) -> None:
-        """Bring the rest, too."""
-        if self._first >= 0 and not self._trailing:
+        """Bring what is on while the recorder is; hooks around optimizers stayed for the step that follows a pass."""
+        if self._first < 0:
+            return
+        if not self._trailing:
             self._parts["updates"].step_aside()
             self._parts["updates"].step_back()
-        if self._first >= 0:
-            self._forget()
+        self._forget()
         self._trailing = False
-        if self._first >= 0 and self._ops is not None:
+        if self._ops is not None:
             self._ops.follower.come_back(0)  # below the user's own, which go from the top
 
     def leaves(self) -> None:
@@ -276,8 +245,6 @@ class SampledTracer(Tracer):
     def _forget(self) -> None:
         for part in self._on["forget"]:
             part.forget()
-
-    # -- life -----------------------------------------------------------------------------------------------------
 
     def entered(self) -> None:
         """Begin with the first step that is to be traced."""
@@ -297,8 +264,6 @@ class SampledTracer(Tracer):
     def _noted_applies(self) -> AbstractContextManager[None]:
         return nullcontext()  # the recorder sees to it, as long as it is there
 
-    # -- passes ---------------------------------------------------------------------------------------------------
-
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, and follow it where it is one of a step that is traced."""
@@ -306,7 +271,9 @@ class SampledTracer(Tracer):
             return super().follow(call)
         if self._inside:
             return super().follow(call) if self._running else call.run()
-        hooked, self._inside = self._begin(), True
+        self._recorder.tend()
+        line, there = self._sites.of_frame(sys._getframe(1)), self._recorder.present
+        hooked, self._inside = self._sampler.starts(line, sequence_number(), there=there), True
         self._laps.begin(call.roots)
         if not hooked:
             self._forget()
@@ -314,18 +281,10 @@ class SampledTracer(Tracer):
             return super().follow(call) if hooked else call.run()
         finally:
             self._inside = False
-            self._end()
-
-    def _begin(self) -> bool:
-        self._recorder.tend()
-        line = self._sites.of_frame(sys._getframe(2))
-        return self._sampler.starts(line, sequence_number(), there=self._recorder.present)
-
-    def _end(self) -> None:
-        self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
-        if not self._sampler.tracing:
-            self.passing, self._trailing = self._pass_by, True
-            self._recorder.rest()
+            self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
+            if not self._sampler.tracing:
+                self.passing, self._trailing = self._pass_by, True
+                self._recorder.rest()
 
     @uncounted
     def _pass_by(self, run: Any, roots: Any, args: Any, kwargs: Any) -> Any:
@@ -358,9 +317,13 @@ class SampledTracer(Tracer):
         return self._line
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
-        mine = not inner and get_ident() == self._home
-        if mine and not self._is_whole(found) and not self._sampler.begun_before():
-            return None
+        if not inner and get_ident() == self._home:
+            # Whether every node of it was seen being made, or is older than the trace.
+            since, origins = self._recorder.since, self._recorder.origins
+            numbers = (node._sequence_nr() for place, node in enumerate(found.nodes) if place not in found.foreign)
+            is_whole = all(origins.of(number)[1] for number in numbers if self._first <= number < since)
+            if not is_whole and not self._sampler.begun_before():
+                return None
         return super()._graph_of(found, inner=inner)
 
     def _number_of(self, followed: Following) -> int:
@@ -373,12 +336,6 @@ class SampledTracer(Tracer):
         if at_home:
             self._mine.append(self._begun)
         return self._begun
-
-    def _is_whole(self, found: Walk) -> bool:
-        """Return whether every node of a graph was seen being made, or is older than the trace."""
-        since, origins = self._recorder.since, self._recorder.origins
-        numbers = (node._sequence_nr() for place, node in enumerate(found.nodes) if place not in found.foreign)
-        return all(origins.of(number)[1] for number in numbers if self._first <= number < since)
 
     def _time_to_share(self) -> float:
         """Return a part of the run: rather more steps with norms alone than few with everything."""
@@ -402,17 +359,14 @@ class SampledTracer(Tracer):
             return before is None or math.isfinite(before)
         return before is not None and math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
 
-    # -- what is known so far -------------------------------------------------------------------------------------
-
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on."""
         found, sampler = super().frame(), self._sampler
         if sampler.tracing:
             return found
         ahead = sampler.rest_steps(self.run.clock())
-        return dataclasses.replace(
-            found, step=sampler.steps, paused=True, next_step=sampler.steps + ahead if ahead else 0
-        )  # fmt: skip
+        next_step = sampler.steps + ahead if ahead else 0
+        return dataclasses.replace(found, step=sampler.steps, paused=True, next_step=next_step)
 
     def report(self) -> TraceReport:
         """Return everything known so far."""
@@ -420,7 +374,7 @@ class SampledTracer(Tracer):
         described = dataclasses.replace(
             sampler.sampling(self.run.clock(), ended=self.run.state != "running"),
             last_norms=self._standing,
-            unsampled="" if self._recorder.can_rest() else _UNSAMPLED,
+            unsampled="" if hasattr(torch.overrides, _PUSH) else _UNSAMPLED,
         )
         seen = sampler.passes + self._others
         return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, sampling=described)
@@ -429,8 +383,8 @@ class SampledTracer(Tracer):
 class _Companions:
     """What comes and goes with the recorder of a tracer; what ends it may come before it began, and twice."""
 
-    def __init__(self, tracer: SampledTracer, applies: AbstractContextManager[Any]) -> None:
-        self._tracer, self._applies = tracer, applies
+    def __init__(self, tracer: SampledTracer) -> None:
+        self._tracer, self._applies = tracer, Tracer._noted_applies(tracer)
 
     def __enter__(self) -> None:
         self._tracer.came_back()
@@ -446,7 +400,16 @@ def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
     found, far = array("f"), DeviceNumbers(0)
     with quiet():
         for at, tensor in enumerate(tensors):
-            found.append(_standing_norm(tensor, far, partial(_put, found, at)))
+            gradient = local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
+            found.append(UNTOUCHED if gradient is None else UNREADABLE)
+            if gradient is None or dispatches_to_python(gradient):
+                continue
+            # On the meta device, or of a kind that has no norm, it stays unreadable.
+            with suppress(RuntimeError, TypeError, NotImplementedError):
+                if gradient.is_meta or not devices.there.holds(gradient):
+                    found[at] = measure(gradient)[0]
+                else:
+                    far.ask(gradient, partial(_put, found, at), full=False, careful=True)
         far.send()
         far.read()
     return found
@@ -455,17 +418,3 @@ def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
 def _put(found: array[float], at: int, numbers: Measured | None, _: object) -> None:
     if numbers is not None:
         found[at] = numbers[0]
-
-
-def _standing_norm(tensor: torch.Tensor | None, far: DeviceNumbers, keep: Keep) -> float:
-    """Return the norm, or ask a device for it."""
-    gradient = local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
-    if gradient is None or dispatches_to_python(gradient):
-        return UNTOUCHED if gradient is None else UNREADABLE
-    try:
-        if gradient.is_meta or not devices.there.holds(gradient):
-            return measure(gradient)[0]
-        far.ask(gradient, keep, full=False, careful=True)
-    except (RuntimeError, TypeError, NotImplementedError):  # on the meta device, or of a kind that has no norm
-        pass
-    return UNREADABLE

@@ -69,10 +69,8 @@ class Times:
 
     def added(self, own: float, *, hooked: bool) -> float:
         """Return what tracing adds to one pass beside the ``own`` seconds that it takes."""
-        known = self.traced.get(hooked)
-        if known is None:
-            return min(own, self.untraced_median())
-        return known.added(self.untraced_median())
+        known, untraced = self.traced.get(hooked), self.untraced_median()
+        return min(own, untraced) if known is None else known.added(untraced)
 
     def extra(self) -> float:
         """Return what tracing added beside its own code."""
@@ -81,20 +79,12 @@ class Times:
 
 
 class Costs:
-    """What tracing has cost so far.
-
-    Attributes:
-        own: The part of it that went by in the tracer's own code.
-    """
+    """What tracing has cost so far; ``own`` is what went by in the tracer's own code."""
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, Times] = {}
         self._first: tuple[Kind, float] | None = None
         self.own = 0.0
-
-    def known(self, kind: Kind) -> bool:
-        """Return whether there is something to compare a traced pass of that kind with."""
-        return len(self.of_kind(kind).untraced) >= FEWEST
 
     def traced(self, kind: Kind, own: float, seconds: float, *, hooked: bool) -> None:
         """Note a pass with the tracer: ``own`` of its seconds went by in its own code.
@@ -108,23 +98,14 @@ class Costs:
         times = self.of_kind(kind)
         times.traced.setdefault(hooked, _Traced()).add(max(seconds - own, 0.0), own, times.untraced_median())
 
-    def of(self, kind: Kind, own: float, *, hooked: bool) -> float:
-        """Return what tracing added to one pass."""
-        return own + self.of_kind(kind).added(own, hooked=hooked)
-
     def extra(self) -> float:
         """Return the seconds that tracing has added to the run, as far as that is known."""
         first = 0.0 if self._first is None else self.of_kind(self._first[0]).added(self._first[1], hooked=True)
-        return self.own + first + sum(times.extra() for times in list(self._kinds.values()))
+        return self.own + first + sum(times.extra() for times in self.kinds())
 
-    @property
-    def comparable(self) -> bool:
-        """Whether any untraced pass was seen."""
-        return any(times.untraced for times in list(self._kinds.values()))
-
-    def base(self) -> float:
-        """Return the longest time that an untraced pass of one of the kinds takes; 0 where none is known."""
-        return max((times.untraced_median() for times in list(self._kinds.values())), default=0.0)
+    def kinds(self) -> list[Times]:
+        """Return the times of every kind of pass that was met."""
+        return list(self._kinds.values())
 
     def of_kind(self, kind: Kind) -> Times:
         """Return the times of one kind of pass; of untraced ones, `Times.untraced` is added to by whoever sees them."""
@@ -185,25 +166,19 @@ class Stretches:
 
 
 class StepSampler:
-    """Called with every pass; says whether the tracer is to be there for what comes next.
+    """Called with every pass; says whether the tracer is to be there for what comes next: whether it is ``tracing``.
 
     Args:
         asked: Which steps.
         now: Seconds, on the clock that `ends` is given.
         later: Takes a callback for the time a pass took, once a device has come to its end; False where that clock
             shows it.
-
-    Attributes:
-        tracing: Whether the tracer is to be there.
-        steps: How many have begun.
-        passes: How many have begun.
-        paused_since: The pass after which the tracer left; meaningless while it is there.
     """
 
     def __init__(self, asked: Schedule, now: float, later: Later | None = None) -> None:
         self.asked = asked
         self._later = later
-        self.steps = self.passes = 0
+        self.steps = self.passes = 0  # that have begun
         self.costs = Costs()
         self.tracing = asked.budget is not None or asked.wants(1)
         self._began = self._ended = now
@@ -217,26 +192,22 @@ class StepSampler:
         self._rounds: deque[float] = deque(maxlen=5)
         self._first_cost = 0.0
         self._due, self._due_step = math.inf, 0  # when to come back
-        self._closed = self._look = 0  # the pass with which the last round ended, and the one to think again after
+        self._look = 0  # the pass to think again after
         self._follow_up = self._after_finding = 0
         self._leads = self._partial = self._misses = 0
         self._late: set[Kind] = set()
         self._stretches = Stretches()
         self._traced_passes = 0
 
-    # -- passes ---------------------------------------------------------------------------------------------------
-
     def starts(self, line: int | None, sequence: int, *, there: bool = True) -> bool:
         """Note that a pass starts, while the tracer is to be there, and return whether the pass is to be traced.
 
-        Args:
-            line: Where it was called.
-            sequence: How many nodes were made before; where it differs from the last pass's, a step begins.
-            there: Whether the tracer is there.
+        A step begins where ``sequence`` differs from the last pass's: how many nodes were made before.
         """
-        new = self._count(line, sequence)
+        new, asked = self._count(line, sequence), self.asked
         self._whole = there and (new or self._whole)
-        self._hooked = self._whole and self._wanted()
+        wanted = asked.wants(self.steps) if asked.budget is None else self._kind not in self._round.traced
+        self._hooked = self._whole and wanted
         return self._hooked
 
     def passed_by(self, line: int | None, sequence: int, now: float) -> bool:
@@ -267,14 +238,11 @@ class StepSampler:
             self._place += self._place < LONGEST_ROUND
         kind = (line, self._place)
         if kind != self._kind or not self._repeats:  # else what follows what is known
-            self._learn(kind)
+            if self._kind in self._next or len(self._next) < KINDS:
+                self._next[self._kind] = kind
+            self._kind, self._untraced = kind, self.costs.of_kind(kind).untraced
+            self._repeats = self._next.get(kind) == kind
         return new
-
-    def _learn(self, kind: Kind) -> None:
-        if self._kind in self._next or len(self._next) < KINDS:
-            self._next[self._kind] = kind
-        self._kind, self._untraced = kind, self.costs.of_kind(kind).untraced
-        self._repeats = self._next.get(kind) == kind
 
     def begun_before(self) -> bool:
         """Note that the graph of the pass that started was begun before the tracer came; return whether to trace it.
@@ -292,35 +260,28 @@ class StepSampler:
     def ends(self, now: float, own: float, *, alarm: bool = False) -> None:
         """Note that the pass that started has ended, and decide whether the tracer is there for what follows.
 
-        Args:
-            now: Seconds.
-            own: What went by in the tracer's own code since the run began.
-            alarm: Whether its gradients give reason to look at the next ones.
+        Of the seconds since the run began ``own`` went by in the tracer's own code; it is an ``alarm`` where its
+        gradients give reason to look at the next ones.
         """
         seconds, self._ended = now - self._ended, now
-        self._account(seconds, own)
-        self._follow_up = FOLLOW_UP if alarm else self._follow_up
-        self.tracing = self._decided(now)
-
-    def _account(self, seconds: float, own: float) -> None:
         own, self._own = own - self._own, own
         keep = partial(self.costs.traced, self._kind, own, hooked=self._hooked)
         if self._later is None or not self._later(keep):
             keep(seconds)
-        self._round.add(self._kind, own, hooked=self._hooked)
+        self._round.passes.append((self._kind, own, self._hooked))
         if self._hooked:
+            self._round.traced.add(self._kind)
             self._misses = 0
             self._late.discard(self._kind)
             self._traced_passes += 1
             self._after_finding += self._round.following and self._stretches.latest != self.steps
             self._stretches.add(self.steps)
+        self._follow_up = FOLLOW_UP if alarm else self._follow_up
+        self.tracing = self._decided(now)
 
     def _decided(self, now: float) -> bool:
-        return self._scheduled() if self.asked.budget is None else self._affordable(now)
-
-    # -- by number ------------------------------------------------------------------------------------------------
-
-    def _scheduled(self) -> bool:
+        if self.asked.budget is not None:
+            return self._affordable(now)
         follows = self._next.get(self._kind)
         going_on = self.asked.wants(self.steps) and (follows is None or follows[1] > 0)
         leads = min(self._leads, MOST_LEADS)
@@ -334,24 +295,18 @@ class StepSampler:
         asked = self.asked
         return max(asked.start - self.steps, asked.every - (self.steps - asked.start) % asked.every)
 
-    # -- by budget ------------------------------------------------------------------------------------------------
-
-    def _wanted(self) -> bool:
-        """Return whether to trace the pass that has started, where it can be traced whole."""
-        return self.asked.wants(self.steps) if self.asked.budget is None else self._kind not in self._round.traced
-
     def _affordable(self, now: float) -> bool:
         self._due_step = sys.maxsize
         if self.tracing:
             traced = self._round.traced
             done = (not self._hooked and self._kind in traced) or self._next.get(self._kind) in traced
-            if not done and self._round.passes < LONGEST_ROUND:
+            if not done and len(self._round.passes) < LONGEST_ROUND:
                 return True  # passes of this round are still to come
             self._close_round(now)
         elif self.passes >= self._look:
             self._due = self._when_due()
-            self._look += max(LOOK_AGAIN, self._look - self._closed)
-        if now < self._due or not self.costs.known(self._kind):
+            self._look += max(LOOK_AGAIN, self._look)
+        if now < self._due or len(self.costs.of_kind(self._kind).untraced) < FEWEST:
             return False
         if self._next.get(self._kind) in self._late and not self._late.issuperset(self._next.values()):
             return False  # its graph is begun already: better come back after it
@@ -360,12 +315,13 @@ class StepSampler:
 
     def _close_round(self, now: float) -> None:
         self._round.ended = now
-        if self._round.following:
-            self._follow_up -= 1
+        self._follow_up -= self._round.following
+        of_kind, passes = self.costs.of_kind, self._round.passes
+        cost = sum(own + of_kind(kind).added(own, hooked=hooked) for kind, own, hooked in passes)
         if not self._rounds and not self._first_cost:
-            self._first_cost = self._round.cost(self.costs)
+            self._first_cost = cost
         else:
-            self._rounds.append(self._round.cost(self.costs))
+            self._rounds.append(cost)
         self._due = self._when_due()
 
     def _when_due(self) -> float:
@@ -375,13 +331,12 @@ class StepSampler:
         if self._rounds:
             more = max(median(self._rounds), self._rounds[-1] if len(self._rounds) < 3 else 0.0)
         else:
-            more = min(self._first_cost, 3 * self.costs.base() * max(len(self._round.traced), 1)) or self._first_cost
+            longest = max((times.untraced_median() for times in self.costs.kinds()), default=0.0)
+            more = min(self._first_cost, 3 * longest * max(len(self._round.traced), 1)) or self._first_cost
         if self._follow_up:
             return self._began + extra + (extra + more) / budget
         paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
         return max(paid, self._round.ended + EVENLY * more / budget)
-
-    # -- report ---------------------------------------------------------------------------------------------------
 
     def left_untraced(self) -> bool:
         """Return whether steps were traced, but not the last one so far."""
@@ -399,7 +354,7 @@ class StepSampler:
         """Return what came of it so far, or in all where the run has ended."""
         extra, seconds = self.costs.extra(), self._ended - self._began
         eager = seconds - extra
-        described = self.costs.comparable and eager > 0
+        described = eager > 0 and any(times.untraced for times in self.costs.kinds())
         ranges, left_out = self._stretches.listed()
         ahead = 0 if self.tracing else self.rest_steps(now)
         return StepSampling(
@@ -418,28 +373,11 @@ class StepSampler:
         )
 
 
+@dataclass(slots=True)
 class _Round:
-    """One round of the loop that is being traced.
+    """One round of the loop that is being traced."""
 
-    Args:
-        now: When it began.
-        following: Whether it is traced because of a finding.
-    """
-
-    def __init__(self, now: float, *, following: bool = False) -> None:
-        self.ended = now
-        self.following = following
-        self.passes = 0
-        self.traced: set[Kind] = set()
-        self._parts: list[tuple[Kind, float, bool]] = []
-
-    def add(self, kind: Kind, own: float, *, hooked: bool) -> None:
-        """Add a pass."""
-        self.passes += 1
-        self._parts.append((kind, own, hooked))
-        if hooked:
-            self.traced.add(kind)
-
-    def cost(self, costs: Costs) -> float:
-        """Return what tracing added to it."""
-        return sum(costs.of(kind, own, hooked=hooked) for kind, own, hooked in self._parts)
+    ended: float  # at first when it began
+    following: bool = False  # whether it is traced because of a finding
+    passes: list[tuple[Kind, float, bool]] = field(default_factory=list)  # each with its own seconds; whether hooked
+    traced: set[Kind] = field(default_factory=set)

@@ -43,12 +43,11 @@ from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, Return, Together, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     followed_backward,
-    forward_mode_gap,
     noted_applies,
     noted_dual_levels,
     plain_stacks,
@@ -59,7 +58,6 @@ from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
 from tensormagic.collectors.where.caller import sequence_number, uncounted
-from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
@@ -70,8 +68,9 @@ if TYPE_CHECKING:
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
+_FORWARDS = "{} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
+_RUNNING = "a backward on another thread was still running when the trace ended: it was not kept"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
-
 
 _PASS_EVENTS = (
     "pass_called", "graph_begins", "begin_pass", "before_pass", "end_pass", "keep_pass", "after_pass", "forget",
@@ -79,24 +78,15 @@ _PASS_EVENTS = (
 
 
 class Tracer(Listener):
-    """Traces a run.
-
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that is traced, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        options: As `Listener` takes them; the title is by default that of the model.
-    """
+    """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
     # See `Follower`; a tracer that rests between steps sets it.
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
 
-    def __init__(
-        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, **options: Any
-    ) -> None:
-        super().__init__(namespace, cell, cell_number=cell_number, **options)
+    def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
+        super().__init__(namespace, cell, **options)
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = self._new_recorder()
@@ -143,8 +133,6 @@ class Tracer(Listener):
     def _new_recorder(self) -> ForwardRecorder:
         return ForwardRecorder(self._sites, self._modules)
 
-    # -- life -----------------------------------------------------------------------------------------------------
-
     def begin(self) -> None:
         """Note where the run begins."""
         self._forks = forks()
@@ -183,9 +171,7 @@ class Tracer(Listener):
             for part in self._parts.values():
                 part.finish(error)
         if self._running:
-            self._add_gap(
-                "backward", "a backward on another thread was still running when the trace ended: it was not kept"
-            )
+            self._add_gap("backward", _RUNNING)
 
     def explain(self, error: BaseException) -> None:
         """Look into the call that failed."""
@@ -209,12 +195,11 @@ class Tracer(Listener):
     def _noted_applies(self) -> AbstractContextManager[None]:
         return noted_applies(self._recorder.note_apply)
 
-    # -- backward -------------------------------------------------------------------------------------------------
-
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
-        if is_being_compiled() or is_captured() or infers_shapes() or self._steps_aside():
+        captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
+        if captured or is_being_compiled() or infers_shapes() or self._steps_aside():
             return call.run()
         began, outcome, followed = self.run.clock(), "failed", Following(get_ident(), None, None)
         followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
@@ -304,20 +289,21 @@ class Tracer(Listener):
             self._graphs.look_back(graph, found, values)
 
     def _number_of(self, followed: Following) -> int:
-        """Return the number of a pass that begins; one inside another has that one's."""
-        if followed.pass_context is not None and followed.pass_context.inside:
-            return followed.pass_context.inside
-        self._begun += 1
-        if self._begins_step(followed):
-            self._step += 1
-        return self._begun
+        """Return the number of a pass that begins; one inside another has that one's.
 
-    def _begins_step(self, followed: Following) -> bool:
-        """Return whether a pass is of a step of its own: nodes were made since the last one, or it is on a thread."""
-        if followed.pass_context is not None and followed.pass_context.thread:
-            return True
-        of_pipeline = self._microbatches.begin_step()
-        return followed.sequence != self._sequence_at_last_pass if of_pipeline is None else of_pipeline
+        A pass is of a step of its own where nodes were made since the last one, or where it is on a thread.
+        """
+        context = followed.pass_context
+        if context is not None and context.inside:
+            return context.inside
+        self._begun += 1
+        if context is not None and context.thread:
+            self._step += 1
+        elif (of_pipeline := self._microbatches.begin_step()) is not None:
+            self._step += of_pipeline
+        else:
+            self._step += followed.sequence != self._sequence_at_last_pass
+        return self._begun
 
     def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
@@ -392,9 +378,7 @@ class Tracer(Listener):
 
     def _note_forward_mode(self, frame: FrameType) -> None:
         if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
-            self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
-
-    # -- what is known so far -------------------------------------------------------------------------------------
+            self._add_gap("backward", _FORWARDS.format(self._sites.locations[site].label))
 
     def _time_to_share(self) -> float:
         """Return the seconds of which what is measured beyond norms may take its share."""
@@ -454,11 +438,9 @@ class TracedFailure(TracePart):
     """The call that torch refused, where one ended the run: what is in the exception, and what only the trace knows."""
 
     def __init__(self, trace: TraceContext) -> None:
-        self._trace, self._errors = trace, trace.parts["errors"]
-        origins = trace.recorder.origins
-        self._around = Surroundings(
-            trace.namespace, trace.sites.cell_number, MODE_CALLS, origin=self._origin, origins=origins
-        )
+        self._trace, self._errors, origins = trace, trace.parts["errors"], trace.recorder.origins
+        number = trace.sites.cell_number
+        self._around = Surroundings(trace.namespace, number, MODE_CALLS, origin=self._origin, origins=origins)
         self._found: FailureReport | None = None
         self._node: tuple[int, int] | None = None
 
@@ -483,7 +465,6 @@ class TracedFailure(TracePart):
 
     def _origin(self, tensor: torch.Tensor) -> Location | None:
         """Return the line that made a tensor."""
-        maker = tensor.grad_fn
-        if maker is None:
+        if (maker := tensor.grad_fn) is None:
             return None
         return self._trace.sites.location(self._trace.recorder.origins.origin_of(maker._sequence_nr())[0])

@@ -19,8 +19,6 @@ from tensormagic.reports import State
 __all__ = ["MARK", "Gathered", "own_frame"]
 
 
-# Calls torch in the name of the user's own line.
-#
 # Python and torch attribute a warning to the frame that made the call, and show it once for each such place. While a
 # function mode is on, that frame would be the mode's. So the call is made from a frame that bears the file name, the
 # line and the globals of the one that called: a warning then reads, and is repeated or not, as if nobody had looked.
@@ -84,17 +82,11 @@ class Callers:
 
 
 class Engine:
-    """How the engine of autograd is known by the frame above a mode: its own, or another mode's stand-in for it.
-
-    Attributes:
-        code: What the engine's frame runs.
-        stand_in: What the frame runs that calls in its name; one for all modes.
-        made: What makes a call so, once there was one.
-    """
+    """How the engine of autograd is known by the frame above a mode: its own, or another mode's stand-in for it."""
 
     code = torch.autograd.graph._engine_run_backward.__code__
-    stand_in: CodeType | None = None
-    made: Callable[..., Any] | None = None
+    stand_in: CodeType | None = None  # what the frame runs that calls in its name; one for all modes
+    made: Callable[..., Any] | None = None  # what makes a call so, once there was one
 
     @classmethod
     def call(cls, frame: FrameType) -> Callable[..., Any]:
@@ -105,11 +97,9 @@ class Engine:
         return cls.made
 
 
-# Takes the tracer's own frames out of a traceback, so that it reads as if nobody had looked.
-#
-# While a function mode is on, torch calls a function twice: once to hand it to the mode, once, from the mode, for
-# real. The frames of the first call, of torch's hand-over and of this package are unlinked; the frames of the
-# user's code and of torch's real call stay, with their line numbers.
+# A traceback is to read as if nobody had looked. While a function mode is on, torch calls a function twice: once to
+# hand it to the mode, once, from the mode, for real. The frames of the first call, of torch's hand-over and of this
+# package are unlinked; those of the user's code and of torch's real call stay, with their line numbers.
 
 MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
@@ -148,11 +138,9 @@ def with_causes(error: BaseException | None) -> Iterator[BaseException]:
             waiting += [current.__cause__, current.__context__]
 
 
-# The stacks that torch gathers by itself, as its allocators keep them: which frame of one is the user's.
-#
-# A frame is a dictionary with ``filename``, ``line`` and ``name``; the innermost comes first. The stacks of what runs
-# while operations are followed hold the stand-ins that make the user's calls: their file and line, but no function
-# of theirs.
+# The stacks that torch gathers by itself, as its allocators keep them. A frame is a dictionary with ``filename``,
+# ``line`` and ``name``; the innermost comes first. The stacks of what runs while operations are followed hold the
+# stand-ins that make the user's calls: their file and line, but no function of theirs.
 
 Gathered = tuple[str, int, str]  # file, line, and function: empty on the level of a module
 
@@ -168,10 +156,8 @@ def own_frame(
     return None
 
 
-# Where autograd nodes come from, as ranges of the numbers that autograd gives them.
-#
-# One thread adds, at the end; a backward on another thread asks meanwhile, and may forget what is old. Whoever asks,
-# or takes something away, holds the lock; who only adds does not wait: what is there in part is not yet there.
+# One thread adds origins, at the end; a backward on another thread asks meanwhile, and may forget what is old. Whoever
+# asks, or takes something away, holds the lock; who only adds does not wait: what is there in part is not yet there.
 
 SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of the last pass and the one before it
 

@@ -33,7 +33,7 @@ _HOSTS = tuple(
 MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, they are looked up by their line again
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
-CellNumber = Callable[[str], "int | None"]
+CellNumber = Callable[[str], "int | None"]  # gives the execution count of a cell from its file name
 
 
 def no_cell(_filename: str) -> int | None:
@@ -114,11 +114,7 @@ def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class SourceLines:
-    """The lines met so far, each with a small number.
-
-    Args:
-        cell_number: Gives the execution count of a cell from its file name; None for files that are no cell.
-    """
+    """The lines met so far, each with a small number."""
 
     def __init__(self, cell_number: CellNumber = no_cell) -> None:
         self.cell_number = cell_number
@@ -184,9 +180,7 @@ class SourceLines:
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
     """Return the lines of a file or cell; of a file as it is now: it may have been edited, and loaded again.
 
-    Args:
-        filename: As the code names it.
-        names: The globals of its module, which may know how to load its source.
+    The globals of its module may know how to load its source.
     """
     if os.path.exists(filename):  # noqa: PTH110  (of any name that code has; what is gone is left as Python knows it)
         linecache.checkcache(filename)
