@@ -146,27 +146,24 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
     for kind in ("dropout in eval", "dropout"):
         for one in of_kind(report, kind):
             if kind == "dropout in eval" or one.location not in dropped:
-                yield _dropout(report, one, evaluated=kind != "dropout")
-
-
-def _dropout(report: TraceReport, one: Observation, *, evaluated: bool) -> Finding:
-    how, _, module = one.detail.partition(" ")
-    made = how == "made"
-    why = (
-        f"the dropout is not a submodule of {module}, so eval() does not reach it"
-        if made
-        else f"{one.op} ignores the mode of {module} unless `training` is passed"
-    )
-    here = report.location(one.location)
-    call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
-    as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
-    seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
-    return _finding(report, "TM610", one, (
-        "warning" if evaluated else "note",
-        f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
-        f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
-        f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
-    ))  # fmt: skip
+                evaluated = kind != "dropout"
+                how, _, module = one.detail.partition(" ")
+                made = how == "made"
+                why = (
+                    f"the dropout is not a submodule of {module}, so eval() does not reach it"
+                    if made
+                    else f"{one.op} ignores the mode of {module} unless `training` is passed"
+                )
+                here = report.location(one.location)
+                call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+                as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
+                seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
+                yield _finding(report, "TM610", one, (
+                    "warning" if evaluated else "note",
+                    f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
+                    f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
+                    f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
+                ))  # fmt: skip
 
 
 # -- TM611: kl_div of what are no logarithms -----------------------------------------------------------------------
@@ -349,27 +346,23 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
     """
     for read in report.silent_errors.reads if report.silent_errors is not None else ():
         if read.location is None or not _ASKS.search(read.location.text):
-            yield _non_leaf(read)
-
-
-def _non_leaf(read: GradientRead) -> Finding:
-    name = read.name or listed(assigned(read.made)[:1])
-    made = f"{read.op} made it" if read.op else "an operation made it"
-    times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
-    code = name if name and name.isidentifier() else "x"
-    return Finding(
-        code="TM307",
-        severity="warning" if read.passes else "note",
-        message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a leaf, "
-        f"{made}, and torch keeps .grad only for leaves.",
-        location=read.location,
-        evidence={"backward passes before": read.passes, "times": read.count},
-        remedy=_update_in_place(read, code)
-        or _leaf_first(read, code)
-        or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
-        subject=name,
-        related=related_lines(("made here", read.made)),
-    )
+            name = read.name or listed(assigned(read.made)[:1])
+            made = f"{read.op} made it" if read.op else "an operation made it"
+            times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
+            code = name if name and name.isidentifier() else "x"
+            yield Finding(
+                code="TM307",
+                severity="warning" if read.passes else "note",
+                message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a "
+                f"leaf, {made}, and torch keeps .grad only for leaves.",
+                location=read.location,
+                evidence={"backward passes before": read.passes, "times": read.count},
+                remedy=_update_in_place(read, code)
+                or _leaf_first(read, code)
+                or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
+                subject=name,
+                related=related_lines(("made here", read.made)),
+            )
 
 
 def _update_in_place(read: GradientRead, code: str) -> str:

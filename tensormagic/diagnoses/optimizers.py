@@ -73,7 +73,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
         users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
         users = users or [use for use in training.optimizers if _holds_frozen(report, use, owner)] if training else []
         if users:
-            yield _in_no_optimizer(report, users, missing)
+            yield _in_no_optimizer(report, owner, users, missing)
         elif (
             training is not None
             and _is_trained_along(report, training, missing)
@@ -171,8 +171,7 @@ def _holds_frozen(report: TraceReport, use: OptimizerUse, owner: str) -> bool:
     return nothing and {series.requires_grad for series in held if series.owner == owner} == {False}
 
 
-def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _Numbers) -> Finding:
-    owner = report.parameters[missing[0]].owner
+def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse], missing: _Numbers) -> Finding:
     of = [series.name for series in report.parameters if series.owner == owner]
     names = shortest([report.parameters[number].name for number in missing], of)
     unknown_parameters = sum(use.unknown_parameters for use in users if use.unknown_idle)

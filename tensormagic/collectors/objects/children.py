@@ -229,7 +229,9 @@ class ObjectReader:
     """Says what objects hold."""
 
     def __init__(self) -> None:
-        self._readers = ByClass(_reader_of)
+        self._readers = ByClass(
+            lambda kind: reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
+        )
         self._readers.update(dict.fromkeys(_ATOMS))
         self._dictionaries = ByClass(_dictionary_of)
         self._slots = ByClass(_slots_of)
@@ -252,10 +254,6 @@ class ObjectReader:
         for name, slot in self._slots[kind]:
             with suppress(AttributeError):  # nothing may have been put there yet
                 yield "attribute", name, slot.__get__(item)
-
-
-def _reader_of(kind: type) -> _Reader | None:
-    return reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
 
 
 def _slots_of(kind: type) -> list[tuple[str, MemberDescriptorType]]:
@@ -334,9 +332,8 @@ def _of_function(_: ObjectReader, function: Any) -> Iterator[Reference]:
     yield from (("of function", name, value) for _, name, value in _attributes(function.__dict__))
 
 
-def _of_method(_: ObjectReader, method: Any) -> Iterator[Reference]:
-    yield "self", "__self__", method.__self__
-    yield "same", "", method.__func__
+def _of_method(_: ObjectReader, method: Any) -> Iterable[Reference]:
+    return ("self", "__self__", method.__self__), ("same", "", method.__func__)
 
 
 def _of_partial(_: ObjectReader, partial: Any) -> Iterator[Reference]:

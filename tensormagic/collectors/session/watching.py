@@ -84,21 +84,13 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         if walk_session.names_complete:
             unchanged = known.updates.look(outermost, walk_session.optimizers, files=files, cell_number=cell_number)
         return WatchReport(
-            looked=walk_session.looked,
-            tensors=walk_session.tensors,
-            storages=len(walk_session.storages),
-            nbytes=sum(held.nbytes for held in walk_session.storages.values()),
-            modules=modules,
-            retained=retained,
-            views=views,
-            graphs=graphs,
-            sizes=sizes,
+            looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
+            nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,
+            views=views, graphs=graphs, sizes=sizes, unchanged=unchanged, gaps=walk_session.gaps,
             growing=tuple(
                 replace(growth, location=grown(growth.name, files, cell_number)) for growth in _growing(earlier, sizes)
             ),
-            unchanged=unchanged,
-            gaps=walk_session.gaps,
-        )
+        )  # fmt: skip
 
 
 def standing_out(
