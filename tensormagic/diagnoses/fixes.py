@@ -34,9 +34,6 @@ MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; ther
 Fix = Callable[[Finding, Report, str], str]
 
 
-# -- by code -------------------------------------------------------------------------------------------------------
-
-
 def _the_line(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives the line as it should be: it assigns to the same, and adds nothing but what is needed."""
     given = targets(line)

@@ -175,9 +175,6 @@ def _leaf_node(report: TraceReport, name: str) -> tuple[tuple[int, int] | None, 
     return None, None
 
 
-# -- TM403 --------------------------------------------------------------------------------------------------------
-
-
 def vanishing(report: TraceReport) -> Iterator[Finding]:
     """TM403: the gradient of a weight is a vanishing share of what another weight on the same path gets."""
     weights = _weights(report)
@@ -239,9 +236,6 @@ def _best_before(passed: list[_Passed], weight: _Weight) -> _Weight | None:
             found += [best] if best is not None else []
     best = max(found, key=lambda other: other.per_element, default=None)
     return best if best is not None and weight.per_element < best.per_element * VANISHING_RATIO else None
-
-
-# -- TM404 --------------------------------------------------------------------------------------------------------
 
 
 def exploding(report: TraceReport) -> Iterator[Finding]:

@@ -95,12 +95,7 @@ def _switch(cut: Cut, place: Location | None) -> str:
 
 
 def call_words(cut: Cut, place: Location | None = None) -> str:
-    """Return what ended the way as a user would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``.
-
-    Args:
-        cut: What ended the way.
-        place: Its line, where known.
-    """
+    """Return what ended the way at a place as a user would write it: ``.detach()``, ``torch.no_grad()``, ``argmax``."""
     if is_drawn(cut, place):
         return "`.sample()`"
     if cut.kind in _BLOCKS:

@@ -43,9 +43,6 @@ def _finding(report: TraceReport, code: str, one: Observation, described: _Descr
     )
 
 
-# -- TM106: a view for a permute -----------------------------------------------------------------------------------
-
-
 def regrouped(report: TraceReport) -> Iterator[Finding]:
     """TM106: a view or reshape whose sizes are the old ones in another order.
 
@@ -103,9 +100,6 @@ def _is_merged(old: Sequence[int], new: Sequence[int]) -> bool:
     return not rest and len(new) < len(old)
 
 
-# -- TM206: stored views of one buffer -----------------------------------------------------------------------------
-
-
 def stored_views(report: TraceReport) -> Iterator[Finding]:
     """TM206: tensors that were stored one by one are views of one buffer, which was written in between."""
     for one in of_kind(report, "same memory"):
@@ -132,9 +126,6 @@ def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
     if given is None:
         return "`stored.append(torch.tensor(array))`" if numpy else "`stored.append(buffer.clone())`"
     return f"`{spliced(line, given, f'{atom(given)}.clone()')}`"
-
-
-# -- TM610: dropout that eval() does not reach ---------------------------------------------------------------------
 
 
 def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
@@ -166,9 +157,6 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
                 ))  # fmt: skip
 
 
-# -- TM611: kl_div of what are no logarithms -----------------------------------------------------------------------
-
-
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
     """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
     for one in of_kind(report, "no logarithms"):
@@ -189,9 +177,6 @@ def no_logarithms(report: TraceReport) -> Iterator[Finding]:
                 remedy = "Pass logarithms: `F.log_softmax(scores, dim=-1)`"
         yield _finding(report, "TM611", one, ("warning", f"{says}: the result is not a divergence.", remedy),
                        "made here")  # fmt: skip
-
-
-# -- TM612: softmax over the wrong dimension -----------------------------------------------------------------------
 
 
 def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
@@ -236,9 +221,6 @@ def _softmax(one: Observation) -> _Description:
     return "warning" if kind == "batch" else "note", f"{says}.", "Normalise what is summed: `softmax(dim=-1)`"
 
 
-# -- TM613: a recurrent layer fed batch first ----------------------------------------------------------------------
-
-
 def last_sample(report: TraceReport) -> Iterator[Finding]:
     """TM613: the last sample of a batch was taken from a recurrent layer's output, for the last time step.
 
@@ -267,9 +249,6 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
             (f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
             f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"),
         ))  # fmt: skip
-
-
-# -- TM806: uint8 that wrapped -------------------------------------------------------------------------------------
 
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:

@@ -42,9 +42,6 @@ def _modules(report: TraceReport | WatchReport) -> ModulesReport:
     return report.modules or ModulesReport()
 
 
-# -- TM603: a plain tensor -----------------------------------------------------------------------------------------
-
-
 def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM603: a plain tensor attribute that was to be a Parameter, or a buffer.
 
@@ -175,8 +172,6 @@ def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:
 
 _LONGEST = 100  # characters of what is put into a container that is written anew
 
-# -- TM605: a plain list -------------------------------------------------------------------------------------------
-
 
 def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM605: modules or parameters in a plain list, tuple or dictionary of a module, which does not know them.
@@ -245,9 +240,6 @@ def _inside(hidden: UnregisteredModules) -> str:
     return "" if empty else ast.unparse(value) if isinstance(value, ast.expr) else "…"
 
 
-# -- TM609: a broken tie -------------------------------------------------------------------------------------------
-
-
 def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM609: two parameters that were one, that share memory, or that begin as copies of each other.
 
@@ -277,9 +269,6 @@ _WHY = {
     "equal values": " hold the same values, but are two Parameters: training makes them differ, while tied weights "
     "stay equal.",
 }
-
-
-# -- TM614: one module several times -------------------------------------------------------------------------------
 
 
 def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
@@ -337,9 +326,6 @@ def _copies(line: str, module: str = "") -> str:
         return ""
     made = ast.unparse(item) if isinstance(item, ast.Call) else f"copy.deepcopy({ast.unparse(item)})"
     return spliced(line, times[0], f"[{made} for _ in range({ast.unparse(times[0].right)})]")
-
-
-# -- TM615: an attribute that freezes nothing ----------------------------------------------------------------------
 
 
 def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]:

@@ -56,9 +56,6 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
     ]
 
 
-# -- TM602 --------------------------------------------------------------------------------------------------------
-
-
 def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
     """TM602: a part of a model gets gradients, another part is stepped, and nothing trains the first.
 
@@ -238,9 +235,6 @@ def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool
         return max(untrained) < min(trained)
     without, with_one = (sum(report.parameters[number].numel for number in some) for some in (missing, stepped))
     return without > MOST_SHARE * (without + with_one)
-
-
-# -- TM604 --------------------------------------------------------------------------------------------------------
 
 
 def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:

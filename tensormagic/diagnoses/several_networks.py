@@ -53,9 +53,6 @@ def _names(report: TraceReport, holds: Sequence[int]) -> set[str]:
     return {report.parameters[number].name for number in holds}
 
 
-# -- TM316: gradients of another network's loss -------------------------------------------------------------------
-
-
 def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
     """TM316: a step uses gradients that another network's loss left on its way through this one.
 
@@ -82,9 +79,6 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
                 subject=use.name,
                 related=related_lines(("leaves gradients there", left)),
             )
-
-
-# -- TM408: units that are alike ----------------------------------------------------------------------------------
 
 
 def alike_units(report: TraceReport) -> Iterator[Finding]:
@@ -132,9 +126,6 @@ def _units(series: ParameterSeries) -> int:
     return series.shape[0] if series.is_parameter else series.shape[1]
 
 
-# -- TM620: an iterator that is used up ---------------------------------------------------------------------------
-
-
 def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
     """TM620: a loop over an iterator in a loop that does not make it anew: from the second round on it is empty."""
     for one in report.training.used_up if report.training is not None else ():
@@ -154,9 +145,6 @@ def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
             remedy=gone_through_again,
             subject=one.name,
         )
-
-
-# -- TM621: a load that loads nothing -----------------------------------------------------------------------------
 
 
 def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
@@ -214,9 +202,6 @@ def _under(line: str, key: str) -> str:
     return spliced(line, call.args[0], f"{atom(call.args[0])}[{key!r}]")
 
 
-# -- TM622: an optimizer that makes no step -----------------------------------------------------------------------
-
-
 def never_stepped(report: TraceReport) -> Iterator[Finding]:
     """TM622: an optimizer whose parameters get gradients makes no step, while others do, or is not called.
 
@@ -262,8 +247,6 @@ def _named_alone(report: TraceReport, code: str) -> Location | None:
             return Location(report.cell.filename, number, line.strip(), report.cell.count)
     return None
 
-
-# -- TM623: a target network that does not follow its network -----------------------------------------------------
 
 FEWEST_UNTIL_COPIED = 100  # steps; target networks are often copied after so many
 _COMPARED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub", "rsub"})

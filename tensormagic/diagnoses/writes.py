@@ -181,8 +181,6 @@ def _items(target: ast.expr) -> list[ast.expr]:
 
 # TM2xx of a run: writes that changed more than their line says, or whose result depends on the order of elements.
 
-# -- TM201, TM204: another name ------------------------------------------------------------------------------------
-
 
 def changed_names(report: WritesReport) -> Iterator[Finding]:
     """TM201: a write changed other names; a warning where that is hardly meant, else a note.
@@ -350,9 +348,6 @@ def _copy_remedy(write: Write, changed: ChangedName) -> str:
     return f"If that is not intended, write to a copy: `{copy}`"
 
 
-# -- TM202, TM203: one write, the same memory twice ----------------------------------------------------------------
-
-
 def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
     """TM202: a write to a tensor that holds elements several times."""
     for write in report.writes:
@@ -439,9 +434,6 @@ def _separate(write: Write) -> str:
         text = ast.unparse(statement)
         return f"Read from a copy: `{text}.clone()`"
     return "Read from a copy: `.clone()`"
-
-
-# -- what they share -----------------------------------------------------------------------------------------------
 
 
 def _clash(  # noqa: PLR0913  (a finding of a clash, by what differs)
