@@ -73,10 +73,7 @@ Key = Callable[[Node], tuple[str, ...]]
 def match_nodes(left: Graph, right: Graph, rename: Callable[[str], str] = str) -> dict[int, int]:
     """Return which node of ``right`` each node of ``left`` is, for those that both graphs have.
 
-    Args:
-        left: A graph.
-        right: Another one.
-        rename: Turns a name of the right run into the left one's.
+    ``rename`` turns a name of the right run into the left one's.
     """
     named = ([_named(node, str) for node in left.nodes], [_named(node, rename) for node in right.nodes])
     if named[0] == named[1] and left.edges == right.edges:
@@ -210,25 +207,17 @@ def compare_norms(steps: Sequence[int], left: Sequence[float], right: Sequence[f
            for series in (left, right)]  # fmt: skip
     apart = _apart(moments)
     known = [moment for moment in moments if not math.isnan(moment.ratio)]
-    return NormDifference(
-        compared=len(moments),
-        first=moments[0],
-        last=moments[-1],
-        worst=max(known, key=lambda moment: abs(moment.ratio), default=None),
-        from_step=apart[0].step if apart else None,
-        apart_steps=len(apart),
-        same=all(
-            math.isclose(moment.left, moment.right, rel_tol=_SAME)
-            or (math.isnan(moment.left) and math.isnan(moment.right))
-            for moment in moments
-        ),
-        bad_left=len(bad[0]),
-        bad_right=len(bad[1]),
-        bad_from_left=min(bad[0], default=None),
-        bad_from_right=min(bad[1], default=None),
-        silent_left=sum(norm == UNTOUCHED for norm in left),
-        silent_right=sum(norm == UNTOUCHED for norm in right),
+    same = all(
+        math.isclose(one.left, one.right, rel_tol=_SAME) or (math.isnan(one.left) and math.isnan(one.right))
+        for one in moments
     )
+    return NormDifference(
+        compared=len(moments), first=moments[0], last=moments[-1],
+        worst=max(known, key=lambda moment: abs(moment.ratio), default=None),
+        from_step=apart[0].step if apart else None, apart_steps=len(apart), same=same, bad_left=len(bad[0]),
+        bad_right=len(bad[1]), bad_from_left=min(bad[0], default=None), bad_from_right=min(bad[1], default=None),
+        silent_left=sum(norm == UNTOUCHED for norm in left), silent_right=sum(norm == UNTOUCHED for norm in right),
+    )  # fmt: skip
 
 
 def ratio(left: float, right: float) -> float:
@@ -333,17 +322,10 @@ def _ingredients(graph: Graph, renames: Renames) -> Counter[tuple[str, str]]:
 
 def _likeness(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> float:
     """Return the share of nodes, those without names, that both have: of the larger graph."""
-    here, there = _without_names(one), _without_names(other)
+    here, there = (Counter(name for name, _ in each.elements()) for each in (one, other))
     larger = max(here.total(), there.total())
     exact = (one & other).total() / larger / 1000 if larger else 0.0  # among equals, the names decide
     return (here & there).total() / larger + exact if larger else 0.0
-
-
-def _without_names(ingredients: Counter[tuple[str, str]]) -> Counter[str]:
-    plain: Counter[str] = Counter()
-    for (name, _), number in ingredients.items():
-        plain[name] += number
-    return plain
 
 
 class Sides:
@@ -370,20 +352,12 @@ class Sides:
         only_right = [node for node in right.nodes if node.index not in taken]
         whole = not only_left and not only_right and common == len(left.edges) == len(right.edges)
         return GraphDifference(
-            left=left.number,
-            right=right.number,
-            matched=len(pairs),
-            same=whole,
-            equal=len(every) - len(different),
-            nodes=tuple(sorted(different, key=lambda one: -one.norms.weight)[:MOST_NODES]),
-            nodes_found=len(different),
-            only_left=_mentions(self.left, only_left[:MOST_NODES]),
-            only_left_found=len(only_left),
-            only_right=_mentions(self.right, only_right[:MOST_NODES]),
-            only_right_found=len(only_right),
-            edges_only_left=len(left.edges) - common,
-            edges_only_right=len(right.edges) - common,
-        )
+            left=left.number, right=right.number, matched=len(pairs), same=whole, equal=len(every) - len(different),
+            nodes=tuple(sorted(different, key=lambda one: -one.norms.weight)[:MOST_NODES]), nodes_found=len(different),
+            only_left=_mentions(self.left, only_left[:MOST_NODES]), only_left_found=len(only_left),
+            only_right=_mentions(self.right, only_right[:MOST_NODES]), only_right_found=len(only_right),
+            edges_only_left=len(left.edges) - common, edges_only_right=len(right.edges) - common,
+        )  # fmt: skip
 
     def _nodes(self, left: Graph, right: Graph, pairs: dict[int, int]) -> list[NodeDifference]:
         frames = pair_frames(left, right, self.passes)

@@ -51,9 +51,6 @@ def _grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
     return (group for ranks, group in groups.items() if ranks and len(group) > 1)
 
 
-# -- data ---------------------------------------------------------------------------------------------------------
-
-
 def _forwards(group: Sequence[Facts]) -> list[int]:
     """Return the passes before which all of a group saw what their forward was given."""
     described = [{number for number, one in each.passes.items() if one.forward} for each in group]
@@ -127,9 +124,6 @@ def _buffers(group: Sequence[Facts]) -> Iterator[Difference]:
         yield Difference(
             what="buffers", step=last, ranks=odd, names=tuple(differ[:MOST_NAMES]), count=len(differ), of=len(names)
         )
-
-
-# -- shards -------------------------------------------------------------------------------------------------------
 
 
 def _mesh(one: Facts) -> tuple[Any, ...] | None:

@@ -71,9 +71,6 @@ def _written(given: Any) -> Sequence[Facts]:
     return [read_file(file) for file in files]
 
 
-# -- holding against each other -----------------------------------------------------------------------------------
-
-
 def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     """Return a report of what ranks wrote, given in order of rank."""
     world = max(one.world for one in found)

@@ -16,7 +16,7 @@ from tensormagic.comparisons.graphs import (
     renames_between,
     side_names,
 )
-from tensormagic.reports import Finding, Gap, Graph, ParameterSeries, TraceReport
+from tensormagic.reports import Gap, Graph, ParameterSeries, TraceReport
 from tensormagic.reports.comparison import ComparisonReport, LossPair, ParameterDifference, Side
 from tensormagic.reports.rng import Difference, Draw, RngComparison, RngRunReport
 
@@ -26,10 +26,7 @@ from tensormagic.reports.rng import Difference, Draw, RngComparison, RngRunRepor
 def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str] | None = None) -> ComparisonReport:
     """Return what is different between two traced runs.
 
-    Args:
-        left: The run that the other is compared with.
-        right: The other run.
-        names: What to call them; by default their titles, or ``a`` and ``b`` where these are equal.
+    They are called by ``names``; by default by their titles, or ``a`` and ``b`` where these are equal.
     """
     renames, passes = renames_between(left, right), pair_passes(left, right)
     paired = pair_graphs(left, right, renames)
@@ -37,8 +34,10 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
     graphs = tuple(sides.compare(one, other) for one, other in paired)
     pairs = _pair_parameters(left, right, renames, sides.leaves)
     first, second = side_names(left, right, names)
-    main = paired[0] if paired else (_first(left.graphs), _first(right.graphs))
-    findings = _Findings(left, right, renames)
+    main = paired[0] if paired else (next(iter(left.graphs), None), next(iter(right.graphs), None))
+    # Findings are told apart by code and subject: lines move, and numbers differ.
+    mine = {(finding.code, finding.subject): finding for finding in left.findings}
+    theirs = {(finding.code, renames.of(finding.subject)): finding for finding in right.findings}
     found = [_parameter(one, other, passes) for one, other in pairs]
     return ComparisonReport(
         left=_side(left, first, main[0]),
@@ -55,15 +54,11 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
             for pair in passes
             if pair.left.value is not None or pair.right.value is not None
         ),
-        findings_only_left=findings.only_left,
-        findings_only_right=findings.only_right,
-        findings_both=findings.both,
+        findings_only_left=tuple(finding for key, finding in mine.items() if key not in theirs),
+        findings_only_right=tuple(finding for key, finding in theirs.items() if key not in mine),
+        findings_both=tuple(finding for key, finding in theirs.items() if key in mine),
         gaps=tuple(_gaps(left, right, passes)),
     )
-
-
-def _first(graphs: Sequence[Graph]) -> Graph | None:
-    return graphs[0] if graphs else None
 
 
 def _side(report: TraceReport, name: str, graph: Graph | None) -> Side:
@@ -73,9 +68,6 @@ def _side(report: TraceReport, name: str, graph: Graph | None) -> Side:
         len(graph.nodes) if graph else 0, len(graph.edges) if graph else 0,
         losses[0] if losses else None, losses[-1] if losses else None, len(report.findings), report.error,
     )  # fmt: skip
-
-
-# -- parameters ---------------------------------------------------------------------------------------------------
 
 
 def _pair_parameters(
@@ -107,20 +99,6 @@ def _others(report: TraceReport, paired: Iterable[str]) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in report.parameters if parameter.name not in known)
 
 
-# -- findings and gaps --------------------------------------------------------------------------------------------
-
-
-class _Findings:
-    """The findings of both runs, distinguished by code and subject: lines move, and numbers differ."""
-
-    def __init__(self, left: TraceReport, right: TraceReport, renames: Renames) -> None:
-        mine = {(finding.code, finding.subject): finding for finding in left.findings}
-        theirs = {(finding.code, renames.of(finding.subject)): finding for finding in right.findings}
-        self.only_left: tuple[Finding, ...] = tuple(one for key, one in mine.items() if key not in theirs)
-        self.only_right: tuple[Finding, ...] = tuple(one for key, one in theirs.items() if key not in mine)
-        self.both: tuple[Finding, ...] = tuple(one for key, one in theirs.items() if key in mine)
-
-
 def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> Iterator[Gap]:
     shared = min(left.steps_seen, right.steps_seen)
     compared = len({pair.step for pair in passes})
@@ -139,11 +117,6 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
     """Return the first draw that differs between two runs.
 
     Lines are not compared with each other: the same call from a line that has moved draws the same.
-
-    Args:
-        left: One run.
-        right: The other.
-        names: What to call them.
     """
     complete = len(left.draws) == left.count and len(right.draws) == right.count
     for at, (one, other) in enumerate(zip_longest(left.draws, right.draws)):

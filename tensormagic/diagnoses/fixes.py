@@ -34,9 +34,6 @@ MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; ther
 Fix = Callable[[Finding, Report, str], str]
 
 
-# -- by code -------------------------------------------------------------------------------------------------------
-
-
 def _the_line(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives the line as it should be: it assigns to the same, and adds nothing but what is needed."""
     given = targets(line)
@@ -107,24 +104,21 @@ def _out_of_place(finding: Finding, report: Report, line: str) -> str:
     """A new tensor is bound to the name that was written to."""
     statement = statement_of(line)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return _called_out_of_place(statement.value)
+        call = statement.value
+        if any(each.arg == "out" for each in call.keywords):
+            return without_out(ast.unparse(call))
+        if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
+            return ""
+        owner = call.func.value
+        free = isinstance(owner, ast.Name) and owner.id in {"torch", "F"}
+        target = call.args[0] if free and call.args else owner
+        call.func.attr = call.func.attr.removesuffix("_")
+        return f"{target.id} = {ast.unparse(call)}" if isinstance(target, ast.Name) else ""
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
         written = ast.unparse(statement.targets[0].value)
         reads = any(ast.unparse(node) == written for node in ast.walk(statement.value) if isinstance(node, ast.expr))
         return "" if reads else _before(finding, report, line)
     return _the_line(finding, report, line) if isinstance(statement, ast.AugAssign) else ""
-
-
-def _called_out_of_place(call: ast.Call) -> str:
-    if any(each.arg == "out" for each in call.keywords):
-        return without_out(ast.unparse(call))
-    if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
-        return ""
-    owner = call.func.value
-    free = isinstance(owner, ast.Name) and owner.id in {"torch", "F"}
-    target = call.args[0] if free and call.args else owner
-    call.func.attr = call.func.attr.removesuffix("_")
-    return f"{target.id} = {ast.unparse(call)}" if isinstance(target, ast.Name) else ""
 
 
 def _unrecorded(finding: Finding, _report: Report, line: str) -> str:

@@ -25,7 +25,6 @@ from tensormagic.diagnoses.singular import (
 )
 from tensormagic.reports import (
     Finding,
-    Frame,
     Graph,
     Location,
     Node,
@@ -97,21 +96,13 @@ def _measured(report: TraceReport) -> Fault | None:
     wrong = {done.number for done in report.passes if not done.finite or _is_bad(done.value)}
     rows = [
         (frame.pass_number, at, frame)
-        for at, graph in enumerate(report.graphs)
-        for frame in graph.frames
+        for at, each in enumerate(report.graphs)
+        for frame in each.frames
         if frame.pass_number in wrong and frame.forward is not None and frame.forward.bad
     ]
     if not rows:
         return None
     _, at, frame = min(rows, key=lambda row: row[:2])
-    return _first_nan(report, at, frame)
-
-
-def _is_bad(value: float | None) -> bool:
-    return value is not None and not math.isfinite(value)
-
-
-def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     assert frame.forward is not None
     graph = report.graphs[at]
     nan = [int(index) for index, (number, _) in frame.forward.bad.items() if number]
@@ -130,6 +121,10 @@ def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     counts = frame.forward.bad[str(index)]
     first = NonfiniteSource(frame.pass_number, index, source, *counts, math.prod(shape), shape=shape)
     return Fault(at, first, fed_well=False)
+
+
+def _is_bad(value: float | None) -> bool:
+    return value is not None and not math.isfinite(value)
 
 
 def _has_better_finding(report: TraceReport, found: Fault) -> bool:
@@ -199,19 +194,6 @@ def _mask_line(report: TraceReport, graph: Graph, softmax: Node) -> Location | N
             return report.location(filling.location) if filling is not None else None
         at = before[0].index
     return None
-
-
-def _masked_row(report: TraceReport, graph: Graph, softmax: Node) -> str:
-    """Return what to do about a row of -inf: the very line that fills it in, where that is known."""
-    line = _mask_line(report, graph, softmax)
-    fill = call_on(line.text, "masked_fill", "masked_fill_") if line is not None else None
-    finite = "-1e4" if softmax.dtype == "float16" else "-1e9"  # float16 ends at 65504
-    mended = ""
-    if line is not None and fill is not None and len(fill.args) >= 2 and _is_minus_infinity(fill.args[-1]):
-        mended = spliced(line.text, fill.args[-1], finite)
-    if line is None or not mended:
-        return _ANY_ROW.format(code=f"scores.masked_fill(mask, {finite})")
-    return _MASKED_ROW.format(place=line.label, code=mended)
 
 
 def _is_minus_infinity(value: ast.expr) -> bool:
@@ -295,7 +277,17 @@ def _why(node: Node, found: Fault) -> str:
 def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     first = found.first
     if node.op in _SOFTMAX and first.nan:
-        return _masked_row(report, report.graphs[found.at], node)
+        # What to do about a row of -inf: the very line that fills it in, where that is known.
+        graph, softmax = report.graphs[found.at], node
+        line = _mask_line(report, graph, softmax)
+        fill = call_on(line.text, "masked_fill", "masked_fill_") if line is not None else None
+        finite = "-1e4" if softmax.dtype == "float16" else "-1e9"  # float16 ends at 65504
+        mended = ""
+        if line is not None and fill is not None and len(fill.args) >= 2 and _is_minus_infinity(fill.args[-1]):
+            mended = spliced(line.text, fill.args[-1], finite)
+        if line is None or not mended:
+            return _ANY_ROW.format(code=f"scores.masked_fill(mask, {finite})")
+        return _MASKED_ROW.format(place=line.label, code=mended)
     if node.op in SINGULARITIES:
         return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":

@@ -175,9 +175,6 @@ def _leaf_node(report: TraceReport, name: str) -> tuple[tuple[int, int] | None, 
     return None, None
 
 
-# -- TM403 --------------------------------------------------------------------------------------------------------
-
-
 def vanishing(report: TraceReport) -> Iterator[Finding]:
     """TM403: the gradient of a weight is a vanishing share of what another weight on the same path gets."""
     weights = _weights(report)
@@ -187,8 +184,25 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
     for worst in sorted(faint, key=lambda weight: weight.per_element):
         best = _best_before(passed, worst)
         if best is not None:
-            lost = [w for w in faint if w.per_element < best.per_element * VANISHING_RATIO]
-            yield _vanishing_finding(report, worst, best, len(lost))
+            lost = sum(weight.per_element < best.per_element * VANISHING_RATIO for weight in faint)
+            node, location = _leaf_node(report, worst.name)
+            known = ({norm for norm in series.norms if norm != UNTOUCHED}
+                     for series in report.parameters if len(series.shape) > 1)  # fmt: skip
+            zero = sum(norms == {0} for norms in known)  # every one: next to ones below 1e-6, those have underflowed
+            others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
+            squashes = any(each.op in _SQUASHING for graph in report.graphs for each in graph.nodes)
+            beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
+            yield Finding(
+                code="TM403",
+                severity="warning",
+                message=f"The gradient vanishes on its way to {worst.name}: its norm is {scientific(worst.norm)}, "
+                f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
+                location=location,
+                evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
+                remedy=(_SQUASHED if squashes else _SHRUNK).format(init=_init(worst.name)),
+                subject=worst.name,
+                node=node,
+            )
             return
 
 
@@ -222,30 +236,6 @@ def _best_before(passed: list[_Passed], weight: _Weight) -> _Weight | None:
             found += [best] if best is not None else []
     best = max(found, key=lambda other: other.per_element, default=None)
     return best if best is not None and weight.per_element < best.per_element * VANISHING_RATIO else None
-
-
-def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost: int) -> Finding:
-    node, location = _leaf_node(report, worst.name)
-    known = ({norm for norm in series.norms if norm != UNTOUCHED}
-             for series in report.parameters if len(series.shape) > 1)  # fmt: skip
-    zero = sum(norms == {0} for norms in known)  # every one: next to ones below 1e-6, those have underflowed
-    others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
-    nodes = [node for graph in report.graphs for node in graph.nodes]
-    beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
-    return Finding(
-        code="TM403",
-        severity="warning",
-        message=f"The gradient vanishes on its way to {worst.name}: its norm is {scientific(worst.norm)}, "
-        f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
-        location=location,
-        evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
-        remedy=(_SQUASHED if any(node.op in _SQUASHING for node in nodes) else _SHRUNK).format(init=_init(worst.name)),
-        subject=worst.name,
-        node=node,
-    )
-
-
-# -- TM404 --------------------------------------------------------------------------------------------------------
 
 
 def exploding(report: TraceReport) -> Iterator[Finding]:

@@ -29,7 +29,6 @@ from tensormagic.reports import (
     LeftOut,
     Location,
     LossWithoutGraph,
-    ModelInScope,
     RelatedLine,
     Severity,
     TraceReport,
@@ -96,12 +95,7 @@ def _switch(cut: Cut, place: Location | None) -> str:
 
 
 def call_words(cut: Cut, place: Location | None = None) -> str:
-    """Return what ended the way as a user would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``.
-
-    Args:
-        cut: What ended the way.
-        place: Its line, where known.
-    """
+    """Return what ended the way at a place as a user would write it: ``.detach()``, ``torch.no_grad()``, ``argmax``."""
     if is_drawn(cut, place):
         return "`.sample()`"
     if cut.kind in _BLOCKS:
@@ -475,14 +469,7 @@ def _of_nothing(one: LossWithoutGraph) -> Described:
         return "gradients are switched off", _SWITCH_ON
     if one.dtype and not _is_differentiable(one.dtype):
         return _of_integers(one.dtype)
-    return _of_models(one.models)
-
-
-def _of_integers(dtype: str) -> Described:
-    return f"it is {dtype}, and only floating-point values have gradients", "Call backward on a floating-point loss."
-
-
-def _of_models(models: Sequence[ModelInScope]) -> Described:
+    models = one.models
     if not models:
         return _NOTHING, _ASK
     asking = [model for model in models if model.frozen < model.parameters]
@@ -494,6 +481,10 @@ def _of_models(models: Sequence[ModelInScope]) -> Described:
     of = sum(model.parameters for model in models)
     why = f"{_NOTHING}; {'the one parameter' if of == 1 else f'all {of} parameters'} of {names} {is_or_are(of)} frozen"
     return why, f"Turn on gradients for the part that should learn: `{models[0].name}.requires_grad_(True)`."
+
+
+def _of_integers(dtype: str) -> Described:
+    return f"it is {dtype}, and only floating-point values have gradients", "Call backward on a floating-point loss."
 
 
 def _is_differentiable(dtype: str) -> bool:

@@ -124,17 +124,9 @@ FEWEST_BATCHES = 3  # in a row: samples that are drawn now and then, and pairs o
 
 def wrong_mode(report: TraceReport) -> Iterator[Finding]:
     """TM606: trained in the mode for evaluation, or evaluated in the mode for training."""
-    yield from _trained_in_eval_mode(report)
-    yield from _evaluated_in_train_mode(report)
-
-
-def _trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
-    """Yield the models that an optimizer steps while all their dropouts and normalisations are in eval mode.
-
-    A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone or
-    its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an earlier
-    training has left, may be meant so: a note.
-    """
+    # A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone
+    # or its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an
+    # earlier training has left, may be meant so: a note.
     for mode in report.training.modes if report.training is not None else ():
         if mode.longest >= FEWEST_STEPS:
             always = mode.eval_steps == mode.steps
@@ -160,6 +152,7 @@ def _trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
                 remedy=f"Go back to train mode before training, and after each evaluation: `{mode.model}.train()`",
                 subject=mode.model,
             )  # fmt: skip
+    yield from _evaluated_in_train_mode(report)
 
 
 def _effect(mode: ModelMode) -> str:
@@ -230,7 +223,24 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 yield _term(report, graph, cut)
             elif _is_sampled_past(report, graph, cut):
                 handled.add(where)
-                yield _sampled_past(report, graph, cut)
+                here = report.location(cut.location)
+                assert cut.target is not None
+                assert cut.source is not None
+                source = graph.nodes[cut.source]
+                name = source.variable or source.module or cut.source_name
+                joined = report.location(graph.nodes[cut.target].location)
+                yield Finding(
+                    code="TM313",
+                    severity="note",
+                    message=f"No gradient reaches `{name or 'the parameters'}` through this sample: "
+                    f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss "
+                    "alone.",
+                    location=here or joined,
+                    evidence={"kind": cut.kind, "times": cut.count},
+                    remedy=f"If it should learn from its samples, {instead(report, cut)}.",
+                    subject=name,
+                    related=related_lines(("used here", joined), besides=here),
+                )
         yield from _drawn_without_slope(report, graph)
 
 
@@ -246,26 +256,6 @@ def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
     if used is not None and re.search(r"\b(log_prob|entropy|kl_divergence)\(", used.text):
         return False
     return cut.source not in reached(neighbours(graph)[1], [cut.target])
-
-
-def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
-    here = report.location(cut.location)
-    assert cut.target is not None
-    assert cut.source is not None
-    source = graph.nodes[cut.source]
-    name = source.variable or source.module or cut.source_name
-    joined = report.location(graph.nodes[cut.target].location)
-    return Finding(
-        code="TM313",
-        severity="note",
-        message=f"No gradient reaches `{name or 'the parameters'}` through this sample: "
-        f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss alone.",
-        location=here or joined,
-        evidence={"kind": cut.kind, "times": cut.count},
-        remedy=f"If it should learn from its samples, {instead(report, cut)}.",
-        subject=name,
-        related=related_lines(("used here", joined), besides=here),
-    )
 
 
 def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]:

@@ -43,9 +43,6 @@ def _finding(report: TraceReport, code: str, one: Observation, described: _Descr
     )
 
 
-# -- TM106: a view for a permute -----------------------------------------------------------------------------------
-
-
 def regrouped(report: TraceReport) -> Iterator[Finding]:
     """TM106: a view or reshape whose sizes are the old ones in another order.
 
@@ -103,9 +100,6 @@ def _is_merged(old: Sequence[int], new: Sequence[int]) -> bool:
     return not rest and len(new) < len(old)
 
 
-# -- TM206: stored views of one buffer -----------------------------------------------------------------------------
-
-
 def stored_views(report: TraceReport) -> Iterator[Finding]:
     """TM206: tensors that were stored one by one are views of one buffer, which was written in between."""
     for one in of_kind(report, "same memory"):
@@ -134,9 +128,6 @@ def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
     return f"`{spliced(line, given, f'{atom(given)}.clone()')}`"
 
 
-# -- TM610: dropout that eval() does not reach ---------------------------------------------------------------------
-
-
 def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
     """TM610: a dropout that drops in eval mode too: a module made in forward, `F.dropout` without its mode.
 
@@ -146,30 +137,24 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
     for kind in ("dropout in eval", "dropout"):
         for one in of_kind(report, kind):
             if kind == "dropout in eval" or one.location not in dropped:
-                yield _dropout(report, one, evaluated=kind != "dropout")
-
-
-def _dropout(report: TraceReport, one: Observation, *, evaluated: bool) -> Finding:
-    how, _, module = one.detail.partition(" ")
-    made = how == "made"
-    why = (
-        f"the dropout is not a submodule of {module}, so eval() does not reach it"
-        if made
-        else f"{one.op} ignores the mode of {module} unless `training` is passed"
-    )
-    here = report.location(one.location)
-    call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
-    as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
-    seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
-    return _finding(report, "TM610", one, (
-        "warning" if evaluated else "note",
-        f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
-        f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
-        f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
-    ))  # fmt: skip
-
-
-# -- TM611: kl_div of what are no logarithms -----------------------------------------------------------------------
+                evaluated = kind != "dropout"
+                how, _, module = one.detail.partition(" ")
+                made = how == "made"
+                why = (
+                    f"the dropout is not a submodule of {module}, so eval() does not reach it"
+                    if made
+                    else f"{one.op} ignores the mode of {module} unless `training` is passed"
+                )
+                here = report.location(one.location)
+                call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+                as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
+                seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
+                yield _finding(report, "TM610", one, (
+                    "warning" if evaluated else "note",
+                    f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
+                    f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
+                    f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
+                ))  # fmt: skip
 
 
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
@@ -192,9 +177,6 @@ def no_logarithms(report: TraceReport) -> Iterator[Finding]:
                 remedy = "Pass logarithms: `F.log_softmax(scores, dim=-1)`"
         yield _finding(report, "TM611", one, ("warning", f"{says}: the result is not a divergence.", remedy),
                        "made here")  # fmt: skip
-
-
-# -- TM612: softmax over the wrong dimension -----------------------------------------------------------------------
 
 
 def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
@@ -239,9 +221,6 @@ def _softmax(one: Observation) -> _Description:
     return "warning" if kind == "batch" else "note", f"{says}.", "Normalise what is summed: `softmax(dim=-1)`"
 
 
-# -- TM613: a recurrent layer fed batch first ----------------------------------------------------------------------
-
-
 def last_sample(report: TraceReport) -> Iterator[Finding]:
     """TM613: the last sample of a batch was taken from a recurrent layer's output, for the last time step.
 
@@ -270,9 +249,6 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
             (f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
             f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"),
         ))  # fmt: skip
-
-
-# -- TM806: uint8 that wrapped -------------------------------------------------------------------------------------
 
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:
@@ -349,27 +325,23 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
     """
     for read in report.silent_errors.reads if report.silent_errors is not None else ():
         if read.location is None or not _ASKS.search(read.location.text):
-            yield _non_leaf(read)
-
-
-def _non_leaf(read: GradientRead) -> Finding:
-    name = read.name or listed(assigned(read.made)[:1])
-    made = f"{read.op} made it" if read.op else "an operation made it"
-    times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
-    code = name if name and name.isidentifier() else "x"
-    return Finding(
-        code="TM307",
-        severity="warning" if read.passes else "note",
-        message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a leaf, "
-        f"{made}, and torch keeps .grad only for leaves.",
-        location=read.location,
-        evidence={"backward passes before": read.passes, "times": read.count},
-        remedy=_update_in_place(read, code)
-        or _leaf_first(read, code)
-        or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
-        subject=name,
-        related=related_lines(("made here", read.made)),
-    )
+            name = read.name or listed(assigned(read.made)[:1])
+            made = f"{read.op} made it" if read.op else "an operation made it"
+            times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
+            code = name if name and name.isidentifier() else "x"
+            yield Finding(
+                code="TM307",
+                severity="warning" if read.passes else "note",
+                message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a "
+                f"leaf, {made}, and torch keeps .grad only for leaves.",
+                location=read.location,
+                evidence={"backward passes before": read.passes, "times": read.count},
+                remedy=_update_in_place(read, code)
+                or _leaf_first(read, code)
+                or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
+                subject=name,
+                related=related_lines(("made here", read.made)),
+            )
 
 
 def _update_in_place(read: GradientRead, code: str) -> str:

@@ -22,14 +22,12 @@ from tensormagic.reports import (
     FlagWithoutEffect,
     Location,
     ModulesReport,
-    OptimizerUse,
     ParameterSeries,
     RelatedLine,
     RepeatedModule,
     TraceReport,
     UnregisteredModules,
     UnregisteredTensor,
-    UntiedPair,
     WatchReport,
 )
 from tensormagic.reports.base import Scalar
@@ -42,9 +40,6 @@ _MAKES = ("__init__", "init", "reset", "build", "setup", "make", "create")  # wh
 
 def _modules(report: TraceReport | WatchReport) -> ModulesReport:
     return report.modules or ModulesReport()
-
-
-# -- TM603: a plain tensor -----------------------------------------------------------------------------------------
 
 
 def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
@@ -177,8 +172,6 @@ def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:
 
 _LONGEST = 100  # characters of what is put into a container that is written anew
 
-# -- TM605: a plain list -------------------------------------------------------------------------------------------
-
 
 def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM605: modules or parameters in a plain list, tuple or dictionary of a module, which does not know them.
@@ -247,32 +240,26 @@ def _inside(hidden: UnregisteredModules) -> str:
     return "" if empty else ast.unparse(value) if isinstance(value, ast.expr) else "…"
 
 
-# -- TM609: a broken tie -------------------------------------------------------------------------------------------
-
-
 def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM609: two parameters that were one, that share memory, or that begin as copies of each other.
 
     Equal values alone are a note: an output layer may be meant to begin at the embedding.
     """
-    yield from (_untied(pair) for pair in _modules(report).untied)
-
-
-def _untied(pair: UntiedPair) -> Finding:
-    evidence: dict[str, Scalar] = {"evidence": pair.evidence, "elements": pair.numel}
-    evidence |= {"elements compared": pair.compared} if pair.compared else {}
-    first, second = (
-        as_code(f"{pair.owner}.{name.removeprefix(f'{pair.owner}.')}") for name in (pair.first, pair.second)
-    )
-    return Finding(
-        code="TM609",
-        severity="note" if pair.evidence == "equal values" else "warning",
-        message=f"{pair.first} and {pair.second}" + _WHY[pair.evidence],
-        location=pair.location,
-        evidence=evidence,
-        remedy=f"Tie them again, after loading and copying and before the optimizer is made: `{second} = {first}`",
-        subject=pair.second,
-    )
+    for pair in _modules(report).untied:
+        evidence: dict[str, Scalar] = {"evidence": pair.evidence, "elements": pair.numel}
+        evidence |= {"elements compared": pair.compared} if pair.compared else {}
+        first, second = (
+            as_code(f"{pair.owner}.{name.removeprefix(f'{pair.owner}.')}") for name in (pair.first, pair.second)
+        )
+        yield Finding(
+            code="TM609",
+            severity="note" if pair.evidence == "equal values" else "warning",
+            message=f"{pair.first} and {pair.second}" + _WHY[pair.evidence],
+            location=pair.location,
+            evidence=evidence,
+            remedy=f"Tie them again, after loading and copying and before the optimizer is made: `{second} = {first}`",
+            subject=pair.second,
+        )
 
 
 _WHY = {
@@ -282,9 +269,6 @@ _WHY = {
     "equal values": " hold the same values, but are two Parameters: training makes them differ, while tied weights "
     "stay equal.",
 }
-
-
-# -- TM614: one module several times -------------------------------------------------------------------------------
 
 
 def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
@@ -344,9 +328,6 @@ def _copies(line: str, module: str = "") -> str:
     return spliced(line, times[0], f"[{made} for _ in range({ast.unparse(times[0].right)})]")
 
 
-# -- TM615: an attribute that freezes nothing ----------------------------------------------------------------------
-
-
 def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM615: `module.requires_grad = False`, or a misspelt name: an attribute that nothing reads; nothing is frozen."""
     for flag in _modules(report).flags:
@@ -389,7 +370,22 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
         of = [series for series in report.parameters if series.owner == owner]
         missing = [series for series in of if _is_missing(series) and series.name not in left_out]
         if missing:
-            yield _missing_finding(report, of, missing)
+            places = shortest([series.name for series in missing], [series.name for series in of])
+            called = report.passes[-1].location if report.passes else None
+            verb = "gets" if len(places) == 1 else "get"
+            share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"
+            remedy, related = _remedy(report, missing)
+            yield Finding(
+                code="TM601",
+                severity="warning",
+                message=f"{listed(places)} {verb} no gradient in {passes_words(report)}: no path leads there from the "
+                f"loss ({share}).",
+                location=report.location(called),
+                evidence={series.name: series.numel for series in missing[:8]},
+                remedy=f"{remedy} {fixed(places, of[0].owner)}",
+                subject=missing[0].name,
+                related=related,
+            )
     yield from _models_without_gradient(report)
 
 
@@ -406,25 +402,6 @@ def _not_to_be_trained(report: TraceReport) -> set[str]:
 def _is_missing(series: ParameterSeries) -> bool:
     asks = series.is_parameter and series.requires_grad and not series.replaced
     return asks and not series.touched and not series.used
-
-
-def _missing_finding(report: TraceReport, of: Sequence[ParameterSeries], missing: Sequence[ParameterSeries]) -> Finding:
-    places = shortest([series.name for series in missing], [series.name for series in of])
-    called = report.passes[-1].location if report.passes else None
-    verb = "gets" if len(places) == 1 else "get"
-    share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"
-    remedy, related = _remedy(report, missing)
-    return Finding(
-        code="TM601",
-        severity="warning",
-        message=f"{listed(places)} {verb} no gradient in {passes_words(report)}: no path leads there from the loss "
-        f"({share}).",
-        location=report.location(called),
-        evidence={series.name: series.numel for series in missing[:8]},
-        remedy=f"{remedy} {fixed(places, of[0].owner)}",
-        subject=missing[0].name,
-        related=related,
-    )
 
 
 def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[str, tuple[RelatedLine, ...]]:
@@ -458,21 +435,17 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
         held = [report.parameters[number] for number in use.holds]
         missing = [series for series in held if series.owner and _is_missing(series)]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
-            yield _idle_finding(report, use, missing)
-
-
-def _idle_finding(report: TraceReport, use: OptimizerUse, missing: Sequence[ParameterSeries]) -> Finding:
-    who = shortest([series.name for series in missing], [series.name for series in report.parameters])
-    owners = list(dict.fromkeys(series.owner for series in missing))
-    parameters = plural(len(missing), "parameter")
-    return Finding(
-        code="TM601",
-        severity="warning",
-        message=f"{use.name} makes {plural(use.steps, 'step')}, but no parameter of {listed(owners)} has a gradient "
-        f"at any of them: {passes_words(report)} reached none of the {parameters} that it holds.",
-        location=report.location(next((pattern.location for pattern in use.patterns), None)),
-        evidence={"steps": use.steps, "parameters": len(missing)},
-        remedy="Leave out what makes new values without a graph between the model and the loss: `nn.Parameter(x)`, "
-        "`torch.Tensor(x)`, or a way through NumPy.",
-        subject=who[0],
-    )
+            who = shortest([series.name for series in missing], [series.name for series in report.parameters])
+            owners = list(dict.fromkeys(series.owner for series in missing))
+            parameters = plural(len(missing), "parameter")
+            yield Finding(
+                code="TM601",
+                severity="warning",
+                message=f"{use.name} makes {plural(use.steps, 'step')}, but no parameter of {listed(owners)} has a "
+                f"gradient at any of them: {passes_words(report)} reached none of the {parameters} that it holds.",
+                location=report.location(next((pattern.location for pattern in use.patterns), None)),
+                evidence={"steps": use.steps, "parameters": len(missing)},
+                remedy="Leave out what makes new values without a graph between the model and the loss: "
+                "`nn.Parameter(x)`, `torch.Tensor(x)`, or a way through NumPy.",
+                subject=who[0],
+            )

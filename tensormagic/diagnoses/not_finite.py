@@ -115,9 +115,6 @@ def _all_in(report: TensorReport) -> str:
     return f"; all of them lie in {letter}={each.bad[0].index}, one of {count(each.size)}"
 
 
-# -- TM402 --------------------------------------------------------------------------------------------------------
-
-
 def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM402: where the first NaN or infinite gradient was born, and what made it.
 

@@ -56,9 +56,6 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
     ]
 
 
-# -- TM602 --------------------------------------------------------------------------------------------------------
-
-
 def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
     """TM602: a part of a model gets gradients, another part is stepped, and nothing trains the first.
 
@@ -73,7 +70,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
         users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
         users = users or [use for use in training.optimizers if _holds_frozen(report, use, owner)] if training else []
         if users:
-            yield _in_no_optimizer(report, users, missing)
+            yield _in_no_optimizer(report, owner, users, missing)
         elif (
             training is not None
             and _is_trained_along(report, training, missing)
@@ -171,8 +168,7 @@ def _holds_frozen(report: TraceReport, use: OptimizerUse, owner: str) -> bool:
     return nothing and {series.requires_grad for series in held if series.owner == owner} == {False}
 
 
-def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _Numbers) -> Finding:
-    owner = report.parameters[missing[0]].owner
+def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse], missing: _Numbers) -> Finding:
     of = [series.name for series in report.parameters if series.owner == owner]
     names = shortest([report.parameters[number].name for number in missing], of)
     unknown_parameters = sum(use.unknown_parameters for use in users if use.unknown_idle)
@@ -239,9 +235,6 @@ def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool
         return max(untrained) < min(trained)
     without, with_one = (sum(report.parameters[number].numel for number in some) for some in (missing, stepped))
     return without > MOST_SHARE * (without + with_one)
-
-
-# -- TM604 --------------------------------------------------------------------------------------------------------
 
 
 def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:

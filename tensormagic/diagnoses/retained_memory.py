@@ -7,30 +7,14 @@ from collections.abc import Iterator
 from tensormagic.diagnoses.rule import rebound, related_lines
 from tensormagic.reports import (
     Finding,
-    Growth,
     Leak,
     MemoryReport,
     MemoryRunReport,
     RetainedMemory,
-    StoredGraph,
     WatchReport,
 )
 from tensormagic.reports.base import Severity
 from tensormagic.words import listed, number_of_bytes, plural
-
-__all__ = [
-    "LARGE",
-    "LARGE_GROWTH",
-    "MANY_GRAPHS",
-    "graphs_that_stay",
-    "grows",
-    "grows_in_a_run",
-    "kept_by_graphs",
-    "kept_by_history",
-    "kept_by_traceback",
-    "without_graph",
-]
-
 
 # TM501 to TM504: memory that is alive and of no use to anybody: history, the last error, stored graphs, growth.
 
@@ -39,9 +23,6 @@ LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
 MANY_GRAPHS = 10  # stored without memory of their own: worth a word
 
 _ERROR = "`%gpumem --free --yes` releases it; so does a cell that contains only `1/0`, whose error takes its place"
-
-
-# -- TM501, TM502: what the session keeps --------------------------------------------------------------------------
 
 
 def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
@@ -59,8 +40,7 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
         "IPython's output history stores the values of last expressions.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
         remedy=f"Delete it from every place where IPython keeps it: {_deletes(kept)}. A cell that ends with a "
-        "semicolon "
-        "stores nothing there",
+        "semicolon stores nothing there",
         subject=_out(first.holders),
     )
 
@@ -107,52 +87,31 @@ def _local(kept: RetainedMemory) -> str:
     return f"the variable {place.removeprefix('local ')}" if not place.startswith("local of") else f"a {place}"
 
 
-# -- TM503: stored graphs ------------------------------------------------------------------------------------------
-
-
 def kept_by_graphs(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM503: stored results whose graphs keep activations; a note where a backward has freed these."""
     for graph in report.graphs:
-        if graph.nbytes >= LARGE:
-            yield _stored(graph, "warning", _activations(graph))
+        what = f"{graph.name} stores {plural(graph.items, 'tensor')} with their graphs"
+        if graph.form == "sum":
+            what = f"{graph.name} was added up from {plural(graph.graphs, 'result')} with their graphs"
+        nodes, nbytes, large = plural(graph.nodes, "node"), number_of_bytes(graph.nbytes), graph.nbytes >= LARGE
+        if large:
+            least = "" if graph.complete else "at least "
+            message = f"{what} ({nodes}), which keep {least}{nbytes} of saved tensors alive until backward runs."
         elif graph.graphs >= MANY_GRAPHS:
-            yield _stored(graph, "note", _nodes(graph))
-
-
-def _activations(graph: StoredGraph) -> str:
-    least = "" if graph.complete else "at least "
-    return (
-        f"{_what(graph)} ({plural(graph.nodes, 'node')}), which keep {least}{number_of_bytes(graph.nbytes)} of "
-        "saved tensors alive until backward runs."
-    )
-
-
-def _nodes(graph: StoredGraph) -> str:
-    least = "" if graph.complete else "more than "
-    kept = (
-        "a backward has freed their activations"
-        if graph.freed
-        else f"with {number_of_bytes(graph.nbytes)} of activations"
-    )
-    return f"{_what(graph)}: {least}{plural(graph.nodes, 'node')} that are never used again; {kept}."
-
-
-def _what(graph: StoredGraph) -> str:
-    if graph.form == "sum":
-        return f"{graph.name} was added up from {plural(graph.graphs, 'result')} with their graphs"
-    return f"{graph.name} stores {plural(graph.items, 'tensor')} with their graphs"
-
-
-def _stored(graph: StoredGraph, severity: str, message: str) -> Finding:
-    return Finding(
-        code="TM503",
-        severity="warning" if severity == "warning" else "note",
-        message=message,
-        location=graph.location,
-        evidence={"graphs": graph.graphs, "nodes": graph.nodes, "bytes": graph.nbytes},
-        remedy=without_graph(scalars=graph.scalars),
-        subject=graph.name,
-    )
+            least = "" if graph.complete else "more than "
+            kept = "a backward has freed their activations" if graph.freed else f"with {nbytes} of activations"
+            message = f"{what}: {least}{nodes} that are never used again; {kept}."
+        else:
+            continue
+        yield Finding(
+            code="TM503",
+            severity="warning" if large else "note",
+            message=message,
+            location=graph.location,
+            evidence={"graphs": graph.graphs, "nodes": graph.nodes, "bytes": graph.nbytes},
+            remedy=without_graph(scalars=graph.scalars),
+            subject=graph.name,
+        )
 
 
 def without_graph(*, scalars: bool) -> str:
@@ -162,30 +121,23 @@ def without_graph(*, scalars: bool) -> str:
     return "Store the values, not the graph: `.detach()`; if nothing is trained, run under `torch.no_grad()`"
 
 
-# -- TM504: growth -------------------------------------------------------------------------------------------------
-
-
 def grows(report: WatchReport) -> Iterator[Finding]:
     """TM504: what holds more by the same amount each time the same code runs; a note while it is small."""
-    yield from (_growing(growth) for growth in report.growing)
-
-
-def _growing(growth: Growth) -> Finding:
-    step = growth.nbytes[-1] - growth.nbytes[-2]
-    more = growth.tensors[-1] - growth.tensors[-2]
-    by = f"by {plural(more, 'tensor')}, {number_of_bytes(step)}," if more else f"by {number_of_bytes(step)}"
-    return Finding(
-        code="TM504",
-        severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE_GROWTH else "note",
-        message=f"{growth.name} grows {by} each time this runs: {number_of_bytes(growth.nbytes[0])} "
-        f"{plural(len(growth.nbytes) - 1, 'run')} ago, {number_of_bytes(growth.nbytes[-1])} now.",
-        location=growth.location,
-        evidence={"bytes a run": step, "tensors": growth.tensors[-1], "runs": len(growth.nbytes)},
-        remedy=f"Empty it before it is filled again (`{growth.name}.clear()`), or keep numbers instead of tensors"
-        if more
-        else f"Make {growth.name} again in each run, or keep only its last part",
-        subject=growth.name,
-    )
+    for growth in report.growing:
+        step, more = growth.nbytes[-1] - growth.nbytes[-2], growth.tensors[-1] - growth.tensors[-2]
+        by = f"by {plural(more, 'tensor')}, {number_of_bytes(step)}," if more else f"by {number_of_bytes(step)}"
+        yield Finding(
+            code="TM504",
+            severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE_GROWTH else "note",
+            message=f"{growth.name} grows {by} each time this runs: {number_of_bytes(growth.nbytes[0])} "
+            f"{plural(len(growth.nbytes) - 1, 'run')} ago, {number_of_bytes(growth.nbytes[-1])} now.",
+            location=growth.location,
+            evidence={"bytes a run": step, "tensors": growth.tensors[-1], "runs": len(growth.nbytes)},
+            remedy=f"Empty it before it is filled again (`{growth.name}.clear()`), or keep numbers instead of tensors"
+            if more
+            else f"Make {growth.name} again in each run, or keep only its last part",
+            subject=growth.name,
+        )
 
 
 # TM503 and TM504 inside a run: memory that stays, a like amount after each iteration.

@@ -426,11 +426,8 @@ class ByHand(NamedTuple):
 def update_by_hand(line: str, *, of_leaf: bool = False) -> ByHand | None:
     """Return what a line updates by making new tensors; None of any other line.
 
-    A ``.detach()`` or ``.data`` of what was there is left out: in place and under ``no_grad`` it is not needed.
-
-    Args:
-        line: What stands there.
-        of_leaf: Whether it is known to change a leaf; else it has to name the gradient of what it changes.
+    A ``.detach()`` or ``.data`` of what was there is left out: in place and under ``no_grad`` it is not needed. Where
+    it is not known to change a leaf (``of_leaf``) it has to name the gradient of what it changes.
     """
     return _by_hand(statement_of(line), of_leaf=of_leaf)
 

@@ -30,7 +30,6 @@ from tensormagic.reports import (
     ParameterSeries,
     StateLoad,
     TraceReport,
-    UsedUpIterator,
 )
 from tensormagic.words import count, listed, plural
 
@@ -52,9 +51,6 @@ def _places(graph: Graph, names: set[str]) -> list[int]:
 
 def _names(report: TraceReport, holds: Sequence[int]) -> set[str]:
     return {report.parameters[number].name for number in holds}
-
-
-# -- TM316: gradients of another network's loss -------------------------------------------------------------------
 
 
 def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
@@ -83,9 +79,6 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
                 subject=use.name,
                 related=related_lines(("leaves gradients there", left)),
             )
-
-
-# -- TM408: units that are alike ----------------------------------------------------------------------------------
 
 
 def alike_units(report: TraceReport) -> Iterator[Finding]:
@@ -133,58 +126,45 @@ def _units(series: ParameterSeries) -> int:
     return series.shape[0] if series.is_parameter else series.shape[1]
 
 
-# -- TM620: an iterator that is used up ---------------------------------------------------------------------------
-
-
 def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
     """TM620: a loop over an iterator in a loop that does not make it anew: from the second round on it is empty."""
     for one in report.training.used_up if report.training is not None else ():
-        yield _used_up(report, one)
-
-
-def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
-    after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
-    gone_through_again = (
-        "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
-        if "DataLoader" in one.type_name
-        else f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
-    )
-    return Finding(
-        code="TM620",
-        severity="warning" if one.rounds > 1 else "note",
-        message=f"{one.name} is an iterator ({one.type_name}) that is made once, before the loop around this one: it "
-        f"is used up after {after}, and the others do nothing.",
-        location=report.location(one.location),
-        evidence={"type": one.type_name, "rounds": one.rounds},
-        remedy=gone_through_again,
-        subject=one.name,
-    )
-
-
-# -- TM621: a load that loads nothing -----------------------------------------------------------------------------
+        after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
+        gone_through_again = (
+            "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
+            if "DataLoader" in one.type_name
+            else f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
+        )
+        yield Finding(
+            code="TM620",
+            severity="warning" if one.rounds > 1 else "note",
+            message=f"{one.name} is an iterator ({one.type_name}) that is made once, before the loop around this one: "
+            f"it is used up after {after}, and the others do nothing.",
+            location=report.location(one.location),
+            evidence={"type": one.type_name, "rounds": one.rounds},
+            remedy=gone_through_again,
+            subject=one.name,
+        )
 
 
 def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM621: ``load_state_dict(strict=False)`` with keys that the module does not have; or its own tensors."""
     for load in report.training.loads if report.training is not None else ():
         if load.own:
-            yield _own_load(report, load)
+            yield Finding(
+                code="TM621",
+                severity="warning",
+                message=f"load_state_dict changes nothing in {load.module}: it was given {load.module}'s own tensors, "
+                "and `state_dict()` makes no copy of them.",
+                location=report.location(load.location),
+                evidence={"given": load.given},
+                remedy="To go back to earlier weights, keep a copy: "
+                f"`copy.deepcopy({as_code(load.module)}.state_dict())`; to copy another network, load the "
+                "`state_dict()` of that one.",
+                subject=load.module,
+            )
         elif 2 * load.unexpected >= load.given:
             yield _load(report, load)
-
-
-def _own_load(report: TraceReport, load: StateLoad) -> Finding:
-    return Finding(
-        code="TM621",
-        severity="warning",
-        message=f"load_state_dict changes nothing in {load.module}: it was given {load.module}'s own tensors, and "
-        "`state_dict()` makes no copy of them.",
-        location=report.location(load.location),
-        evidence={"given": load.given},
-        remedy=f"To go back to earlier weights, keep a copy: `copy.deepcopy({as_code(load.module)}.state_dict())`; to "
-        "copy another network, load the `state_dict()` of that one.",
-        subject=load.module,
-    )
 
 
 def _load(report: TraceReport, load: StateLoad) -> Finding:
@@ -220,9 +200,6 @@ def _under(line: str, key: str) -> str:
     if call is None or not call.args or key not in _HOLDING:
         return ""
     return spliced(line, call.args[0], f"{atom(call.args[0])}[{key!r}]")
-
-
-# -- TM622: an optimizer that makes no step -----------------------------------------------------------------------
 
 
 def never_stepped(report: TraceReport) -> Iterator[Finding]:
@@ -271,24 +248,12 @@ def _named_alone(report: TraceReport, code: str) -> Location | None:
     return None
 
 
-# -- TM623: a target network that does not follow its network -----------------------------------------------------
-
 FEWEST_UNTIL_COPIED = 100  # steps; target networks are often copied after so many
 _COMPARED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub", "rsub"})
 
 
 def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
     """TM623: what is called a target or a teacher is the network itself, gets gradients, or never changes."""
-    yield from _one_network(report)
-    yield from targets_with_gradients(report)
-    held = {number for use in optimizers_of(report) for number in use.holds}
-    trained = {report.parameters[number].owner for number in held if report.parameters[number].touched}
-    steps = max((use.steps for use in optimizers_of(report)), default=0)
-    if steps >= FEWEST_UNTIL_COPIED:
-        yield from _never_copied(report, trained, steps)
-
-
-def _one_network(report: TraceReport) -> Iterator[Finding]:
     training = report.training
     stepped = {report.parameters[number].owner for use in optimizers_of(report) for number in use.holds}
     for names in training.names if training is not None else ():
@@ -305,32 +270,34 @@ def _one_network(report: TraceReport) -> Iterator[Finding]:
                 remedy=f"Make a copy: `{copies[0]} = copy.deepcopy({others[0]})`",
                 subject=copies[0],
             )
-
-
-def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterator[Finding]:
-    reported: set[str] = set()
-    for graph in report.graphs:
-        for cut in graph.cuts:
-            owners = {one.owner for one in cut.left_out}
-            owner = next(iter(owners), "")
-            is_target = cut.target is not None and graph.nodes[cut.target].op in _COMPARED
-            still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
-            if len(owners) != 1 or not still or not is_target or owner in reported or owner in trained:
-                continue
-            twin = twin_of(report, owner, cut.left_out, trained)
-            if twin:
-                reported.add(owner)
-                yield Finding(
-                    code="TM623",
-                    severity="note",
-                    message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
-                    f"changed it in {plural(steps, 'step')}.",
-                    location=report.location(cut.location) or step_line(report, *optimizers_of(report)),
-                    evidence={"steps": steps, "parameters": len(cut.left_out)},
-                    remedy=f"If it should follow {twin}, copy the weights now and then: "
-                    f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
-                    subject=owner,
-                )
+    yield from targets_with_gradients(report)
+    held = {number for use in optimizers_of(report) for number in use.holds}
+    trained = {report.parameters[number].owner for number in held if report.parameters[number].touched}
+    steps = max((use.steps for use in optimizers_of(report)), default=0)
+    if steps >= FEWEST_UNTIL_COPIED:
+        reported: set[str] = set()
+        for graph in report.graphs:
+            for cut in graph.cuts:
+                owners = {one.owner for one in cut.left_out}
+                owner = next(iter(owners), "")
+                is_target = cut.target is not None and graph.nodes[cut.target].op in _COMPARED
+                still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
+                if len(owners) != 1 or not still or not is_target or owner in reported or owner in trained:
+                    continue
+                twin = twin_of(report, owner, cut.left_out, trained)
+                if twin:
+                    reported.add(owner)
+                    yield Finding(
+                        code="TM623",
+                        severity="note",
+                        message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
+                        f"changed it in {plural(steps, 'step')}.",
+                        location=report.location(cut.location) or step_line(report, *optimizers_of(report)),
+                        evidence={"steps": steps, "parameters": len(cut.left_out)},
+                        remedy=f"If it should follow {twin}, copy the weights now and then: "
+                        f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
+                        subject=owner,
+                    )
 
 
 # TM624: frozen, and moved all the same.
@@ -344,34 +311,31 @@ def frozen_moves(report: TraceReport) -> Iterator[Finding]:
     for one in report.training.frozen if report.training is not None else ():
         if one.steps >= FEWEST_MOVES:
             alike.setdefault((one.optimizer, one.zero, one.location), []).append(one)
-    for same in alike.values():
-        yield _frozen_moves(report, same)
-
-
-def _frozen_moves(report: TraceReport, same: list[FrozenUpdate]) -> Finding:
-    one = same[0]
-    cleared, step = report.location(one.cleared), report.location(one.location)
-    to_zeros = one.zero and cleared is not None and "set_to_none=False" in cleared.text
-    ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
-    left = (
-        f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
-        if one.zero
-        else "what an earlier backward left"
-    )
-    frozen = report.location(one.frozen)
-    code = as_code(one.parameter) if " " not in one.parameter else "parameter"
-    here = cleared if to_zeros else step
-    verb, them = ("is", "it") if len(same) == 1 else ("are", "them")
-    return Finding(
-        code="TM624",
-        severity="warning",
-        message=f"{listed([each.parameter for each in same])} {verb} frozen, and {one.optimizer} moves {them} in every "
-        f"step that was looked at: .grad is {left}.",
-        location=here,
-        evidence={each.parameter: each.steps for each in same},
-        remedy="Clear gradients to None, which an optimizer leaves out: leave out `set_to_none=False`."
-        if to_zeros
-        else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = None`.",
-        subject=one.parameter,
-        related=related_lines(("frozen here", frozen), ("moved here", step), besides=here),
-    )
+    for one, *others in alike.values():
+        same = [one, *others]
+        cleared, step = report.location(one.cleared), report.location(one.location)
+        to_zeros = one.zero and cleared is not None and "set_to_none=False" in cleared.text
+        ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
+        left = (
+            f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
+            if one.zero
+            else "what an earlier backward left"
+        )
+        frozen = report.location(one.frozen)
+        code = as_code(one.parameter) if " " not in one.parameter else "parameter"
+        here = cleared if to_zeros else step
+        verb, them = ("is", "it") if len(same) == 1 else ("are", "them")
+        yield Finding(
+            code="TM624",
+            severity="warning",
+            message=f"{listed([each.parameter for each in same])} {verb} frozen, and {one.optimizer} moves {them} in "
+            f"every step that was looked at: .grad is {left}.",
+            location=here,
+            evidence={each.parameter: each.steps for each in same},
+            remedy="Clear gradients to None, which an optimizer leaves out: leave out `set_to_none=False`."
+            if to_zeros
+            else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = "
+            "None`.",
+            subject=one.parameter,
+            related=related_lines(("frozen here", frozen), ("moved here", step), besides=here),
+        )

@@ -54,34 +54,27 @@ def _mode(report: StartReport) -> Iterator[Probe]:
         text = "in eval mode: dropout is off and batch normalisation uses its running statistics"
         yield Probe("mode", "look", text, f"`{report.model}.train()`")
     elif report.in_eval:
-        yield Probe(
-            "mode",
-            "look",
-            f"in train mode, but {_names(report, report.in_eval)} in eval mode",
-            f"If that is not intended: `{report.model}.train()`",
-        )
+        text = f"in train mode, but {_names(report, report.in_eval)} in eval mode"
+        yield Probe("mode", "look", text, f"If that is not intended: `{report.model}.train()`")
     else:
         yield Probe("mode", "fine", "in train mode")
 
 
 def _optimizer(report: StartReport) -> Iterator[Probe]:
-    if report.missing is None:
-        if not report.trainable:
-            yield Probe("parameters", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
-        return
-    if report.unknown_parameters and len(report.missing) == report.trainable > 0:
+    what = "parameters" if report.missing is None else "optimizer"
+    if report.missing and report.unknown_parameters and len(report.missing) == report.trainable:
         text = f"{report.optimizer} holds {plural(report.unknown_parameters, 'parameter')}, but none of {report.model}"
-        yield Probe("optimizer", "wrong", text, f"Make it from this model: `{_made(report)}`")
+        yield Probe(what, "wrong", text, f"Make it from this model: `{_made(report)}`")
     elif report.missing:
         share = part_of(len(report.missing), report.trainable, "parameter")
         text = f"{report.optimizer} lacks {_names(report, report.missing)}: {share} that require a gradient"
-        yield Probe("optimizer", "look", text, f"To train them: `{_made(report)}`; otherwise freeze them")
+        yield Probe(what, "look", text, f"To train them: `{_made(report)}`; otherwise freeze them")
     elif not report.trainable:
-        yield Probe("optimizer", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
-    else:
+        yield Probe(what, "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
+    elif report.missing is not None:
         frozen = report.parameters - report.trainable
         text = f"{report.optimizer} holds all {plural(report.trainable, 'parameter')} that require a gradient"
-        yield Probe("optimizer", "fine", text + (f"; {count(frozen)} are frozen" if frozen else ""))
+        yield Probe(what, "fine", text + (f"; {count(frozen)} are frozen" if frozen else ""))
 
 
 def _made(report: StartReport) -> str:
@@ -90,8 +83,7 @@ def _made(report: StartReport) -> str:
 
 def _inputs(report: StartReport) -> Iterator[Probe]:
     for number, x in enumerate(report.inputs, 1):
-        what = "inputs" if len(report.inputs) == 1 else f"input {number}"
-        yield _input(what, x)
+        yield _input("inputs" if len(report.inputs) == 1 else f"input {number}", x)
 
 
 def _input(what: str, x: Extent) -> Probe:
@@ -151,11 +143,8 @@ def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
     of = report.outputs[1] if report.outputs is not None and len(report.outputs) > 1 else 0
     if report.loss.lower().replace("_", "").startswith(("crossentropy", "nll")) and of:
         if report.value is None and not report.error:
-            first = (
-                "`y - 1`, as classes are counted from 0"
-                if y.low == 1 and y.high == of
-                else "As many outputs as classes"
-            )
+            counted = y.low == 1 and y.high == of
+            first = "`y - 1`, as classes are counted from 0" if counted else "As many outputs as classes"
             return Probe("targets", "wrong", f"{text}, and the model has outputs for 0 to {of - 1}", first)
         text += f" of {of}"
     if y.different == 1 and math.prod(y.shape) > 1:
@@ -165,17 +154,15 @@ def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
 
 def _forward(report: StartReport) -> Iterator[Probe]:
     if report.error:
-        yield Probe(
-            "forward", "wrong", report.error, "Run the batch by itself: `%tensormagic explain on` explains the error"
-        )
+        remedy = "Run the batch by itself: `%tensormagic explain on` explains the error"
+        yield Probe("forward", "wrong", report.error, remedy)
 
 
 def _mixing(report: StartReport) -> Iterator[Probe]:
     if report.mixes:
         text = "the result of the first sample depends on the others of the batch, in eval mode too"
-        yield Probe(
-            "samples", "look", text, "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612)"
-        )
+        remedy = "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612)"
+        yield Probe("samples", "look", text, remedy)
     elif report.mixes is not None:
         yield Probe("samples", "fine", "the result of the first sample does not depend on the others")
 
@@ -209,12 +196,9 @@ def _initial_loss(report: StartReport) -> Iterator[Probe]:
     elif expected is None:
         yield Probe("initial loss", "fine", text)
     elif report.value > HIGH * expected and report.value > expected + EXCESS:
-        yield Probe(
-            "initial loss",
-            "look",
-            f"{text}, and {scientific(expected)} for a model that knows nothing",
-            "Start with smaller weights in the last layer, and scale inputs and targets",
-        )
+        text = f"{text}, and {scientific(expected)} for a model that knows nothing"
+        remedy = "Start with smaller weights in the last layer, and scale inputs and targets"
+        yield Probe("initial loss", "look", text, remedy)
     else:
         yield Probe("initial loss", "fine", f"{text}; a model that knows nothing has {scientific(expected)}")
 
@@ -223,26 +207,15 @@ def _gradients(report: StartReport) -> Iterator[Probe]:
     if report.without_gradient is None:
         return
     if report.bad_gradient:
-        yield Probe(
-            "gradients",
-            "wrong",
-            f"NaN or infinite in {_names(report, report.bad_gradient)}",
-            "`%%tracegrad` finds where it began",
-        )
+        text = f"NaN or infinite in {_names(report, report.bad_gradient)}"
+        yield Probe("gradients", "wrong", text, "`%%tracegrad` finds where it began")
     elif report.without_gradient:
-        yield Probe(
-            "gradients",
-            "look",
-            f"none reach {_names(report, report.without_gradient)}",
-            "Use them in forward, or freeze them: `requires_grad_(False)`",
-        )
+        text = f"none reach {_names(report, report.without_gradient)}"
+        yield Probe("gradients", "look", text, "Use them in forward, or freeze them: `requires_grad_(False)`")
     elif report.zero_gradient:
-        yield Probe(
-            "gradients",
-            "look",
-            f"exactly zero in {_names(report, report.zero_gradient)}",
-            f"`%why {as_code(f'{report.model}.{report.zero_gradient[0]}')}` during training explains why",
-        )
+        first = as_code(f"{report.model}.{report.zero_gradient[0]}")
+        text = f"exactly zero in {_names(report, report.zero_gradient)}"
+        yield Probe("gradients", "look", text, f"`%why {first}` during training explains why")
     else:
         yield Probe("gradients", "fine", f"reach all {plural(report.trainable, 'parameter')}")
 
@@ -261,9 +234,5 @@ def _overfit(report: StartReport) -> Iterator[Probe]:
     elif tried.steps < FEWEST or (tried.steps < ENOUGH and tried.last < FALLS * tried.first):
         yield Probe("overfits", "unknown", f"{text}: too few steps to tell")
     else:
-        yield Probe(
-            "overfits",
-            "look",
-            text,
-            "A model that cannot learn a few samples usually has a bug: run `%%tracegrad` on one step",
-        )
+        remedy = "A model that cannot learn a few samples usually has a bug: run `%%tracegrad` on one step"
+        yield Probe("overfits", "look", text, remedy)

@@ -251,27 +251,23 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
             )
     for use in optimizers_of(report):
         if use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
-            yield _no_rate(report, use)
+            yield Finding(
+                code="TM617",
+                severity="warning",
+                message=f"The last {count(use.zero_rate_steps)} of {plural(use.steps, 'step')} of {use.name} changed "
+                f"nothing: its learning rate has fallen from {scientific(use.rate or 0)} to (almost) zero.",
+                location=report.location(use.patterns[-1].location) if use.patterns else None,
+                evidence={"steps": use.steps, "without a rate": use.zero_rate_steps, "largest rate": use.rate or 0.0},
+                remedy="A scheduler that counts epochs is stepped once an epoch, outside the loop over the batches: "
+                "`scheduler.step()`; one that counts steps is given as many as there are.",
+                subject=use.name,
+            )
         elif use.rate:
             held = [report.parameters[number] for number in use.holds]
             # Measured twice at least: the first may be an update of a rate that warms up.
             lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
             if lost:
                 yield _lost(report, use, lost)
-
-
-def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:
-    return Finding(
-        code="TM617",
-        severity="warning",
-        message=f"The last {count(use.zero_rate_steps)} of {plural(use.steps, 'step')} of {use.name} changed nothing: "
-        f"its learning rate has fallen from {scientific(use.rate or 0)} to (almost) zero.",
-        location=report.location(use.patterns[-1].location) if use.patterns else None,
-        evidence={"steps": use.steps, "without a rate": use.zero_rate_steps, "largest rate": use.rate or 0.0},
-        remedy="A scheduler that counts epochs is stepped once an epoch, outside the loop over the batches: "
-        "`scheduler.step()`; one that counts steps is given as many as there are.",
-        subject=use.name,
-    )
 
 
 def _lost(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -> Finding:

@@ -181,8 +181,6 @@ def _items(target: ast.expr) -> list[ast.expr]:
 
 # TM2xx of a run: writes that changed more than their line says, or whose result depends on the order of elements.
 
-# -- TM201, TM204: another name ------------------------------------------------------------------------------------
-
 
 def changed_names(report: WritesReport) -> Iterator[Finding]:
     """TM201: a write changed other names; a warning where that is hardly meant, else a note.
@@ -192,7 +190,30 @@ def changed_names(report: WritesReport) -> Iterator[Finding]:
     meant: dict[tuple[str, tuple[str, ...]], list[tuple[Write, list[ChangedName]]]] = {}
     for write in report.writes:
         tensors = [changed for changed in write.changed if changed.relation != "NumPy array"]
-        yield from (_unmeant(report, write, changed) for changed in tensors if _is_unmeant(changed))
+        for changed in filter(_is_unmeant, tensors):
+            how, written = _how_often(write, changed), _target(write, changed)
+            if changed.items > 1:
+                message = (
+                    f"{plural(changed.items, 'item')} of {changed.name} share one memory, so writing to {written} "
+                    f"changes all of them{how}: none keeps the values that it had when it was stored."
+                )
+                remedy = f"Put copies in: {_stored_copies(report, write, changed.name)}"
+            elif changed.extent == "crosses":
+                message = (
+                    f"Writing to {written} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in "
+                    "part, neither is a slice of the other."
+                )
+                remedy = _copy_remedy(write, changed)
+            else:
+                message = (
+                    f"Writing to {written} changes {_elements(changed)}{how} without autograd noticing, and a backward "
+                    f"graph holds {changed.name}: gradients that need its values come out wrong, without an error."
+                )
+                remedy = (
+                    f"Write to a copy: `{changed.name}.detach().clone()`. Through `.detach()` instead of `.data` the "
+                    "same write raises an error in backward."
+                )
+            yield _finding("TM201", "warning", write, [changed], message=message, remedy=remedy)
         others = [changed for changed in tensors if not _is_unmeant(changed)]
         if others:
             key = (_root(write.target), tuple(dict.fromkeys(_root(changed.name) for changed in others)))
@@ -249,32 +270,6 @@ def _target(write: Write, changed: ChangedName | None = None) -> str:
         return changed.through
     name = write.target or ("tensors" if write.several else "a tensor") + " without a name"
     return f"{name} and others" if write.several and write.target else name
-
-
-def _unmeant(report: WritesReport, write: Write, changed: ChangedName) -> Finding:
-    how, written = _how_often(write, changed), _target(write, changed)
-    if changed.items > 1:
-        message = (
-            f"{plural(changed.items, 'item')} of {changed.name} share one memory, so writing to {written} "
-            f"changes all of them{how}: none keeps the values that it had when it was stored."
-        )
-        remedy = f"Put copies in: {_stored_copies(report, write, changed.name)}"
-    elif changed.extent == "crosses":
-        message = (
-            f"Writing to {written} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in part, "
-            "neither is a slice of the other."
-        )
-        remedy = _copy_remedy(write, changed)
-    else:
-        message = (
-            f"Writing to {written} changes {_elements(changed)}{how} without autograd noticing, and a backward "
-            f"graph holds {changed.name}: gradients that need its values come out wrong, without an error."
-        )
-        remedy = (
-            f"Write to a copy: `{changed.name}.detach().clone()`. Through `.detach()` instead of `.data` the same "
-            "write raises an error in backward."
-        )
-    return _finding("TM201", "warning", write, [changed], message=message, remedy=remedy)
 
 
 def _stored_copies(report: WritesReport, write: Write, name: str) -> str:
@@ -351,9 +346,6 @@ def _copy_remedy(write: Write, changed: ChangedName) -> str:
         return f"If {changed.name} should keep its values, make it a copy from the start: `….clone()`"
     copy = rebound(write.target, "clone()")
     return f"If that is not intended, write to a copy: `{copy}`"
-
-
-# -- TM202, TM203: one write, the same memory twice ----------------------------------------------------------------
 
 
 def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
@@ -442,9 +434,6 @@ def _separate(write: Write) -> str:
         text = ast.unparse(statement)
         return f"Read from a copy: `{text}.clone()`"
     return "Read from a copy: `.clone()`"
-
-
-# -- what they share -----------------------------------------------------------------------------------------------
 
 
 def _clash(  # noqa: PLR0913  (a finding of a clash, by what differs)

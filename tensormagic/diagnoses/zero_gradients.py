@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from tensormagic.diagnoses.rule import neighbours
+from tensormagic.diagnoses.rule import neighbours, reached
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
 from tensormagic.words import count, is_or_are, listed, plural
 
@@ -319,22 +319,12 @@ class _Blame:
         lost = [frame for frame in frames if flat.loss_is_zero or self._values.get(frame.pass_number) != 0]
         if not flat.always and len(lost) < FEWEST_PASSES:
             return False
-        if flat.hinge and self._is_the_loss_s_own(source):
-            return False
+        above = reached(self._feeders, self._feeders.get(source, ()))
+        if flat.hinge and all(self._graph.nodes[number].op in _REDUCING for number in above):
+            return False  # it is the loss's own
         others = [other for other in self._targets[source] if other != target]
         learns = any(frame.norms[other] != 0 for other in others for frame in frames)
         return not (learns and self._graph.nodes[source].op not in {"where", "maximum", "minimum"})
-
-    def _is_the_loss_s_own(self, source: int) -> bool:
-        waiting, seen = list(self._feeders.get(source, ())), set()
-        while waiting:
-            number = waiting.pop()
-            if self._graph.nodes[number].op not in _REDUCING:
-                return False
-            if number not in seen:
-                seen.add(number)
-                waiting += self._feeders.get(number, ())
-        return True
 
 
 def flat_of(node: Node) -> Flat | None:

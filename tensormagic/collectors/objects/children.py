@@ -6,22 +6,10 @@ import functools
 import gc
 import itertools
 import sys
+import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import (
-    AsyncGeneratorType,
-    CoroutineType,
-    FrameType,
-    FunctionType,
-    GeneratorType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-    NoneType,
-    TracebackType,
-)
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,7 +26,7 @@ from tensormagic.reports import Location
 
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
-_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType)
+_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, types.ModuleType)
 _ATOMS = (
     int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
 )  # fmt: skip
@@ -74,7 +62,7 @@ def is_readable(x: Any) -> bool:
             with suppress(RuntimeError):  # of a view that was changed in a way that autograd forbids
                 if x.grad_fn is not None and not hasattr(type(x.grad_fn), "_sequence_nr"):
                     return False
-            return is_lazy(x) or (is_kind(x.shape, torch.Size) and is_kind(x._base, torch.Tensor, NoneType))
+            return is_lazy(x) or (is_kind(x.shape, torch.Size) and is_kind(x._base, torch.Tensor, types.NoneType))
     except Exception:
         return False
 
@@ -107,7 +95,9 @@ def _dictionary_of(kind: type) -> Callable[[Any], Any]:
     for each in mro_of(kind):
         found = _dict_of(each).get("__dict__")
         if found is not None:
-            return found.__get__ if type(found) in {GetSetDescriptorType, MemberDescriptorType} else _nothing
+            return (
+                found.__get__ if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType} else _nothing
+            )
     return _nothing
 
 
@@ -130,7 +120,7 @@ def is_opaque(item: object) -> bool:
     if kind in _OPAQUE or is_kind(item, type):  # a class, whatever its metaclass
         return True
     function: Any = item
-    return kind is FunctionType and not (
+    return kind is types.FunctionType and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__
     )
 
@@ -229,7 +219,9 @@ class ObjectReader:
     """Says what objects hold."""
 
     def __init__(self) -> None:
-        self._readers = ByClass(_reader_of)
+        self._readers = ByClass(
+            lambda kind: reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
+        )
         self._readers.update(dict.fromkeys(_ATOMS))
         self._dictionaries = ByClass(_dictionary_of)
         self._slots = ByClass(_slots_of)
@@ -254,14 +246,10 @@ class ObjectReader:
                 yield "attribute", name, slot.__get__(item)
 
 
-def _reader_of(kind: type) -> _Reader | None:
-    return reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
-
-
-def _slots_of(kind: type) -> list[tuple[str, MemberDescriptorType]]:
+def _slots_of(kind: type) -> list[tuple[str, types.MemberDescriptorType]]:
     """Return the slots of a class's instances, as the class and those it derives from declare them."""
     every = [pair for each in mro_of(kind) for pair in list(_dict_of(each).items())]
-    own = [(name, slot) for name, slot in every if type(slot) is MemberDescriptorType]
+    own = [(name, slot) for name, slot in every if type(slot) is types.MemberDescriptorType]
     return [(name, slot) for name, slot in own if name not in {"__dict__", "__weakref__"}]
 
 
@@ -334,9 +322,8 @@ def _of_function(_: ObjectReader, function: Any) -> Iterator[Reference]:
     yield from (("of function", name, value) for _, name, value in _attributes(function.__dict__))
 
 
-def _of_method(_: ObjectReader, method: Any) -> Iterator[Reference]:
-    yield "self", "__self__", method.__self__
-    yield "same", "", method.__func__
+def _of_method(_: ObjectReader, method: Any) -> Iterable[Reference]:
+    return ("self", "__self__", method.__self__), ("same", "", method.__func__)
 
 
 def _of_partial(_: ObjectReader, partial: Any) -> Iterator[Reference]:
@@ -357,7 +344,7 @@ def _of_generator(_: ObjectReader, generator: Any) -> Iterator[Reference]:
 
 
 def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
-    trace: TracebackType | None = error.__traceback__
+    trace: types.TracebackType | None = error.__traceback__
     while trace is not None:
         yield _frame_of(trace)
         trace = trace.tb_next
@@ -366,37 +353,41 @@ def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
     yield from (("of error", name, value) for _, name, value in _attributes(error.__dict__))
 
 
-def _of_traceback(_: ObjectReader, trace: TracebackType) -> Iterator[Reference]:
+def _of_traceback(_: ObjectReader, trace: types.TracebackType) -> Iterator[Reference]:
     yield _frame_of(trace)
     if trace.tb_next is not None:
         yield "chained", "", trace.tb_next
 
 
-def _frame_of(trace: TracebackType) -> Reference:
+def _frame_of(trace: types.TracebackType) -> Reference:
     return "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
 
 
-def _of_frame(_: ObjectReader, frame: FrameType) -> Iterator[Reference]:
+def _of_frame(_: ObjectReader, frame: types.FrameType) -> Iterator[Reference]:
     """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running.
 
     Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it shows the
     names.
     """
-    held = [value for value in gc.get_referents(frame) if value is not frame.f_globals and type(value) is not FrameType]
+    held = [
+        value
+        for value in gc.get_referents(frame)
+        if value is not frame.f_globals and type(value) is not types.FrameType
+    ]
     named = {id(value): f" {name}" for each in held if _is_snapshot(each, frame) for name, value in each.items()}
     for value in held:
         if not _is_snapshot(value, frame):
             yield "local", f"{named.get(id(value), '')} of {frame.f_code.co_name}", value
 
 
-def _is_snapshot(value: Any, frame: FrameType) -> bool:
+def _is_snapshot(value: Any, frame: types.FrameType) -> bool:
     """Return whether an object that a frame refers to is the copy of its locals that reading ``f_locals`` made."""
     code = frame.f_code
     names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     return type(value) is dict and bool(value) and names.issuperset(value)
 
 
-def _of_python_module(_: ObjectReader, module: ModuleType) -> Iterator[Reference]:
+def _of_python_module(_: ObjectReader, module: types.ModuleType) -> Iterator[Reference]:
     """Yield the globals of a module of the user's own; a library's are its own business."""
     filename = module.__dict__.get("__file__")
     if type(filename) is str and is_own_code(filename):
@@ -421,10 +412,11 @@ def location_of(code: Any, line: int | None) -> Location:
 _READERS: tuple[tuple[type, _Reader], ...] = (
     (torch.Tensor, _of_tensor), (np.ndarray, _of_array), (nn.Module, _of_module),
     (torch.optim.Optimizer, ObjectReader.of_instance), (dict, _of_dict), (list, _of_sequence), (tuple, _of_sequence),
-    (deque, _of_sequence), (set, _of_set), (frozenset, _of_set), (FunctionType, _of_function), (MethodType, _of_method),
-    (functools.partial, _of_partial), (type(functools.cache(abs)), _of_cache), (GeneratorType, _of_generator),
-    (CoroutineType, _of_generator), (AsyncGeneratorType, _of_generator), (BaseException, _of_error),
-    (TracebackType, _of_traceback), (FrameType, _of_frame), (ModuleType, _of_python_module), (type, _of_class),
+    (deque, _of_sequence), (set, _of_set), (frozenset, _of_set), (types.FunctionType, _of_function),
+    (types.MethodType, _of_method), (functools.partial, _of_partial), (type(functools.cache(abs)), _of_cache),
+    (types.GeneratorType, _of_generator), (types.CoroutineType, _of_generator),
+    (types.AsyncGeneratorType, _of_generator), (BaseException, _of_error), (types.TracebackType, _of_traceback),
+    (types.FrameType, _of_frame), (types.ModuleType, _of_python_module), (type, _of_class),
 )  # fmt: skip
 
 

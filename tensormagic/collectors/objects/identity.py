@@ -122,7 +122,6 @@ class ModuleNames:
         self._namespace = namespace
         self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
-        self._unnamed_modules: dict[int, weakref.ref[nn.Module]] = {}
         self.on_root: Callable[[str, nn.Module], None] = lambda _name, _module: None
 
     def path(self, module: nn.Module) -> str:
@@ -142,15 +141,6 @@ class ModuleNames:
             self._paths[id(child)] = (weakref.ref(child), full)
         self.on_root(name, module)
         return name
-
-    def add_unnamed_referrer(self, module: nn.Module) -> str:
-        """Note that a module runs inside one that does not know it, and so has no path; returns what to call it."""
-        self._unnamed_modules[id(module)] = weakref.ref(module)
-        return self.unnamed_referrer(module)
-
-    def unnamed_referrer(self, module: nn.Module) -> str:
-        """Return what to call a module that is known to have no path, or ``""``."""
-        return f"({type(module).__name__})" if holds(self._unnamed_modules, module) else ""
 
     def roots(self) -> list[tuple[str, nn.Module]]:
         """Return the outermost modules that are still alive, by name."""
@@ -398,6 +388,7 @@ class RunningModules:
 
     def __init__(self, modules: ModuleNames) -> None:
         self._modules = modules
+        self._nameless: dict[int, weakref.ref[nn.Module]] = {}  # that run inside one that does not know them
 
     def path_in(self, frame: FrameType | None) -> str:
         """Return the path of the innermost module whose forward is running in ``frame`` or above it."""
@@ -410,12 +401,15 @@ class RunningModules:
 
     def _learn(self, module: nn.Module, frame: FrameType) -> str:
         """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
-        if label := self._modules.unnamed_referrer(module):
+        label = f"({type(module).__name__})"
+        if holds(self._nameless, module):
             return label
         above = [each.f_locals["self"] for each in _module_calls(frame.f_back)]
         outermost = above[-1] if above else module
-        if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
-            return self._modules.add_unnamed_referrer(module)
-        with gc_paused():
-            self._modules.add_root(outermost)
-        return self._modules.path(module) or self._modules.add_unnamed_referrer(module)
+        if not self._modules.path(outermost) or any(inner is module for _, inner in inside("", outermost)):
+            with gc_paused():
+                self._modules.add_root(outermost)
+            if path := self._modules.path(module):
+                return path
+        self._nameless[id(module)] = weakref.ref(module)
+        return label

@@ -149,13 +149,6 @@ def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> 
         yield f"{path}.state[{key}]", state, depth - 1
 
 
-def gradient(path: str, x: torch.Tensor) -> list[Child]:
-    """Return a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
-    with torch._C.DisableTorchFunction():
-        grad = gradient_there(x, retained=False)
-    return [] if grad is None else [(f"{path}.grad", grad, 0)]
-
-
 # What a user can name: every name's whole tree in turn, each object once a name, never deeper or longer than its
 # bounds, and saying so where they were met.
 
@@ -233,8 +226,10 @@ class Walk:
         A long container that begins with nothing but numbers and strings is taken to hold nothing else.
         """
         try:
-            if is_kind(item, torch.Tensor):
-                return gradient(path, item) if self.gradients else []
+            if is_kind(item, torch.Tensor):  # of a leaf its gradient: torch warns when that of others is read
+                with torch._C.DisableTorchFunction():
+                    grad = gradient_there(item, retained=False) if self.gradients else None
+                return [] if grad is None else [(f"{path}.grad", grad, 0)]
             if is_kind(item, nn.Module):
                 self.buffers.update(buffers_of(item))
             found = list(itertools.islice(children(self._table, path, item, depth, self._label), self.items + 1))

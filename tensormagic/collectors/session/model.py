@@ -115,18 +115,12 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
     gaps = [Gap("modules", f"{left_out} of {len(modules)} are deeper than {deepest} levels")] if left_out else []
     names, kept = held
     return ModelReport(
-        model=name,
-        rows=rows,
-        modules=len(modules),
-        parameter_bytes=parameter_bytes,
-        buffer_bytes=buffer_bytes,
-        gradient_bytes=gradient_bytes,
-        state_bytes=sum(kept.get(key, 0) for key in parameters),
-        meta_bytes=meta_bytes,
+        model=name, rows=rows, modules=len(modules), parameter_bytes=parameter_bytes, buffer_bytes=buffer_bytes,
+        gradient_bytes=gradient_bytes, state_bytes=sum(kept.get(key, 0) for key in parameters), meta_bytes=meta_bytes,
         optimizers=tuple(dict.fromkeys(each for key in parameters for each in names.get(key, ()))),
         shapes_from="" if not any(row.shapes for row in rows) else "forward" if seen.forward is not None else "trace",
         gaps=tuple(gaps),
-    )
+    )  # fmt: skip
 
 
 def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> ModuleRow:
@@ -140,22 +134,15 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> Mo
         with suppress(Exception):  # an attribute that it prints is gone
             details = module.extra_repr()[:_DETAILS]
     return ModuleRow(
-        path=path,
-        type_name=type(module).__name__,
-        details=details,
-        depth=depth,
-        training=attributes_of(module).get("training", True) is True,
-        shapes=shapes,
-        calls=calls,
-        parameters=sum(map(_numel, parameters.values())),
-        trainable=sum(map(_numel, trainable.values())),
+        path=path, type_name=type(module).__name__, details=details, depth=depth,
+        training=attributes_of(module).get("training", True) is True, shapes=shapes, calls=calls,
+        parameters=sum(map(_numel, parameters.values())), trainable=sum(map(_numel, trainable.values())),
         unmade=sum(is_lazy(one) for one in (*parameters.values(), *buffers.values())),
         optimized=sum(map(_numel, optimized.values())),
         optimizers=tuple(dict.fromkeys(name for key in optimized for name in names[key])),
         nbytes=sum(map(_nbytes, (*parameters.values(), *buffers.values()))),
-        gradient=_gradient(parameters, seen.trace, path),
-        update=_update(module, seen.trace, path),
-    )
+        gradient=_gradient(parameters, seen.trace, path), update=_update(module, seen.trace, path),
+    )  # fmt: skip
 
 
 def _parts(module: nn.Module, registry: str) -> dict[int, torch.Tensor]:

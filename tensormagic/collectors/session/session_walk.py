@@ -195,17 +195,10 @@ class _Walked:
         )  # fmt: skip
 
 
-def stored_graphs(
-    tensors: Sequence[tuple[Place, torch.Tensor]], own: Iterable[int], where: WhereGrown
-) -> tuple[StoredGraph, ...]:
-    """Return the containers and sums that keep several graphs alive, the largest first."""
-    return tuple(graph for graph, _ in graphs_and_storages(tensors, own, where))
-
-
 def graphs_and_storages(
     tensors: Sequence[tuple[Place, torch.Tensor]], own: Iterable[int], where: WhereGrown, most: int = MOST_NODES
 ) -> list[tuple[StoredGraph, frozenset[int]]]:
-    """Return what `stored_graphs` does, each with the identities of the storages that its graphs keep.
+    """Return the containers and sums that keep several graphs alive, the largest first, each with its storages.
 
     ``own`` are storages that names lead to; ``where`` gives the line that makes something grow, by its name.
     """

@@ -268,7 +268,12 @@ class UpdateTracking:
         if fastest is not None:
             progress.total, progress.is_new = progress.total + fastest.advanced, False
             progress.advanced, progress.steps = fastest.advanced, fastest.steps
-        still = {place: self._still(model, place, progress) for place, progress in progress_of.items()}
+        still: dict[Place, dict[str, int]] = {}  # by place, with the progress at which it began to stand still
+        for place, progress in progress_of.items():
+            members = model.of(place)
+            keeps_state = any(one.is_used for one in members)
+            resting = (one for one in members if one.stands_still(progress, keeps_state=keeps_state))
+            still[place] = {one.name: one.since(progress, is_watching=self._is_watching) for one in resting}
         for one in model.parameters:
             self._seen[id(one.value)] = one.remembered(still[one.place].get(one.name))
         for place, progress in progress_of.items():
@@ -284,13 +289,6 @@ class UpdateTracking:
         progress.advanced = max(steps - progress.steps, 0) if steps else moved
         progress.total, progress.steps, progress.is_new = progress.total + progress.advanced, steps, is_new
         return progress
-
-    def _still(self, model: _Model, place: Place, progress: Progress) -> dict[str, int]:
-        """Return the parameters of one place that stand still, each with the progress at which it began to."""
-        members = model.of(place)
-        keeps_state = any(one.is_used for one in members)
-        still = [one for one in members if one.stands_still(progress, keeps_state=keeps_state)]
-        return {one.name: one.since(progress, is_watching=self._is_watching) for one in still}
 
 
 def _report(

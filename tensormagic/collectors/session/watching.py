@@ -25,9 +25,9 @@ from tensormagic.collectors.session.session_walk import (
     THOROUGH,
     Held,
     ObjectWalk,
+    graphs_and_storages,
     grown,
     sources,
-    stored_graphs,
 )
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.session.update_tracking import UpdateTracking
@@ -84,21 +84,13 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         if walk_session.names_complete:
             unchanged = known.updates.look(outermost, walk_session.optimizers, files=files, cell_number=cell_number)
         return WatchReport(
-            looked=walk_session.looked,
-            tensors=walk_session.tensors,
-            storages=len(walk_session.storages),
-            nbytes=sum(held.nbytes for held in walk_session.storages.values()),
-            modules=modules,
-            retained=retained,
-            views=views,
-            graphs=graphs,
-            sizes=sizes,
+            looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
+            nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,
+            views=views, graphs=graphs, sizes=sizes, unchanged=unchanged, gaps=walk_session.gaps,
             growing=tuple(
                 replace(growth, location=grown(growth.name, files, cell_number)) for growth in _growing(earlier, sizes)
             ),
-            unchanged=unchanged,
-            gaps=walk_session.gaps,
-        )
+        )  # fmt: skip
 
 
 def standing_out(
@@ -121,8 +113,8 @@ def standing_out(
     retained = (_confirmed(held, namespace, cell_number) for held in kept)
     views = (_alone(held, namespace) for held in viewed)
     own = {key for key, held in storages.items() if not held.is_of_session}
-    graphs = stored_graphs(walk_session.visits, own, lambda name: grown(name, looked_in, cell_number))
-    return tuple(one for one in retained if one), tuple(view for view in views if view), graphs
+    graphs = graphs_and_storages(walk_session.visits, own, lambda name: grown(name, looked_in, cell_number))
+    return tuple(filter(None, retained)), tuple(filter(None, views)), tuple(graph for graph, _ in graphs)
 
 
 def _alone(held: Held, namespace: Mapping[str, Any]) -> StorageKeepingView | None:

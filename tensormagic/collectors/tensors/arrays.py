@@ -45,13 +45,9 @@ def collect_array(
     namespace: Mapping[str, object] | None = None,
     besides: Iterable[object] = (),  # noqa: ARG001  (taken as for a tensor, whose holders are reported)
 ) -> TensorReport:
-    """Return everything that is known about a NumPy array, and nothing of the array itself.
+    """Return everything that is known about a NumPy array of any subclass and dtype, and nothing of the array itself.
 
-    Args:
-        array: Any `numpy.ndarray`, of any subclass and dtype.
-        name: What it is called.
-        namespace: The user's names, to find who else shares its memory.
-        besides: Not used: who keeps an array alive is not reported.
+    ``namespace`` are the user's names, to find who else shares its memory. Who keeps it alive is not reported.
     """
     plain = np.ndarray.view(array, np.ndarray)
     others = {key: value for key, value in (namespace or {}).items() if value is not array or key != name}
@@ -178,29 +174,27 @@ def _facts(plain: np.ndarray, array: Any) -> tuple[Fact, ...]:
         order = "C and Fortran" if flags.f_contiguous else "C (last index fastest)"
     else:
         order = "Fortran (first index fastest)" if flags.f_contiguous else "neither"
+    dtype, nbytes = plain.dtype, number_of_bytes(plain.dtype.itemsize)
+    says = f"{_WORDS[dtype.kind]}, {nbytes} an element" if dtype.kind in _WORDS else str(dtype)
+    if dtype.names is not None:
+        says = f"{plural(len(dtype.names), 'field')} in {nbytes}: {listed(dtype.names, most=_MOST_FIELDS)}"
     facts = [
-        Fact("dtype", plain.dtype.str if plain.dtype.names is None else "structured", _dtype_note(plain.dtype)),
+        Fact("dtype", dtype.str if dtype.names is None else "structured", says),
         Fact("strides in bytes", str(plain.strides), f"in elements: ({steps})" if plain.strides else ""),
         Fact("order", order, "of its elements in memory"),
         Fact("owns its data", str(_owns(array)), _owner_note(array)),
         Fact("writeable", str(bool(flags.writeable)), "" if flags.aligned else "and not aligned"),
         Fact("byte order", _byte_order(plain.dtype)),
     ]
-    if plain.dtype.kind == "O":
-        facts.append(Fact("refers to", _object_types(plain), "Python objects somewhere else"))
+    if dtype.kind == "O":  # the objects are asked for nothing
+        kinds = Counter(type(item).__name__ for item in plain.reshape(-1)[:_MOST_LOOKED].tolist())
+        words = ", ".join(f"{count(number)} {kind}" for kind, number in kinds.most_common(4))
+        facts.append(Fact("refers to", f"{words}{', …' * (len(kinds) > 4)}", "Python objects somewhere else"))
     if type(array) is not np.ndarray:
         facts.append(Fact("class", f"{type(array).__module__}.{type(array).__qualname__}", "its own code is not run"))
     if isinstance(array, np.memmap):
         facts.append(Fact("file", str(array.filename), f"opened {array.mode!r}"))
     return tuple(facts)
-
-
-def _dtype_note(dtype: np.dtype) -> str:
-    if dtype.names is not None:
-        fields = plural(len(dtype.names), "field")
-        return f"{fields} in {number_of_bytes(dtype.itemsize)}: {listed(dtype.names, most=_MOST_FIELDS)}"
-    word = _WORDS.get(dtype.kind, "")
-    return f"{word}, {number_of_bytes(dtype.itemsize)} an element" if word else str(dtype)
 
 
 def _owner_note(array: Any) -> str:
@@ -253,11 +247,3 @@ def _nearest(plain: np.ndarray, name: str) -> Iterator[tuple[str, str, np.ndarra
     elif plain.size <= MOST_COPIED:
         wide = np.dtype({"c": np.complex128, "f": np.float64}.get(dtype.kind, dtype))
         yield f"{name}.astype({wide.name!r})", "a copy with a dtype that torch supports", plain.astype(wide)
-
-
-def _object_types(plain: np.ndarray) -> str:
-    """Return which types an object array refers to, with their numbers, without asking the objects for anything."""
-    items = plain.reshape(-1)[:_MOST_LOOKED].tolist()
-    counts = Counter(type(item).__name__ for item in items)
-    words = ", ".join(f"{count(number)} {kind}" for kind, number in counts.most_common(4))
-    return f"{words}{', …' if len(counts) > 4 else ''}"

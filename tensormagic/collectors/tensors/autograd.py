@@ -98,13 +98,9 @@ MOST_HOOKS = 12
 def autograd_details(
     x: torch.Tensor, names: Mapping[int, str], named: Iterable[tuple[str, Any]] = (), *, name: str
 ) -> AutogradDetails:
-    """Return what is behind the autograd state of a tensor.
+    """Return what is behind the autograd state of a tensor that is called ``name``.
 
-    Args:
-        x: Any tensor.
-        names: What tensors are called, by ``tensor._cdata``.
-        named: Names and the tensors and arrays that they are of.
-        name: What ``x`` is called.
+    ``names`` are what tensors are called, by ``tensor._cdata``; ``named`` are names with tensors and arrays.
     """
     with quiet():
         node, others = x.grad_fn, [pair for pair in named if is_kind(pair[1], torch.Tensor) and pair[1] is not x]
@@ -177,10 +173,7 @@ _NAMED_LEAVES = 3
 def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> AutogradReport:
     """Return the autograd state of a tensor, without the warnings torch gives for looking.
 
-    Args:
-        x: Any tensor.
-        names: What tensors are called, by ``tensor._cdata``.
-        name: What ``x`` is called, for the sentence.
+    ``names`` are what tensors are called, by ``tensor._cdata``; ``name`` is what ``x`` is called in the sentence.
     """
     with quiet():
         made_by = x.grad_fn
@@ -198,18 +191,11 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
             if grad is not None:
                 state, shape, norm = "present", sizes_of(grad), _norm(grad)
         return AutogradReport(
-            requires_grad=x.requires_grad,
-            is_leaf=x.is_leaf,
-            grad_fn=None if made_by is None else made_by.name(),
-            retains_grad=x.retains_grad,
-            grad=state,
-            grad_shape=shape,
-            grad_norm=norm,
+            x.requires_grad, x.is_leaf, None if made_by is None else made_by.name(), x.retains_grad, state, shape, norm,
             hooks=len(x._backward_hooks or ()) + len(getattr(x, "_post_accumulate_grad_hooks", None) or ()),
-            leaves=tuple(leaves[:_SHOWN_LEAVES]),
-            leaf_count=len(leaves),
+            leaves=tuple(leaves[:_SHOWN_LEAVES]), leaf_count=len(leaves),
             sentence=_sentence(x, name, state, leaves, complete=len(nodes) <= NODE_LIMIT),
-        )
+        )  # fmt: skip
 
 
 def _norm(grad: torch.Tensor) -> float | None:

@@ -129,14 +129,10 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
 def gradient_facts(
     x: torch.Tensor, expression: str, names: Names, *, loss: tuple[str, Any] = ("", None), scale: float = 1.0
 ) -> GradientFacts:
-    """Return what is known of a tensor's gradient.
+    """Return what is known of the gradient of a tensor, which the user wrote as ``expression``.
 
-    Args:
-        x: Any tensor.
-        expression: What the user wrote.
-        names: What the namespace calls tensors.
-        loss: Name and value of what backward was, or is to be, called on; by default something computed from ``x``.
-        scale: The factor of a ``GradScaler`` in sight.
+    ``loss`` is name and value of what backward was, or is to be, called on, by default something computed from ``x``;
+    ``scale`` is the factor of a ``GradScaler`` in sight.
     """
     with quiet(), torch._C.DisableTorchFunction():
         known = {each._cdata: label for label, each in reversed(names.named)}

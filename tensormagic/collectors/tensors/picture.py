@@ -202,11 +202,9 @@ Place = int | str | slice | None
 def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Sequence[Place] | None) -> DrawnSlice:
     """Return the slice that was asked for.
 
-    Args:
-        shape: Sizes of the tensor.
-        dims: The dimension that runs downwards and the one that runs to the right, by number or letter; None: those
-            that ``at`` leaves open, or the two by default.
-        at: For each dimension an index, or ``":"``, ``slice(None)`` or None where it is drawn; None: 0 everywhere.
+    ``dims`` are the dimension that runs downwards and the one that runs to the right, by number or letter; None: those
+    that ``at`` leaves open, or the two by default. ``at`` is for each dimension an index, or ``":"``, ``slice(None)``
+    or None where it is drawn; None: 0 everywhere.
 
     Raises:
         TensorMagicError: where these do not fit the shape or each other.
@@ -285,15 +283,11 @@ def with_slices(
 ) -> LayoutReport:
     """Return the layout with the slice that was asked for in its grid, and with those that a viewer may turn to.
 
-    Args:
-        x: The tensor.
-        laid: Its layout, with the default slice.
-        dims: See `chosen_slice`.
-        at: See `chosen_slice`.
-        bad: Index of an element worth seeing: where ``at`` is None, the slice that holds it is shown.
+    ``laid`` has the default slice. ``bad`` is the index of an element worth seeing: where ``at`` is None, the slice
+    that holds it is shown.
 
     Raises:
-        TensorMagicError: where ``dims`` or ``at`` does not fit the tensor.
+        TensorMagicError: where ``dims`` or ``at`` does not fit the tensor, as for `chosen_slice`.
     """
     shown = chosen_slice(laid.shape, dims, at)
     if at is None and bad is not None:

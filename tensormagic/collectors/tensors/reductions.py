@@ -294,7 +294,15 @@ def _add(swept: Swept, values: torch.Tensor, units: Units, rank: int) -> None:
         values = torch.where(bad, units.shift, values)  # adds nothing to either sum
     swept.low, swept.high = min(swept.low, low), max(swept.high, high)
     largest = max(abs(low - units.shift), abs(high - units.shift))
-    moved = _shifted(values, units, exact=largest < _FAR)
+    if values.is_floating_point():
+        moved = values - units.shift if units.shift else values
+        moved = moved * units.scale if units.scale != 1 else moved
+    elif values.element_size() <= _SMALL:
+        moved = values.to(torch.float32) - units.shift
+    elif largest < _FAR:  # integers are subtracted as integers where that cannot overflow
+        moved = (values.to(torch.int64) - int(units.shift)).double()
+    else:
+        moved = values.double() - units.shift
     total, squares = moved.sum().item(), torch.dot(moved, moved).item()
     if moved.dtype == torch.float32 and not (math.isfinite(squares) and (largest > _TINY or largest == 0)):
         moved = moved.double()
@@ -334,13 +342,3 @@ def _bad(swept: Swept, values: torch.Tensor, ends: tuple[float, float], rank: in
         if found and swept.first[kind] is None:
             swept.first[kind] = rank + int(mask.to(torch.uint8).argmax())
     return reduce(torch.logical_or, masks.values())
-
-
-def _shifted(values: torch.Tensor, units: Units, *, exact: bool) -> torch.Tensor:
-    """Return values in those units; integers are subtracted as integers where that cannot overflow."""
-    if values.is_floating_point():
-        moved = values - units.shift if units.shift else values
-        return moved * units.scale if units.scale != 1 else moved
-    if values.element_size() <= _SMALL:
-        return values.to(torch.float32) - units.shift
-    return (values.to(torch.int64) - int(units.shift)).double() if exact else values.double() - units.shift

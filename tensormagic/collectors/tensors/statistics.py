@@ -50,12 +50,9 @@ Index = tuple[int, ...]
 
 
 def statistics(x: torch.Tensor, *, limit: int | None = None, chunk: int | None = None) -> Statistics:
-    """Return statistics of a strided tensor's values.
+    """Return statistics of the values of a strided tensor that can be read, so many elements at a time.
 
-    Args:
-        x: Any strided tensor whose values can be read.
-        limit: Read at most about this many elements; more are sampled evenly, and the report says so.
-        chunk: Elements to read at a time.
+    Of more than ``limit`` elements about so many are sampled evenly, and the report says so.
     """
     return statistics_and(x, None, limit=limit, chunk=chunk)[0]
 
@@ -217,9 +214,7 @@ class _Look:
 def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[DimensionSlices, ...]]:
     """Return the statistics of a strided tensor, and its slices along each dimension that has several of several.
 
-    Args:
-        x: Any strided tensor whose values can be read.
-        limit: For the slices, read about this many elements a dimension.
+    For the slices, about ``limit`` elements a dimension are read.
     """
     if not x.numel():
         return statistics(x), ()
@@ -286,27 +281,16 @@ def _slices_report(look: _Look, rows: Rows, bad: Bad | None) -> DimensionSlices:
     with np.errstate(all="ignore"):
         level = np.where(finite > 0, sums / finite, np.nan)
     width = -(-look.size // MOST_CELLS)
+    cells = np.arange(0, look.size, width)
     ill, zero = np.flatnonzero(nan + inf), np.flatnonzero((level == 0) & (finite == looked))
     return DimensionSlices(
-        look.dim,
-        look.size,
-        look.elements,
-        look.elements if look.whole else looked,
-        cell_slices=width,
-        levels=tuple(_cells(level, width, np.fmax)),
-        cell_bad=tuple(int(number) for number in _cells(nan + inf, width, np.add)),
-        bad_count=len(ill),
-        bad=tuple(BadSlice(int(at), int(nan[at]), int(inf[at])) for at in ill[:_LISTED]),
-        bad_exact=bad is not None or look.whole,
-        zero_count=len(zero),
-        zero=tuple(int(at) for at in zero[:_LISTED]),
+        look.dim, look.size, look.elements, look.elements if look.whole else looked, width,
+        levels=tuple(np.fmax.reduceat(level, cells).tolist()),
+        cell_bad=tuple(map(int, np.add.reduceat(nan + inf, cells))),
+        bad_count=len(ill), bad=tuple(BadSlice(int(at), int(nan[at]), int(inf[at])) for at in ill[:_LISTED]),
+        bad_exact=bad is not None or look.whole, zero_count=len(zero), zero=tuple(map(int, zero[:_LISTED])),
         large=_large(level),
-    )
-
-
-def _cells(numbers: Rows, width: int, join: np.ufunc) -> list[float]:
-    found: list[float] = join.reduceat(numbers, np.arange(0, len(numbers), width)).tolist()
-    return found
+    )  # fmt: skip
 
 
 def _large(level: Rows) -> tuple[LargeSlice, ...]:

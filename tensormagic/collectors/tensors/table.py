@@ -30,11 +30,7 @@ def collect_table(
 ) -> TensorTable:
     """Return what a namespace or a collection holds, a row each. Changes nothing, keeps nothing.
 
-    Args:
-        named: Names and what they are bound to.
-        title: What to call a collection.
-        panels: How many of the tensors to inspect in full.
-        inspect: Returns the report of one of them, given it and its name.
+    ``inspect`` returns the full report of one of them, given it and its name: of the first ``panels``.
     """
     with quiet():
         walk = Walk(named, LIMIT, items=LIMIT)
@@ -91,17 +87,9 @@ def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
             shown[0], type(item).__name__, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown)
         )
     return TensorRow(
-        name=shown[0],
-        kind="buffer" if is_buffer and type(item) is torch.Tensor else type(item).__name__,
-        dtype=_plain(item.dtype),
-        shape=_shape(item),
-        device=_device(item),
-        layout=_plain(item.layout),
-        nbytes=_nbytes(item),
-        group=group,
-        gradient=_gradient(item),
-        names=len(shown),
-    )
+        shown[0], "buffer" if is_buffer and type(item) is torch.Tensor else type(item).__name__, _plain(item.dtype),
+        _shape(item), _device(item), _plain(item.layout), _nbytes(item), group, _gradient(item), names=len(shown),
+    )  # fmt: skip
 
 
 @cache

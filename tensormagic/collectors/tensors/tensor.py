@@ -80,12 +80,8 @@ def collect_tensor(
     """Return everything that is known about a tensor, and nothing of the tensor itself.
 
     Never raises for an odd tensor, never writes to it, draws no random numbers, leaves no warning, keeps no reference.
-
-    Args:
-        x: Any tensor.
-        name: What it is called, or the expression it came from.
-        namespace: The user's names, to find who else shares its memory.
-        besides: Tensors that are alive only because they are inspected as well.
+    Who else shares its memory is found in ``namespace``; ``besides`` are tensors that are alive only because they are
+    inspected as well.
     """
     with quiet(), torch._C._DisableFuncTorch():
         known = namespace or {}
@@ -205,14 +201,9 @@ def _storage(x: torch.Tensor) -> StorageReport | None:
     memory, storage = Memory.of(x), x.untyped_storage()
     on_host = memory.device == "cpu" and memory.address != 0
     return StorageReport(
-        address=memory.address,
-        nbytes=memory.nbytes,
-        elements=memory.nbytes // x.element_size(),
-        device=str(x.device),
-        resizable=storage.resizable(),
-        shared=on_host and storage.is_shared(),
-        pinned=on_host and bool(x.is_pinned()),
-    )
+        memory.address, memory.nbytes, memory.nbytes // x.element_size(), str(x.device), storage.resizable(),
+        shared=on_host and storage.is_shared(), pinned=on_host and bool(x.is_pinned()),
+    )  # fmt: skip
 
 
 def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:

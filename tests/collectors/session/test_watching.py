@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensormagic as tm
 from tensormagic.collectors.aliasing.aliases import Budget
-from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, assigned, grown, stored_graphs
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, assigned, graphs_and_storages, grown
 from tensormagic.collectors.session.watching import look
 from tensormagic.errors import TensorMagicError
 
@@ -23,7 +23,7 @@ def graphs(**namespace):
     """Return the stored graphs of a namespace by name."""
     stroll = ObjectWalk(THOROUGH).through(namespace)
     own = [key for key, held in stroll.storages.items() if not held.is_of_session]
-    return {one.name: one for one in stored_graphs(stroll.visits, own, lambda _name: None)}
+    return {one.name: one for one, _ in graphs_and_storages(stroll.visits, own, lambda _name: None)}
 
 
 def losses(net, count: int, *, backward: bool = False) -> list[torch.Tensor]:
