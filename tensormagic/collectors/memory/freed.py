@@ -66,13 +66,23 @@ def collect_freeable(
         items: What lies in containers and is listed although it does not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
-    every = all_freeable(looked.roots, looked.flow, looked.items.parts)
-    session = set_of(looked.of_session())
+    roots, flow, parts = looked.roots, looked.flow, looked.items.parts
+    every = [
+        replace(freeable_of(at, roots, flow), parts=parts.get(at, ()))
+        for at, root in enumerate(roots)
+        if root.kind is not None
+    ]
+    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
+    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
+    every = sorted((one for one in every if one.reaches), key=_most_first)
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
-    reasons = (looked.cut, looked.items.cut, looked.cycles, more)
-    gaps = tuple(Gap("freeable memory", reason) for reason in reasons if reason)
-    return Freeable(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
+    gaps = tuple(Gap("freeable memory", why) for why in (looked.cut, looked.items.cut, looked.cycles, more) if why)
+    return Freeable(tuple(every[:most]), flow.freed(set_of(looked.of_session())).nbytes, looked.objects, gaps)
+
+
+def _most_first(one: FreeableMemory) -> tuple[int, int]:
+    return -one.nbytes, -one.reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +166,6 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
     return weights
 
 
-def all_freeable(
-    roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[FreeableMemory, ...]]
-) -> list[FreeableMemory]:
-    """Return what each root frees, with what lies in it, and what several do together; the most first."""
-    asked = (at for at, root in enumerate(roots) if root.kind is not None)
-    every = [replace(freeable_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
-    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
-    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
-    return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
-
-
 def freeable_of(at: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
     root = roots[at]
@@ -210,25 +209,17 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryRepo
     """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
     gc.collect()  # what lies in cycles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
-    chosen = _keeping(looked)
-    entries = [freeable_of(at, looked.roots, looked.flow) for at in chosen]
-    entries.sort(key=lambda one: (-one.nbytes, -one.reaches))
+    roots, flow, session = looked.roots, looked.flow, looked.of_session()
+    all_of_it = set_of(session)
+    shared = {at for needed in flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
+    chosen = [at for at in session if flow.alone[at].nbytes or at in shared]
     dropped = drop and bool(chosen)
-    nothing: tuple[int, int, tuple[DeviceGain, ...]] = (0, 0, ())
-    freed, storages, gains = _drop([looked.roots[at] for at in chosen], namespace) if dropped else nothing
+    freed, storages, gains = _drop([roots[at] for at in chosen], namespace) if dropped else (0, 0, ())
     return FreeHistoryReport(
-        entries=tuple(entries), nbytes=looked.flow.freed(set_of(chosen)).nbytes, dropped=dropped,
-        freed=freed, storages=storages, gains=gains,
+        entries=tuple(sorted((freeable_of(at, roots, flow) for at in chosen), key=_most_first)),
+        nbytes=flow.freed(set_of(chosen)).nbytes, dropped=dropped, freed=freed, storages=storages, gains=gains,
         gaps=(Gap("freeable memory", looked.cut),) if looked.cut else (),
     )  # fmt: skip
-
-
-def _keeping(looked: Look) -> list[int]:
-    """Return the roots of the session that free something, or do so with others of them."""
-    session = looked.of_session()
-    all_of_it = set_of(session)
-    shared = {at for needed in looked.flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
-    return [at for at in session if looked.flow.alone[at].nbytes or at in shared]
 
 
 def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int, tuple[DeviceGain, ...]]:
@@ -238,7 +229,12 @@ def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int
     for root in roots:
         root.drop()
     gc.collect()
-    _empty_caches()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
+    if torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
+        torch.xpu.empty_cache()
     gone = [nbytes for weak, nbytes in watched if weak.expired()]  # type: ignore[no-untyped-call]
     now = {device.device: device for device in read_devices()[0]}
     return sum(gone), len(gone), tuple(_gain(was, now[was.device]) for was in before if was.device in now)
@@ -257,20 +253,6 @@ def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[
         return [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]
 
 
-def _empty_caches() -> None:
-    """Give what torch's allocators keep in reserve back to the devices; none is initialised for that."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
-    if torch.backends.mps.is_available():
-        torch.mps.empty_cache()
-    if torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
-        torch.xpu.empty_cache()
-
-
 def _gain(was: DeviceMemory, now: DeviceMemory) -> DeviceGain:
-    def less(old: int | None, new: int | None) -> int | None:
-        return None if old is None or new is None else old - new
-
-    return DeviceGain(
-        was.device, less(was.allocated, now.allocated), less(was.reserved, now.reserved), less(was.process, now.process)
-    )
+    pairs = (was.allocated, now.allocated), (was.reserved, now.reserved), (was.process, now.process)
+    return DeviceGain(was.device, *(None if old is None or new is None else old - new for old, new in pairs))
