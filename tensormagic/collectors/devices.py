@@ -34,16 +34,6 @@ class Arrival(Protocol):
         """Return them; waits until they have come."""
 
 
-class Mark(Protocol):
-    """A moment in the work of a device."""
-
-    def ready(self) -> bool:
-        """Return whether the device has come to it."""
-
-    def since(self, earlier: Mark) -> float:
-        """Return the seconds that the device took from another moment to this; it has come to both."""
-
-
 class _Sent:
     """Numbers that CUDA copies into pinned memory while the program goes on.
 
@@ -71,8 +61,8 @@ class _Sent:
         return found
 
 
-class _Event:
-    """A CUDA event that keeps the time."""
+class Mark:
+    """A moment in the work of a device: a CUDA event that keeps the time."""
 
     __slots__ = ("_event",)
 
@@ -81,10 +71,11 @@ class _Event:
         self._event.record(torch.cuda.current_stream(device))
 
     def ready(self) -> bool:
+        """Return whether the device has come to it."""
         return bool(self._event.query())
 
     def since(self, earlier: Mark) -> float:
-        assert isinstance(earlier, _Event)
+        """Return the seconds that the device took from another moment to this; it has come to both."""
         return float(earlier._event.elapsed_time(self._event)) / 1e3
 
 
@@ -115,7 +106,7 @@ class Accelerator:
 
     def mark(self, device: torch.device) -> Mark | None:
         """Return the moment to which the work put on a device's stream so far leads; None where that is unknown."""
-        return _Event(device) if device.type == "cuda" else None
+        return Mark(device) if device.type == "cuda" else None
 
     def capturing(self) -> bool:
         """Return whether what is put on the stream is recorded into a CUDA graph: nothing of ours may be in it."""
@@ -385,24 +376,22 @@ _UNITS = 1024  # /proc shows kibibytes
 def read_cpu(root: Path = _ROOT, psutil: Any = None) -> Found:
     """Return the CPU's memory, by the operating system's files below ``root``, or by psutil where there are none."""
     if (root / "proc/self/statm").exists():
-        return [_of_files(root)], []
+        pages = int((root / "proc/self/statm").read_text(encoding="ascii").split()[1])
+        described = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE))
+        total, free = (
+            int(described[key]) * _UNITS if key in described else None for key in ("MemTotal", "MemAvailable")
+        )
+        limit, used = _container(root)
+        if limit is not None and (total is None or limit < total):
+            left = max(limit - (used or 0), 0)
+            total, free = limit, left if free is None else min(free, left)
+        return [DeviceMemory("cpu", free=free, total=total, process=pages * resource.getpagesize())], []
     if psutil is None and find_spec("psutil") is not None:
         psutil = import_module("psutil")
     if psutil is None:
         return [DeviceMemory("cpu")], [Gap("devices", "the memory of this process is unknown without psutil")]
     memory, taken = psutil.virtual_memory(), psutil.Process().memory_info().rss
     return [DeviceMemory("cpu", free=memory.available, total=memory.total, process=taken)], []
-
-
-def _of_files(root: Path) -> DeviceMemory:
-    pages = int((root / "proc/self/statm").read_text(encoding="ascii").split()[1])
-    described = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE))
-    total, free = (int(described[key]) * _UNITS if key in described else None for key in ("MemTotal", "MemAvailable"))
-    limit, used = _container(root)
-    if limit is not None and (total is None or limit < total):
-        left = max(limit - (used or 0), 0)
-        total, free = limit, left if free is None else min(free, left)
-    return DeviceMemory("cpu", free=free, total=total, process=pages * resource.getpagesize())
 
 
 def _container(root: Path) -> tuple[int | None, int | None]:

@@ -212,12 +212,7 @@ MOST_STEPS = 200_000  # nodes looked at: a tenth of a second
 
 
 class Dominance:
-    """Asks a graph of which `flow_of` told who frees what.
-
-    Attributes:
-        steps: How many more nodes may be looked at; where it is below zero, nothing is reported any more.
-        weights: The nodes that have bytes.
-    """
+    """Asks a graph of which `flow_of` told who frees what."""
 
     def __init__(self, edges: Edges, roots: Edges, flow: Flow, weights: Weights) -> None:
         self._edges, self._flow, self.weights = edges, flow, weights
@@ -227,7 +222,7 @@ class Dominance:
             if flow.colours[node] != NOBODY:
                 for after in afters:
                     self._before[after].append(node)
-        self.steps = MOST_STEPS
+        self.steps = MOST_STEPS  # that may still be looked at; below zero nothing is reported any more
 
     def is_worth_asking(self, node: int) -> bool:
         """Return whether there are bytes that only the roots of a node lead to."""

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
+from tensormagic.collectors.memory.roots import Parts, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
@@ -57,16 +57,12 @@ def collect_freeable(
     Exact as far as Python and torch count references; where not, less is reported, not more. What lies in a cycle
     of references is freed when Python's garbage collector runs next.
 
-    Args:
-        namespace: The names themselves (``globals()``), not a copy: another dictionary with the same values in it
-            holds them too.
-        besides: Dictionaries of ours that refer to the same things, for now: what they hold does not count.
-        budget: How long to look.
-        most: How many to list.
-        items: What lies in containers and is listed although it does not stand out: ``"losses[17]"``.
+    ``namespace`` is the names themselves (``globals()``), not a copy: another dictionary with the same values holds
+    them too, but for ``besides``, dictionaries of ours, which do not count. ``items`` lie in containers and are listed
+    although they do not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
-    roots, flow, parts = looked.roots, looked.flow, looked.items.parts
+    roots, flow, parts = looked.roots, looked.flow, looked.parts
     every = [
         replace(freeable_of(at, roots, flow), parts=parts.get(at, ()))
         for at, root in enumerate(roots)
@@ -77,7 +73,7 @@ def collect_freeable(
     every = sorted((one for one in every if one.reaches), key=_most_first)
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
-    gaps = tuple(Gap("freeable memory", why) for why in (looked.cut, looked.items.cut, looked.cycles, more) if why)
+    gaps = tuple(Gap("freeable memory", why) for why in (looked.cut, looked.unweighed, looked.cycles, more) if why)
     return Freeable(tuple(every[:most]), flow.freed(set_of(looked.of_session())).nbytes, looked.objects, gaps)
 
 
@@ -93,8 +89,9 @@ class Look:
     flow: Flow  # what each of them frees; one more root than there are: what is held from elsewhere
     objects: int  # how many objects were met
     cut: str  # why not everything was looked through; empty where it was
-    items: Items  # what taking something out of a container frees, where that was asked for
-    cycles: str = ""  # what is said where something holds itself; empty where nothing does
+    parts: Parts  # what taking something out of a container frees, where that was asked for
+    unweighed: str  # why not all containers were weighed; empty where all were
+    cycles: str  # what is said where something holds itself; empty where nothing does
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""
@@ -122,9 +119,9 @@ def look(
         starts[-1] += [*found.held_elsewhere(), *cycles]
         objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
         dominance = Dominance(found.edges, starts, flow, weights)
-        inside = Items() if items is None else items_of(found, roots, dominance, items)
+        parts, unweighed = ({}, "") if items is None else items_of(found, roots, dominance, items)
         named = any(flow.colours[at] != len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
-        return Look(roots, flow, objects, found.cut, inside, CYCLES if named else "")
+        return Look(roots, flow, objects, found.cut, parts, unweighed, CYCLES if named else "")
 
 
 def _walked(

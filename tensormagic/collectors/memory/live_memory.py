@@ -120,14 +120,9 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
 ) -> MemoryReport:
     """Return where the memory is. Changes nothing, keeps nothing.
 
-    Args:
-        namespace: The user's names.
-        frame: Of the function that asks: its variables are names, too.
-        more: Other places to begin at: the variables of functions that have failed.
-        only: Show only the memory that these lead to.
-        devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind.
-        most: How many storages to list; the others are summed up.
-        readers: What reads the devices' counters.
+    The variables of ``frame``, the function that asks, are names, too, and so are ``more``: those of functions that
+    have failed. ``only`` and ``devices`` (``"cuda:0"``, or ``"cuda"`` for all of a kind) leave out all other memory. Of
+    more than ``most`` storages the rest is summed up; ``readers`` read the devices' counters.
     """
     with quiet(), uncollected():
         walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])

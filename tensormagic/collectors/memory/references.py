@@ -343,10 +343,7 @@ def _ours() -> int:
 def _is_held(item: Any, python: int, met: int) -> bool:
     """Return whether anything that was not met refers to an object.
 
-    Args:
-        item: The object.
-        python: References that Python counts beyond those that were met.
-        met: References that were met and that torch counts.
+    Python counts so many references beyond those met; so many were met that torch counts.
     """
     line = type(item).__mro__
     if torch.Tensor in line:
@@ -357,16 +354,7 @@ def _is_held(item: Any, python: int, met: int) -> bool:
         return python > (1 if is_custom(type(item)) else _torch_keeps_nodes())
     else:
         return python > 0
-    return used > met or python > (_torch_keeps_tensors() if used else 0)
-
-
-@cache
-def _torch_keeps_tensors() -> int:
-    """Return how often torch refers to the Python object of a tensor or storage that it uses: since 2.10 once."""
-    x = torch.zeros(2)
-    before = sys.getrefcount(x)
-    view = x[0]
-    return sys.getrefcount(x) - before if view is not None else 0
+    return used > met or python > (1 if used else 0)  # torch refers once to the object of what it uses
 
 
 @cache

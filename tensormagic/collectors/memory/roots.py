@@ -252,18 +252,15 @@ def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
         if id(item) in seen or type(item) in _ATOMS:
             continue
         seen.add(id(item))
-        opened = _opened(path, item)
-        if opened is None:
-            continue
-        container, inner = opened
+        container, inner = _opened(path, item)
         if container is not None:
             found += 1
             yield name, container
         pending.extend((name, path, value) for path, value in inner)
 
 
-def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
-    """Return an object as a container, and where to look on: None for what is not looked into."""
+def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]]:
+    """Return an object as a container, and where to look on."""
     kind = type(item)
     if kind in _SEQUENCES:
         entries = _held((f"{path}[{at}]", value) for at, value in enumerate(item))
@@ -274,15 +271,15 @@ def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any
         return Container(path, item, item, entries), entries
     if kind is set:
         return Container(path, item, item, []), []
-    return None if any(each in _LEFT_ALONE for each in mro_of(kind)) else _of_instance(path, item)
+    return _of_instance(path, item) if _LEFT_ALONE.isdisjoint(mro_of(kind)) else (None, [])
 
 
-def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
+def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]]:
     """Return an object by its attributes; of a module those that are registered are only looked on from."""
     kind = type(item)
     attributes = attributes_of(item)
     if not attributes or _defining(kind, "__getattribute__") is not object:
-        return None
+        return None, []
     plain = []
     for name, value in attributes.items():
         if type(name) is str and name.isidentifier() and not name.startswith("_"):
@@ -319,26 +316,21 @@ MOST_PARTS = 4  # of one name
 SHARE = 8  # one item is listed where it frees at least this part of what all of its container free
 STANDS_OUT = 1.5  # and one of a sequence, which has no name, where it frees so many times what its items do on average
 CUT = "the items of some containers were not measured; what each item would free is shown for the others"
+Parts = dict[int, tuple[FreeableMemory, ...]]  # by the number of a root, what taking something out of it frees
 
 
-@dataclass(slots=True)
-class Items:
-    """What lies in containers."""
-
-    # By the number of a root, what taking something out of it frees, the most first.
-    parts: dict[int, tuple[FreeableMemory, ...]] = field(default_factory=dict)
-    cut: str = ""  # Why not all were weighed; empty where all were.
-
-
-def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str] = ()) -> Items:
-    """Return what taking something out of the containers frees that names lead to.
+def items_of(
+    found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str]
+) -> tuple[Parts, str]:
+    """Return what taking something out of the containers frees that names lead to; and why not all were weighed.
 
     Items whose paths are ``wanted`` are reported although they do not stand out.
     """
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}
     described: dict[int, dict[tuple[int, int], FreeableMemory]] = {}
-    items = Items()
+    parts: Parts = {}
+    cut = ""
 
     def preference(one: FreeableMemory) -> tuple[bool, bool]:
         """Of those that free the same: what was asked for, then what is emptied."""
@@ -346,7 +338,7 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
 
     for name, container in containers(values):
         if dominance.steps < 0:
-            items.cut = CUT
+            cut = CUT
             break
         mine = described.setdefault(names[name], {})
         for key, one in _of_container(found, container, dominance, wanted):
@@ -355,8 +347,8 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
     for at, by_what in described.items():
         order = sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))
         if order:
-            items.parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
-    return items
+            parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
+    return parts, cut
 
 
 def _of_container(

@@ -32,22 +32,21 @@ _MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's
 class OpKind:
     """One operation."""
 
-    __slots__ = ("allocates", "inside", "lifts", "makes", "name", "new", "op")
+    __slots__ = ("allocates", "inside", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
         self.op, self.name = op, str(op)  # kept, so that its ``id`` stays its own
         # What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
         # the bytes of a storage.
         self.new = SEVERAL
-        self.lifts = False  # whether it hands on what was made without any operation
         self.inside = False  # whether Python code runs inside it, whose own operations are not seen
         self.makes = False  # whether what is new after it is of its own making, rather than met for the first time
         if isinstance(op, torch._ops.OpOverload):
             name = op._schema.name
-            self.new, self.lifts = _new(op), name in _GIVES_BACK
+            self.new = _new(op)
             self.inside = op.namespace not in {"aten", "prims", "prim", "profiler"}
             is_made = op.namespace == "aten" and self.new in {ONE, SEVERAL} and name not in _MAY_HAND_BACK
-            self.makes = self.lifts or is_made
+            self.makes = name in _GIVES_BACK or is_made
         # Whether it may allocate: its place is looked for whether autograd records it or not.
         self.allocates = self.new not in {NOTHING, VIEW}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,6 @@ from tensormagic.words import error_text
 MOST_LINES = 200
 _IN_USE = {"active_allocated", "active_pending_free", "active_awaiting_free"}  # the last is the documentation's word
 _Line = tuple[str, int]
-_Own = tuple[str, int, str]  # a line, and the function that it is in
-_Block = tuple[int, int, Any]  # in use: where it begins, what was asked for, the frames of its allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,69 +75,46 @@ def allocator_runs(
     ``snapshot`` is as `torch.cuda.memory._snapshot` returns it, ``seen`` by the number of the device.
     """
     found = []
-    for device, trace in enumerate(snapshot.get("device_traces") or ()):
+    for device, trace in enumerate(snapshot["device_traces"]):
         events = [event for event in trace if event.get("time_us", history.since) >= history.since]
         if events:
-            segments = [segment for segment in snapshot.get("segments") or () if segment.get("device", 0) == device]
-            blocks = [block for segment in segments for block in _blocks(segment)]
-            in_use, reserved = sum(block[1] for block in blocks), sum(int(one.get("total_size", 0)) for one in segments)
-            peak, most_reserved = _highest(events, in_use, reserved)
+            segments = [segment for segment in snapshot["segments"] if segment.get("device", 0) == device]
+            blocks = [block for one in segments for block in one["blocks"] if block["state"] in _IN_USE]
+            in_use = sum(block["requested_size"] for block in blocks)
+            peak, reserved = _highest(events, in_use, sum(one["total_size"] for one in segments))
             complete = len(events) < len(trace) or len(trace) < history.limit
             known = seen.get(device, Seen())
+            served = ((event, event["size"]) for event in events if event["action"] == "alloc")
+            # What is in use and no tensor was found over.
+            unnamed = ((one, one["requested_size"]) for one in blocks if one["address"] not in known.addresses)
             run = AllocatorRun(
                 device=f"cuda:{device}", events=len(events), peak=peak if complete else None,
-                reserved=most_reserved if complete else None, seen_peak=known.peak,
-                lines=_served(events, known, cell_number), unnamed=_unnamed(blocks, known, cell_number),
-                complete=complete,
+                reserved=reserved if complete else None, seen_peak=known.peak, complete=complete,
+                lines=tuple(
+                    AllocatorLine(where, sum(sizes), known.returned.get(line, 0), len(sizes), max(sizes))
+                    for line, where, sizes in _by_line(served, cell_number)
+                ),
+                unnamed=tuple((where, len(sizes), sum(sizes)) for _, where, sizes in _by_line(unnamed, cell_number)),
             )  # fmt: skip
             found.append(run)
     return tuple(found)
 
 
-def _blocks(segment: Mapping[str, Any]) -> Iterator[_Block]:
-    address = int(segment.get("address", 0))  # old snapshots leave those of blocks out
-    for block in segment.get("blocks") or ():
-        size = int(block.get("size", 0))
-        if block.get("state") in _IN_USE:
-            yield int(block.get("address", address)), int(block.get("requested_size", size)), block.get("frames")
-        address += size
-
-
-def _served(
-    events: Iterable[Mapping[str, Any]], seen: Seen, cell_number: CellNumber | None
-) -> tuple[AllocatorLine, ...]:
-    allocated = (event for event in events if event.get("action") == "alloc")
-    by_line = _by_line((event.get("frames"), int(event.get("size", 0))) for event in allocated)
-    return tuple(
-        AllocatorLine(
-            _location(own, cell_number), sum(sizes), seen.returned.get(own and own[:2], 0), len(sizes), max(sizes)
-        )
-        for own, sizes in by_line
-    )
-
-
-def _unnamed(
-    blocks: Iterable[_Block], seen: Seen, cell_number: CellNumber | None
-) -> tuple[tuple[Location | None, int, int], ...]:
-    """Return what is in use and no tensor was found over, by the line that allocated it, the most bytes first."""
-    by_line = _by_line((frames, asked) for address, asked, frames in blocks if address not in seen.addresses)
-    return tuple((_location(own, cell_number), len(sizes), sum(sizes)) for own, sizes in by_line)
-
-
-def _by_line(some: Iterable[tuple[Any, int]]) -> list[tuple[_Own | None, list[int]]]:
-    """Return sizes by the user's innermost line on their stacks, the most bytes first; None where there is no such."""
+def _by_line(
+    some: Iterable[tuple[Mapping[str, Any], int]], cell_number: CellNumber | None
+) -> list[tuple[_Line | None, Location | None, list[int]]]:
+    """Return sizes by the user's innermost line on the stacks, the most bytes first; None where there is no such."""
     sizes: dict[_Line | None, list[int]] = defaultdict(list)
-    owns: dict[_Line | None, _Own | None] = {}
-    for frames, nbytes in some:
-        own = own_frame(frames)
+    functions: dict[_Line | None, str] = {}
+    for entry, nbytes in some:
+        own = own_frame(entry.get("frames"))
         line = None if own is None else own[:2]
-        owns.setdefault(line, own)
+        functions.setdefault(line, "" if own is None else own[2])
         sizes[line].append(nbytes)
-    return [(owns[line], sizes[line]) for line in sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]]
-
-
-def _location(own: _Own | None, cell_number: CellNumber | None) -> Location | None:
-    return None if own is None else location_of(*own, cell_number=cell_number)
+    order = sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]
+    return [
+        (line, line and location_of(*line, functions[line], cell_number=cell_number), sizes[line]) for line in order
+    ]
 
 
 # Switches the CUDA allocator's own recording on for a run, and leaves it as it was.

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -66,9 +66,7 @@ class Executions:
             self._monitoring.register_callback(tool, self._monitoring.events.LINE, None)
             self._monitoring.free_tool_id(tool)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop, and give the number back."""
         self._undoing.close()
 
@@ -121,11 +119,9 @@ class Functions:
 def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> Functions:
     """Return the functions that were asked for.
 
-    Args:
-        wanted: Functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"``
-            (its forward), ``"torch.nn.functional.multi_head_attention_forward"``.
-        namespace: The user's names.
-        cell: What is about to run: a function that it defines is found once it is there.
+    They are functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"`` (its
+    forward), ``"torch.nn.functional.multi_head_attention_forward"``. One that the cell defines which is about to run is
+    found once it is there.
 
     Raises:
         UnknownNameError: for what is no function, or none that is written in Python.
@@ -244,36 +240,28 @@ class FunctionWalk(StackWalk):
 
 # What a run did in the functions that were asked for, line by line: their lines, their source, how often each ran.
 
-ModulePath = Callable[[FrameType | None], str]
-SiteOf = Callable[[FrameType | None], "int | None"]
-
 
 class LineProfile:
-    """The functions of one run.
-
-    Raises:
-        UnknownNameError: for what is no function that is written in Python.
-    """
+    """The functions of one run."""
 
     def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
         self.functions = find_functions(wanted, namespace, cell)
         self._asked = bool(self.functions.codes or self.functions.later)
-        self._executions = Executions(self.functions.codes)
+        # Entered for the run: counts how often lines are reached.
+        self.executions = Executions(self.functions.codes)
 
-    def walk(self, sites: SourceLines, module_path: ModulePath) -> tuple[StackWalk, SiteOf]:
+    def walk(
+        self, sites: SourceLines, module_path: Callable[[FrameType | None], str]
+    ) -> tuple[StackWalk, Callable[[FrameType | None], int | None]]:
         """Return what finds the line of an operation, and of what is freed."""
         if not self._asked:
             return StackWalk(sites, module_path), sites.of_frame
         walk = FunctionWalk(sites, module_path, self.functions)
         return walk, walk.site_of
 
-    def start(self, stack: Undoing) -> None:
-        """Begin to count how often lines are reached, until the stack is closed."""
-        stack.enter_context(self._executions)
-
     def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
         """Return the lines with how often each was reached; those that did nothing to memory come last."""
-        counts = dict(self._executions.counts)
+        counts = dict(self.executions.counts)
         places = ((line, (line.location.filename, line.location.line)) for line in lines)
         described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
         codes = self.functions.codes
@@ -287,5 +275,5 @@ class LineProfile:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What is not counted."""
-        gap = self._executions.gap
+        gap = self.executions.gap
         return (Gap("functions", gap),) if self._asked and gap else ()

@@ -30,9 +30,10 @@ from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Alloca
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.leaks import RunFacts
-from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, alive_now, described
+from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import no_cell
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
@@ -57,14 +58,8 @@ _UNMET = (
 class MemoryRecorder(Listener):
     """Follows the memory of a run.
 
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that runs, for the report.
-        functions: To go through line by line: themselves, or what a user writes for them.
-        options: As `Listener` takes them.
-
-    Raises:
-        UnknownNameError: for what is no function that is written in Python.
+    Names are looked up in ``namespace``: read, never written, and not copied. ``functions`` are gone through line by
+    line: themselves, or what a user writes for them; what is none written in Python is an UnknownNameError.
     """
 
     used_before = "this object was used before; make a new one with tensormagic.track_memory()"
@@ -89,7 +84,6 @@ class MemoryRecorder(Listener):
         self._leaks: tuple[Leak, ...] = ()
         self._cuda = CudaRecording()
         self._allocator: tuple[AllocatorRun, ...] = ()
-        self._growth_gaps: tuple[Gap, ...] = ()
         self._unseen: tuple[Gap, ...] = ()
         self._newest: int | None = None  # the line of what happened last
 
@@ -122,7 +116,7 @@ class MemoryRecorder(Listener):
 
     def enter(self, undoing: Undoing) -> None:
         """Put into torch what is asked of functions and of devices."""
-        self._profile.start(undoing)
+        undoing.enter_context(self._profile.executions)
         self._cuda.start(undoing)
 
     def last_look(self) -> None:
@@ -141,12 +135,13 @@ class MemoryRecorder(Listener):
             self._unseen = (*gaps, *self._unmet())
             # While everything still has its name: what grew with every iteration.
             account = self._account()
-            growth = Growth(self._namespace, frame, self._sites.cell_number, error)
             first = {site: total.first for site, total in self._totals.items() if site is not None}
             facts = RunFacts(self._sites.locations, self._iterations.backwards, self._iterations.joins, first)
-            self._leaks = growth.leaks(((block, account.category(block)) for block, _ in account.alive), facts)
-            self._leaks += growth.ended(account.at_peak, facts)
-            self._growth_gaps = growth.gaps
+            cells = self._sites.cell_number
+            self._leaks, gaps = grown_in(
+                account, facts, self._namespace, frame, cell_number=no_cell if cells is None else cells, error=error
+            )
+            self._unseen += gaps
             self._note_lines()
 
     def _note_lines(self) -> None:
@@ -290,6 +285,4 @@ class MemoryRecorder(Listener):
             (seen.inside, _INSIDE.format(", ".join(sorted(seen.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(
-            dict.fromkeys((*wording, *self._unseen, *self._growth_gaps, *self._profile.gaps, *self._cuda.gaps))
-        )
+        return tuple(dict.fromkeys((*wording, *self._unseen, *self._profile.gaps, *self._cuda.gaps)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from types import FrameType
@@ -31,17 +31,16 @@ from tensormagic.collectors.memory_runs.leaks import (
     FEWEST_GRAPHS,
     MEANT,
     MOST_NODES,
-    Holders,
+    Hold,
     RunFacts,
     Stay,
     find_ended,
     find_holders,
     find_leaks,
 )
-from tensormagic.collectors.objects.referents import Place as NamePlace
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
-from tensormagic.collectors.where.source import CellNumber, no_cell
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
@@ -245,64 +244,51 @@ class Account:
 SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is graphs
 
 
-class Growth:
-    """Asks, at the end of a run, what grew.
+def grown_in(  # noqa: PLR0913  (what a run knows at its end)
+    account: Account,
+    facts: RunFacts,
+    namespace: Mapping[str, Any],
+    frame: FrameType | None,
+    *,
+    cell_number: CellNumber,
+    error: BaseException | None,
+) -> tuple[tuple[Leak, ...], tuple[Gap, ...]]:
+    """Return what grew with every iteration, the largest first, then what was freed later; and what was not looked at.
 
     The variables of ``frame`` and its callers are names, too, and those of the functions that failed with ``error``.
     """
-
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        frame: FrameType | None = None,
-        cell_number: CellNumber | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        self._namespace, self._frame, self._error = namespace, frame, error
-        self._cell_number = no_cell if cell_number is None else cell_number
-        self.gaps: tuple[Gap, ...] = ()  # what was not looked at
-
-    def leaks(self, alive: Iterable[tuple[Block, Category]], facts: RunFacts) -> tuple[Leak, ...]:
-        """Return what grows with every iteration, the largest first. Never raises."""
-        try:
-            stayed = {block: kind for block, kind in alive if block.site is not None and kind not in MEANT}
-            sites = Counter(block.site for block in stayed if block.site is not None)
-            joins = facts.joins or {}
-            # Enough stayed from one line, or one tensor was joined often enough.
-            if not any(count >= FEWEST_GRAPHS or len(joins.get(site, ())) > FEWEST for site, count in sites.items()):
-                return ()
-            holders = find_holders(
-                {block.key for block in stayed}, self._namespace,
-                [facts.lines[site].filename for site, _ in sites.most_common()], self._variables(),
-                cell_number=self._cell_number,
-            )  # fmt: skip
+    gaps: tuple[Gap, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    try:
+        every = ((block, account.category(block)) for block, _ in account.alive)
+        stayed = {block: kind for block, kind in every if block.site is not None and kind not in MEANT}
+        sites = Counter(block.site for block in stayed if block.site is not None)
+        joins = facts.joins or {}
+        # Enough stayed from one line, or one tensor was joined often enough.
+        if any(count >= FEWEST_GRAPHS or len(joins.get(site, ())) > FEWEST for site, count in sites.items()):
+            files = [facts.lines[site].filename for site, _ in sites.most_common()]
+            variables = running(frame, set(namespace))
+            if error is not None:
+                failed = failing_variables(error, cell_number)
+                variables += [(replace(place, kind="name"), value) for place, value in failed]
+            keys = {block.key for block in stayed}
+            holders = find_holders(keys, namespace, files, variables, cell_number=cell_number)
             if holders.cut:
                 why = f"the search for what grows covered only some of the names: {holders.cut}"
-                self.gaps = (Gap("names", why),)
+                gaps = (Gap("names", why),)
             elif not holders.complete:
-                self.gaps = (Gap("graphs", f"the search for what grows covered the first {MOST_NODES} stored nodes"),)
-            stays = [_stay(block, category, holders) for block, category in stayed.items()]
+                gaps = (Gap("graphs", f"the search for what grows covered the first {MOST_NODES} stored nodes"),)
+            stays = [_stay(block, category, holders.holds, block.nbytes) for block, category in stayed.items()]
             found = find_leaks(stays, replace(facts, complete=holders.complete))
-            return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
-        except Exception as error:  # an odd object that a name leads to: the run is the user's
-            self.gaps = (Gap("leaks", f"the search for what grows failed: {error_text(error)}"),)
-            return ()
-
-    def ended(self, at_peak: Blocks, facts: RunFacts) -> tuple[Leak, ...]:
-        """Return what grew up to the peak and was freed later, all at once."""
-        gone = [(block, nbytes) for block, nbytes in at_peak if block.freed_at is not None and not block.before]
-        peak = max((block.allocated_at for block, _ in at_peak), default=0)
-        stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
-        return tuple(leak for leak in find_ended(stays, facts, peak) if leak.kept >= SMALLEST)
-
-    def _variables(self) -> Iterator[tuple[NamePlace, Any]]:
-        """Yield the variables of the functions that run, and of those that have just failed."""
-        yield from running(self._frame, set(self._namespace))
-        for place, value in failing_variables(self._error, self._cell_number) if self._error is not None else ():
-            yield replace(place, kind="name"), value
+            leaks = tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
+    except Exception as problem:  # an odd object that a name leads to: the run is the user's
+        gaps = (Gap("leaks", f"the search for what grows failed: {error_text(problem)}"),)
+    gone = [(block, nbytes) for block, nbytes in account.at_peak if block.freed_at is not None and not block.before]
+    peak = max((block.allocated_at for block, _ in account.at_peak), default=0)
+    ended = find_ended([_stay(block, block.category or "other", {}, nbytes) for block, nbytes in gone], facts, peak)
+    return (*leaks, *(leak for leak in ended if leak.kept >= SMALLEST)), gaps
 
 
-def _stay(block: Block, category: Category, holders: Holders, nbytes: int | None = None) -> Stay:
-    site, size = -1 if block.site is None else block.site, block.nbytes if nbytes is None else nbytes
-    hold = holders.holds.get(block.key)
-    return Stay(site, size, block.allocated_at, str(block.device), category, hold, block.freed_at)
+def _stay(block: Block, category: Category, holds: Mapping[int, Hold], nbytes: int) -> Stay:
+    site, hold = -1 if block.site is None else block.site, holds.get(block.key)
+    return Stay(site, nbytes, block.allocated_at, str(block.device), category, hold, block.freed_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -65,22 +65,20 @@ class DrawLog:
             self.look(None)
             for each in self._followed.values():
                 self._changed(each, "", None)
-            self.ends = tuple(self._end())
+            found, _ = generators(self._namespace)  # by the names that lead to them now
+            ends = []
+            for key, each in self._followed.items():
+                start = self.starts[each.index]
+                names = found[key][1] if key in found else [start.name, *start.names]
+                if not start.name:
+                    name = names[0] or "an unnamed generator"
+                    self.starts[each.index] = replace(start, name=name, names=tuple(names[1:]))
+                ends.append(state_of(each.generator, names[0], tuple(names[1:])))
+            self.ends = tuple(ends)
         finally:
             self._followed.clear()
             self._foreign.clear()
             self._defaults.clear()
-
-    def _end(self) -> Iterator[GeneratorState]:
-        """Yield how the generators stand now, by the names that lead to them now."""
-        found, _ = generators(self._namespace)
-        for key, each in self._followed.items():
-            start = self.starts[each.index]
-            names = found[key][1] if key in found else [start.name, *start.names]
-            if not start.name:
-                name = names[0] or "an unnamed generator"
-                self.starts[each.index] = replace(start, name=name, names=tuple(names[1:]))
-            yield state_of(each.generator, names[0], tuple(names[1:]))
 
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:
@@ -145,14 +143,11 @@ class DrawLog:
             self._last_site = self._sites.number(filename, first)
         for each in list(self._followed.values()):
             self._changed(each, "", site)
-        self._meet()
-        self._last_site = site
-
-    def _meet(self) -> None:
-        """Follow the generators that the last statement gave a name: of NumPy's and Python's nothing else shows."""
+        # Those that it gave a name are followed from now on: of NumPy's and Python's nothing else shows.
         for name, value in list(self._namespace.items()):
             if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
                 self._follow(value, [name])
+        self._last_site = site
 
     def _changed(self, each: _Followed, op: str, site: int | None, values: int | None = None) -> None:
         guard = torch._C._DisableTorchDispatch()
