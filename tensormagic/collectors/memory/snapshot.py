@@ -145,26 +145,77 @@ class Moment(NamedTuple):
     by_category: Counter[Category]
 
 
-@dataclass(slots=True)
 class History:
-    """What the events of one device show."""
+    """What the events of one device show, of which there is at least one; the oldest is the first.
 
-    device: str  # As torch writes it.
-    actions: Counter[str]  # How many events of each kind; those that no torch writes together as ``"unknown"``.
-    from_before: list[Block]  # Blocks in use at the end, and all along.
-    reserved_peak: int  # The most that was reserved.
-    misfit: int  # Bytes by which events and blocks contradict each other.
-    times: bool  # Whether events carry times.
-    moments: list[Moment] = field(default_factory=list)  # Those that are kept.
-    peak: int = -1  # Index of the highest of these.
-    at_peak: list[Block] = field(default_factory=list)  # What was in use then, by what was asked for.
-    unknown: tuple[int, int] = (0, 0)  # How many more blocks there were then, that only the end tells of; their bytes.
-    refused: list[RefusedAllocation] = field(default_factory=list)  # The first few.
+    Blocks and reserved bytes are those at the end. What each line did is added to ``sums``, by the line's number.
+    """
 
-    @property
-    def highest(self) -> int:
-        """Bytes that were in use at the peak."""
-        return self.moments[self.peak].live
+    def __init__(  # noqa: PLR0913  (what the snapshot knows of a device)
+        self,
+        device: str,
+        events: list[dict[Any, Any]],
+        blocks: list[Block],
+        *,
+        reserved: int,
+        stacks: Stacks,
+        sums: defaultdict[int, LineSums],
+    ) -> None:
+        steps = [
+            Step(
+                word(event, "action"), whole(event, "addr"), size(event, "size"), stacks.line(event.get("frames")),
+                _CATEGORIES.get(word(event, "category"), "other"), event,
+            )
+            for event in events
+        ]  # fmt: skip
+        self.device = device
+        self.actions = Counter(step.action for step in steps if step.action in _KNOWN)
+        self.actions += Counter(unknown=len(steps) - self.actions.total())  # of kinds that no torch writes
+        frees = "free_requested" if self.actions["free_requested"] else "free_completed"
+        walk, levels, reserves = Walk(frees), [], []
+        for step in steps:
+            walk.take(step)
+            levels.append(walk.level)
+            reserves.append(walk.reserved)
+        rest = sum(block.requested for block in blocks) - walk.level
+        base, reserved_base = max(rest, walk.lost), reserved - walk.reserved
+        self.misfit = base - rest if blocks else 0  # bytes by which events and blocks contradict each other
+        self.reserved_peak = reserved_base + max(reserves)
+        self.times = bool(whole(events[0], "time_us"))  # whether events have such
+        self.from_before = [block for block in blocks if block.address not in walk.alive]  # in use all along
+        self.refused: list[RefusedAllocation] = []  # the first few
+        _add_lines(sums, steps, frees)
+        at_peak = self._replay(Walk(frees, level=base, reserved=reserved_base), steps, levels, stacks)
+        # How many more blocks there were at the peak, of which only the end tells, and their bytes.
+        self.unknown = walk.lost_blocks - at_peak[0], walk.lost - at_peak[1]
+
+    def _replay(self, walk: Walk, steps: list[Step], levels: list[int], stacks: Stacks) -> tuple[int, int]:
+        """Fill in the moments; return what the peak had lost of what was there before: blocks and bytes."""
+        peak, base = levels.index(max(levels)), walk.level
+        keep = {0, peak, len(levels) - 1}  # besides, what is highest and last of each stretch
+        stretch = -(-len(levels) // MOMENTS)
+        for begin in range(0, len(levels), stretch):
+            part = levels[begin : begin + stretch]
+            keep |= {begin + part.index(max(part)), begin + len(part) - 1}
+        self.moments: list[Moment] = []  # those that are kept
+        lost = 0, 0
+        for number, step in enumerate(steps):
+            walk.take(step)
+            time, live = whole(step.event, "time_us"), walk.level
+            is_shown = step.action == "oom" and len(self.refused) < MOST_REFUSED
+            if number in keep or is_shown:
+                by_line, by_category = +walk.by_line, +walk.by_category
+                self.moments.append(Moment(number, time, live, base - walk.lost, walk.reserved, by_line, by_category))
+            if is_shown:
+                seconds = (time - self.moments[0].time) / 1e6 if self.times else None
+                free, stack = size(step.event, "device_free"), stacks.lines(step.event.get("frames"))
+                self.refused.append(RefusedAllocation(self.device, step.nbytes, free, live, seconds, stack))
+            if number == peak:
+                self.peak, self.highest = len(self.moments) - 1, live  # index of that moment, and its bytes
+                self.at_peak = [_as_block(one, self.device) for one in walk.alive.values()]  # in use then, as asked for
+                lost = walk.lost_blocks, walk.lost
+        self.at_peak += [replace(block, nbytes=block.requested) for block in self.from_before]
+        return lost
 
     def timeline(self, index: Callable[[int], int]) -> Timeline:
         """Return the bytes asked for at each moment that was kept; ``index`` gives that of a line in the report."""
@@ -199,49 +250,6 @@ class History:
             yield -1, rest
 
 
-def history_of(  # noqa: PLR0913  (what the snapshot knows of a device)
-    device: str,
-    events: list[dict[Any, Any]],
-    blocks: list[Block],
-    *,
-    reserved: int,
-    stacks: Stacks,
-    sums: defaultdict[int, LineSums],
-) -> History:
-    """Return the history of one device, and add to ``sums`` what each line did in it, by number of the line.
-
-    There is at least one event, the oldest is the first; blocks and reserved bytes are those at the end.
-    """
-    steps = [
-        Step(
-            word(event, "action"), whole(event, "addr"), size(event, "size"), stacks.line(event.get("frames")),
-            _CATEGORIES.get(word(event, "category"), "other"), event,
-        )
-        for event in events
-    ]  # fmt: skip
-    actions = Counter(step.action for step in steps if step.action in _KNOWN)
-    actions += Counter(unknown=len(steps) - actions.total())
-    frees = "free_requested" if actions["free_requested"] else "free_completed"
-    walk, levels, reserves = Walk(frees), [], []
-    for step in steps:
-        walk.take(step)
-        levels.append(walk.level)
-        reserves.append(walk.reserved)
-    rest = sum(block.requested for block in blocks) - walk.level
-    base, reserved_base = max(rest, walk.lost), reserved - walk.reserved
-    from_before = [block for block in blocks if block.address not in walk.alive]
-    found = History(
-        device, actions, from_before, reserved_peak=reserved_base + max(reserves),
-        misfit=base - rest if blocks else 0, times=bool(whole(events[0], "time_us")),
-    )  # fmt: skip
-    _add_lines(sums, steps, frees)
-    lost_blocks, lost = walk.lost_blocks, walk.lost
-    walk = Walk(frees, level=base, reserved=reserved_base)
-    _replay(found, walk, steps, levels, stacks)
-    found.unknown = lost_blocks - found.unknown[0], lost - found.unknown[1]
-    return found
-
-
 def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) -> None:
     """Add what each line allocated, and freed where frees have stacks of their own.
 
@@ -262,33 +270,6 @@ def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) 
             sums[number].allocate(nbytes)
         elif action == frees:
             sums[number].freed += nbytes * own
-
-
-def _replay(found: History, walk: Walk, steps: list[Step], levels: list[int], stacks: Stacks) -> None:
-    """Fill in the moments; of the blocks of before the history, note how many the peak had lost, and their bytes."""
-    peak, base = levels.index(max(levels)), walk.level
-    keep = {0, peak, len(levels) - 1}  # besides, what is highest and last of each stretch
-    stretch = -(-len(levels) // MOMENTS)
-    for begin in range(0, len(levels), stretch):
-        part = levels[begin : begin + stretch]
-        keep |= {begin + part.index(max(part)), begin + len(part) - 1}
-    for number, step in enumerate(steps):
-        walk.take(step)
-        event, time = step.event, whole(step.event, "time_us")
-        is_shown = step.action == "oom" and len(found.refused) < MOST_REFUSED
-        if number in keep or is_shown:
-            moment = Moment(number, time, walk.level, base - walk.lost, walk.reserved, +walk.by_line, +walk.by_category)
-            found.moments.append(moment)
-        if is_shown:
-            seconds = (time - found.moments[0].time) / 1e6 if found.times else None
-            stack = stacks.lines(event.get("frames"))
-            found.refused.append(
-                RefusedAllocation(found.device, step.nbytes, size(event, "device_free"), walk.level, seconds, stack)
-            )
-        if number == peak:
-            found.peak, found.unknown = len(found.moments) - 1, (walk.lost_blocks, walk.lost)
-            found.at_peak = [_as_block(one, found.device) for one in walk.alive.values()]
-    found.at_peak += [replace(block, nbytes=block.requested) for block in found.from_before]
 
 
 def _as_block(step: Step, device: str) -> Block:
@@ -328,7 +309,7 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
         if events := list(dictionaries(trace[-most:])):
             blocks = [block for block in in_use if block.device == device]
             reserved = sum(area.nbytes for area in areas if area.device == device)
-            histories.append(history_of(device, events, blocks, reserved=reserved, stacks=stacks, sums=sums))
+            histories.append(History(device, events, blocks, reserved=reserved, stacks=stacks, sums=sums))
     highest = max(histories, key=lambda one: one.highest, default=None)
     peaking = [] if highest is None else sorted(highest.at_peak, key=lambda block: -block.nbytes)
     _add_blocks(sums, in_use, histories, peaking)

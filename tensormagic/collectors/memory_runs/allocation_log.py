@@ -82,10 +82,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
         return None if self.place is None else self.place.site
 
 
-OnFreed = Callable[[Block], None]
-
-
-def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: OnFreed) -> Block:
+def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: Callable[[Block], None]) -> Block:
     """Return what is known of a storage by itself; ``on_freed`` is called with the block when it is freed (0.9 µs)."""
     block = Block(storage, on_freed)
     block.key = storage._cdata

@@ -119,7 +119,6 @@ _ENGINE = Engine.code
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _getframe, _new_tuple = sys._getframe, tuple.__new__
-_plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 class Allocations(OperationListener):
@@ -138,8 +137,7 @@ class Allocations(OperationListener):
         self._kinds: list[OpKind] = []
         self._places: dict[tuple[int | None, str, bool], Place] = {}
         self._nodes = NodeLines(0)
-        self._nowhere = Place(None, "", "backward")
-        self._node: tuple[int, Place] = (-1, self._nowhere)
+        self._node: tuple[int, Place] = (-1, Place(None, "", "backward"))
         self._backward: tuple[tuple[int, int], int | None] = (-1, 0), None  # the last that freed something; its line
         self._death = self.note_death  # one bound method for all
         self.events: list[Event] = []  # what was allocated, freed, grown or shrunk since it was last added up
