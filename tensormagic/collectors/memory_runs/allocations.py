@@ -357,17 +357,16 @@ class Allocations(OperationListener):
         except ValueError:  # a thread of the engine's: no Python above
             site = None
         else:
-            site = self._site_of(frame) if frame.f_code is not _ENGINE else self._site_of_backward(frame, task)
+            if frame.f_code is not _ENGINE:
+                site = self._site_of(frame)
+            else:  # the line that runs the backward, looked for once: the frames above its engine's wait for it
+                called = task, id(frame)
+                if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
+                    self._backward = called, self._site_of(frame)
+                site = self._backward[1]
         for gone in self._gone_with(block) if block in self._same else (block,):
             freed = (gone, self.operations, self._clock(), site, task, gone.size)
             self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes
-
-    def _site_of_backward(self, engine: FrameType, task: int) -> int | None:
-        """Return the line that runs a backward: looked for once, since the frames above its engine's wait for it."""
-        called = task, id(engine)
-        if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
-            self._backward = called, self._site_of(engine)
-        return self._backward[1]
 
     # -- several storages over the same memory ------------------------------------------------------------------------
 

@@ -188,23 +188,23 @@ class Account:
 
     def timelines(self, began: float, now: tuple[int, float]) -> tuple[Timeline, ...]:
         """Return what was alive on each device at each moment that was kept, and now."""
-        return tuple(self._timeline(one, began, Moment(*now, one.live)) for one in self._allocation_logs)
-
-    def _timeline(self, allocation_log: AllocationLog, began: float, now: Moment) -> Timeline:
-        moments = [*allocation_log.moments.kept, now]
-        by_category = self._levels(allocation_log, 0)
-        live = tuple(moment.live for moment in moments)
-        return Timeline(
-            device=allocation_log.device,
-            seconds=array("f", (moment.seconds - began for moment in moments)),
-            operation=tuple(moment.operation for moment in moments),
-            live=live,
-            before=by_category.get(BEFORE, (0,) * len(moments)),
-            by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
-            by_line=self._by_line(allocation_log),
-            peak=live.index(max(live)),
-            samples=allocation_log.moments.seen + 1,  # and now
-        )
+        found = []
+        for log in self._allocation_logs:
+            moments, by_category = [*log.moments.kept, Moment(*now, log.live)], self._levels(log, 0)
+            live = tuple(moment.live for moment in moments)
+            timeline = Timeline(
+                device=log.device,
+                seconds=array("f", (moment.seconds - began for moment in moments)),
+                operation=tuple(moment.operation for moment in moments),
+                live=live,
+                before=by_category.get(BEFORE, (0,) * len(moments)),
+                by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
+                by_line=self._by_line(log),
+                peak=live.index(max(live)),
+                samples=log.moments.seen + 1,  # and now
+            )
+            found.append(timeline)
+        return tuple(found)
 
     def category(self, block: Block) -> Category:
         """Return what a storage is for, as far as is known."""

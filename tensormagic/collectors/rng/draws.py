@@ -165,15 +165,12 @@ class DrawLog:
             seed, seeded_at = self._seeded
             if each.generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}:
                 op, since, site = "seed", seeded_at, seeded_at
-        self._note(Draw(each.index, kind, op, site, since, values if kind == "drew" and op else numbers, now.digest))
-
-    def _note(self, draw: Draw) -> None:
-        key = (draw.generator, draw.kind, draw.op, draw.location, draw.since)
-        known = self.sums.setdefault(key, [0, 0, self.count])
+        drawn = values if kind == "drew" and op else numbers
+        known = self.sums.setdefault((each.index, kind, op, site, since), [0, 0, self.count])
         known[0] += 1
-        known[1] = None if draw.values is None or known[1] is None else known[1] + draw.values
+        known[1] = None if drawn is None or known[1] is None else known[1] + drawn
         if len(self.draws) < MOST_DRAWS:
-            self.draws.append(draw)
+            self.draws.append(Draw(each.index, kind, op, site, since, drawn, now.digest))
         self.count += 1
 
 

@@ -147,11 +147,9 @@ def _of_python(generator: random.Random) -> Reading:
 
 
 def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
-    if reading.words is None:
-        return "", "entropy", None, 0
-    origin = mersenne.origin_of(reading.words, reading.position)
+    origin = mersenne.origin_of(reading.words, reading.position) if reading.words is not None else None
     if origin is None:
-        return "", "unknown", None, 0
+        return "", "entropy" if reading.words is None else "unknown", None, 0
     described = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"
     return described, "chosen", origin.drawn, 0
 
