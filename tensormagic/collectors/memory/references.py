@@ -7,7 +7,6 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import compress
 from types import BuiltinFunctionType, CodeType, ModuleType
@@ -184,7 +183,6 @@ _READERS: tuple[tuple[type, Reader], ...] = (
 # not met is held from elsewhere, and nothing that such an object leads to is promised to be freed.
 
 
-@dataclass(slots=True)
 class References:
     """Objects by number, and what refers to what.
 
@@ -192,27 +190,21 @@ class References:
     may refer to them, or it would be counted.
     """
 
-    home: str  # The name of the module whose classes are the user's own.
-    # Addresses of dictionaries that stay whatever is deleted: of modules, and the namespace itself.
-    closed: frozenset[int]
-    budget: Budget  # How long to look.
-    objects: list[Any] = field(default_factory=list)  # Everything met.
-    edges: list[list[int]] = field(default_factory=list)  # For each, the numbers of the objects that it refers to.
-    # For each, how many references to it were met that Python counts, and how many that torch counts.
-    python_counts: list[int] = field(default_factory=list)
-    native_counts: list[int] = field(default_factory=list)
-    # Of the references that Python's garbage collector is not shown, from which object to which.
-    unseen: list[tuple[int, int]] = field(default_factory=list)
-    cut: str = ""  # Why not everything was looked through; empty where it was.
-    _numbers: dict[int, int] = field(default_factory=dict)
-    _readers: ByClass[Reader | None] = field(init=False)
-    _cut: Callable[[int], str] = field(init=False)
-    _read: int = 0
-    _edges: list[int] = field(default_factory=list)  # of the object that is being read
-
-    def __post_init__(self) -> None:
-        """The time begins."""
-        self._readers, self._cut = _readers(self.home), self.budget.begin()
+    def __init__(self, home: str, closed: frozenset[int], budget: Budget) -> None:
+        # ``home`` is the module whose classes are the user's own, ``closed`` the addresses of dictionaries that stay
+        # whatever is deleted: of modules, and the namespace itself.
+        self.closed = closed
+        self.objects: list[Any] = []  # everything met
+        self.edges: list[list[int]] = []  # for each, the numbers of the objects that it refers to
+        self.python_counts: list[int] = []  # for each, how many references to it were met that Python counts
+        self.native_counts: list[int] = []  # and how many that torch counts
+        # Of the references that Python's garbage collector is not shown, from which object to which.
+        self.unseen: list[tuple[int, int]] = []
+        self.cut = ""  # why not everything was looked through; empty where it was
+        self._numbers: dict[int, int] = {}
+        self._read = 0
+        self._edges: list[int] = []  # of the object that is being read
+        self._readers, self._cut = _readers(home), budget.begin()
 
     def root(self, item: Any) -> int:
         """Take down a root's reference to an object, that Python counts; returns its number, or -1 for a leaf."""

@@ -303,9 +303,12 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
     areas = areas_of(segments, stacks)
     in_use = [block for area in areas for block in area.blocks if block.state == "allocated"]
     sums: defaultdict[int, LineSums] = defaultdict(LineSums)
-    histories: list[History] = []
+    histories, gaps = list[History](), list[Gap]()
     for at, trace in enumerate(traces):
         device = f"cuda:{at}"
+        if len(trace) > most:
+            read = f"the history of {device} has {plural(len(trace), 'event')}; the last {count(most)} were read"
+            gaps.append(Gap("history", read))
         if events := list(dictionaries(trace[-most:])):
             blocks = [block for block in in_use if block.device == device]
             reserved = sum(area.nbytes for area in areas if area.device == device)
@@ -338,17 +341,7 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
         lines_left_out=(len(order[MOST_LINES:]), sum(sums[number].allocated for number in order[MOST_LINES:])),
         refused=tuple(one for history in histories for one in history.refused),
         settings=_settings(data),
-        gaps=(
-            *(
-                Gap(
-                    "history",
-                    f"the history of cuda:{at} has {plural(len(trace), 'event')}; the last {count(most)} were read",
-                )
-                for at, trace in enumerate(traces)
-                if len(trace) > most
-            ),
-            *_gaps(data, histories, stacks, has_blocks=bool(in_use)),
-        ),
+        gaps=(*gaps, *_gaps(data, histories, stacks, has_blocks=bool(in_use))),
     )
 
 
