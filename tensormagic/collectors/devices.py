@@ -34,54 +34,35 @@ class Arrival(Protocol):
         """Return them; waits until they have come."""
 
 
-class Mark(Protocol):
-    """A moment in the work of a device."""
+class _Sent:
+    """Numbers that CUDA copies into pinned memory while the program goes on.
 
-    def ready(self) -> bool:
-        """Return whether the device has come to it."""
+    On devices whose events torch does not offer they lie where they are until they are read.
+    """
 
-    def since(self, earlier: Mark) -> float:
-        """Return the seconds that the device took from another moment to this; it has come to both."""
-
-
-class _Copied:
-    """Numbers that are copied into pinned memory while the program goes on."""
-
-    __slots__ = ("_event", "_host")
-
-    def __init__(self, numbers: torch.Tensor) -> None:
-        self._host = torch.empty(numbers.shape, dtype=numbers.dtype, device="cpu", pin_memory=True)
-        self._host.copy_(numbers, non_blocking=True)
-        self._event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._event.record(torch.cuda.current_stream(numbers.device))
-
-    def ready(self) -> bool:
-        return bool(self._event.query())
-
-    def read(self) -> list[float]:
-        self._event.synchronize()
-        found: list[float] = self._host.tolist()
-        return found
-
-
-class _Left:
-    """Numbers that lie where they are until they are read: on devices whose events torch does not offer."""
-
-    __slots__ = ("_numbers",)
+    __slots__ = ("_event", "_numbers")
 
     def __init__(self, numbers: torch.Tensor) -> None:
         self._numbers = numbers
+        self._event: Any = None
+        if numbers.device.type == "cuda":
+            self._numbers = torch.empty(numbers.shape, dtype=numbers.dtype, device="cpu", pin_memory=True)
+            self._numbers.copy_(numbers, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(numbers.device))
 
     def ready(self) -> bool:
-        return True
+        return self._event is None or bool(self._event.query())
 
     def read(self) -> list[float]:
+        if self._event is not None:
+            self._event.synchronize()
         found: list[float] = self._numbers.tolist()
         return found
 
 
-class _Event:
-    """A CUDA event that keeps the time."""
+class Mark:
+    """A moment in the work of a device: a CUDA event that keeps the time."""
 
     __slots__ = ("_event",)
 
@@ -90,10 +71,11 @@ class _Event:
         self._event.record(torch.cuda.current_stream(device))
 
     def ready(self) -> bool:
+        """Return whether the device has come to it."""
         return bool(self._event.query())
 
     def since(self, earlier: Mark) -> float:
-        assert isinstance(earlier, _Event)
+        """Return the seconds that the device took from another moment to this; it has come to both."""
         return float(earlier._event.elapsed_time(self._event)) / 1e3
 
 
@@ -120,11 +102,11 @@ class Accelerator:
 
     def send(self, numbers: torch.Tensor) -> Arrival:
         """Copy a row of numbers from where it is, when the work that makes it is done."""
-        return _Copied(numbers) if numbers.device.type == "cuda" else _Left(numbers)
+        return _Sent(numbers)
 
     def mark(self, device: torch.device) -> Mark | None:
         """Return the moment to which the work put on a device's stream so far leads; None where that is unknown."""
-        return _Event(device) if device.type == "cuda" else None
+        return Mark(device) if device.type == "cuda" else None
 
     def capturing(self) -> bool:
         """Return whether what is put on the stream is recorded into a CUDA graph: nothing of ours may be in it."""
@@ -271,6 +253,7 @@ class Late:
 # The counters of torch's allocators on GPUs, and what the driver says besides.
 
 Found = tuple[list[DeviceMemory], list[Gap]]
+Reader = Callable[[], Found]
 Value = TypeVar("Value")
 
 _UNCOUNTED = "the allocator of {} does not report its allocations: it is not torch's own"
@@ -281,13 +264,7 @@ _ONE_IS_OURS = (
 
 
 def read_cuda(cuda: Any = torch.cuda, core: Any = torch._C, nvml: Any = None) -> Found:
-    """Return the CUDA devices that torch uses.
-
-    Args:
-        cuda: ``torch.cuda``.
-        core: ``torch._C``, which knows on which devices there is something.
-        nvml: The module ``pynvml``; by default the one that is installed, if any.
-    """
+    """Return the CUDA devices that torch uses; ``nvml`` is by default the ``pynvml`` that is installed, if any."""
     if not cuda.is_initialized():
         return [], []
     has_context = getattr(core, "_cuda_hasPrimaryContext", lambda _index: True)
@@ -319,19 +296,15 @@ def _cuda_device(cuda: Any, index: int, users: list[ProcessUse], blocks: dict[in
 
 def _largest_free(cuda: Any) -> dict[int, int]:
     """Return the largest block by device that is free inside what is reserved."""
+    try:  # without the history, which takes seconds to put together where one is recorded
+        segments = cuda.memory_snapshot(include_traces=False)
+    except TypeError:  # older torch knows no such option, and always brings it along
+        segments = cuda.memory_snapshot()
     found: dict[int, int] = {}
-    for segment in _segments(cuda):
+    for segment in segments:
         free = (block["size"] for block in segment["blocks"] if block["state"] == "inactive")
         found[segment["device"]] = max([found.get(segment["device"], 0), *free])
     return found
-
-
-def _segments(cuda: Any) -> Any:
-    """Return torch's segments; without the history, which takes seconds to put together where one is recorded."""
-    try:
-        return cuda.memory_snapshot(include_traces=False)
-    except TypeError:  # older torch knows no such option, and always brings it along
-        return cuda.memory_snapshot()
 
 
 def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, list[ProcessUse]], list[Gap]]:
@@ -340,23 +313,18 @@ def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, 
         return {}, [Gap("devices", "other processes on the GPU are unknown without the package nvidia-ml-py")]
     try:
         nvml.nvmlInit()
+        try:
+            names = {index: f"GPU-{cuda.get_device_properties(index).uuid}" for index in indices}
+            return {at: _users(nvml, nvml.nvmlDeviceGetHandleByUUID(name.encode())) for at, name in names.items()}, []
+        finally:
+            nvml.nvmlShutdown()
     except Exception as error:  # the driver's own classes of errors
         return {}, [Gap("devices", f"the driver does not report other processes: {error}")]
-    try:
-        names = {index: f"GPU-{cuda.get_device_properties(index).uuid}" for index in indices}
-        return {at: _users(nvml, nvml.nvmlDeviceGetHandleByUUID(name.encode())) for at, name in names.items()}, []
-    except Exception as error:
-        return {}, [Gap("devices", f"the driver does not report other processes: {error}")]
-    finally:
-        nvml.nvmlShutdown()
 
 
 def _users(nvml: Any, handle: Any) -> list[ProcessUse]:
-    found = {}
-    for one in (
-        *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
-        *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
-    ):
+    found, computing = {}, nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    for one in (*computing, *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)):
         name: Any = _or_none(lambda pid=one.pid: nvml.nvmlSystemGetProcessName(pid)) or ""  # type: ignore[misc]
         program = Path(name.decode(errors="replace") if isinstance(name, bytes) else name).name
         found[one.pid] = ProcessUse(one.pid, program, one.usedGpuMemory)
@@ -364,15 +332,8 @@ def _users(nvml: Any, handle: Any) -> list[ProcessUse]:
 
 
 def read_mps(backend: Any = torch.backends.mps, mps: Any = torch.mps) -> Found:
-    """Return Apple's GPU, where torch has taken memory of it.
-
-    Args:
-        backend: ``torch.backends.mps``.
-        mps: ``torch.mps``.
-    """
-    if not backend.is_built() or not backend.is_available():
-        return [], []
-    reserved = mps.driver_allocated_memory()
+    """Return Apple's GPU, where torch has taken memory of it."""
+    reserved = mps.driver_allocated_memory() if backend.is_built() and backend.is_available() else 0
     if not reserved:
         return [], []
     total = _or_none(mps.recommended_max_memory) if hasattr(mps, "recommended_max_memory") else None
@@ -380,25 +341,20 @@ def read_mps(backend: Any = torch.backends.mps, mps: Any = torch.mps) -> Found:
 
 
 def read_xpu(xpu: Any = torch.xpu) -> Found:
-    """Return Intel's GPUs that torch uses.
+    """Return Intel's GPUs that torch uses."""
 
-    Args:
-        xpu: ``torch.xpu``.
-    """
-    if not xpu.is_initialized():
-        return [], []
-    return [_xpu_device(xpu, index) for index in range(xpu.device_count())], []
+    def device(index: int) -> DeviceMemory:
+        free, total = _or_none(lambda: xpu.mem_get_info(index)) or (None, None)
+        if total is None:
+            total = _or_none(lambda: int(xpu.get_device_properties(index).total_memory))
+        return DeviceMemory(
+            device=f"xpu:{index}", name=_or_none(lambda: str(xpu.get_device_name(index))) or "",
+            allocated=_or_none(lambda: xpu.memory_allocated(index)),
+            reserved=_or_none(lambda: xpu.memory_reserved(index)),
+            peak=_or_none(lambda: xpu.max_memory_allocated(index)), free=free, total=total,
+        )  # fmt: skip
 
-
-def _xpu_device(xpu: Any, index: int) -> DeviceMemory:
-    free, total = _or_none(lambda: xpu.mem_get_info(index)) or (None, None)
-    if total is None:
-        total = _or_none(lambda: int(xpu.get_device_properties(index).total_memory))
-    return DeviceMemory(
-        device=f"xpu:{index}", name=_or_none(lambda: str(xpu.get_device_name(index))) or "",
-        allocated=_or_none(lambda: xpu.memory_allocated(index)), reserved=_or_none(lambda: xpu.memory_reserved(index)),
-        peak=_or_none(lambda: xpu.max_memory_allocated(index)), free=free, total=total,
-    )  # fmt: skip
+    return [device(index) for index in range(xpu.device_count())] if xpu.is_initialized() else [], []
 
 
 def _or_none(ask: Callable[[], Value]) -> Value | None:
@@ -417,32 +373,25 @@ _ROOT = Path("/")
 _UNITS = 1024  # /proc shows kibibytes
 
 
-def read_cpu(root: Path = _ROOT, psutil: Any = None) -> tuple[list[DeviceMemory], list[Gap]]:
-    """Return the CPU's memory.
-
-    Args:
-        root: Where the operating system's files are.
-        psutil: The module of that name; by default the one that is installed, where there is none of those files.
-    """
+def read_cpu(root: Path = _ROOT, psutil: Any = None) -> Found:
+    """Return the CPU's memory, by the operating system's files below ``root``, or by psutil where there are none."""
     if (root / "proc/self/statm").exists():
-        return [_of_files(root)], []
-    module = psutil if psutil is not None else (import_module("psutil") if find_spec("psutil") is not None else None)
-    if module is None:
+        pages = int((root / "proc/self/statm").read_text(encoding="ascii").split()[1])
+        described = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE))
+        total, free = (
+            int(described[key]) * _UNITS if key in described else None for key in ("MemTotal", "MemAvailable")
+        )
+        limit, used = _container(root)
+        if limit is not None and (total is None or limit < total):
+            left = max(limit - (used or 0), 0)
+            total, free = limit, left if free is None else min(free, left)
+        return [DeviceMemory("cpu", free=free, total=total, process=pages * resource.getpagesize())], []
+    if psutil is None and find_spec("psutil") is not None:
+        psutil = import_module("psutil")
+    if psutil is None:
         return [DeviceMemory("cpu")], [Gap("devices", "the memory of this process is unknown without psutil")]
-    memory = module.virtual_memory()
-    taken = module.Process().memory_info().rss
+    memory, taken = psutil.virtual_memory(), psutil.Process().memory_info().rss
     return [DeviceMemory("cpu", free=memory.available, total=memory.total, process=taken)], []
-
-
-def _of_files(root: Path) -> DeviceMemory:
-    pages = int((root / "proc/self/statm").read_text(encoding="ascii").split()[1])
-    described = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE))
-    total, free = (int(described[key]) * _UNITS if key in described else None for key in ("MemTotal", "MemAvailable"))
-    limit, used = _container(root)
-    if limit is not None and (total is None or limit < total):
-        left = max(limit - (used or 0), 0)
-        total, free = limit, left if free is None else min(free, left)
-    return DeviceMemory("cpu", free=free, total=total, process=pages * resource.getpagesize())
 
 
 def _container(root: Path) -> tuple[int | None, int | None]:
@@ -469,17 +418,10 @@ def _read(path: Path) -> str:
 
 # Nothing is initialised by looking: a device that torch has not begun to use holds nothing of torch's.
 
-Reader = Callable[[], tuple[list[DeviceMemory], list[Gap]]]
-
-READERS: tuple[tuple[str, Reader], ...] = (
-    ("cpu", read_cpu),
-    ("cuda", read_cuda),
-    ("mps", read_mps),
-    ("xpu", read_xpu),
-)
+READERS: tuple[tuple[str, Reader], ...] = (("cpu", read_cpu), ("cuda", read_cuda), ("mps", read_mps), ("xpu", read_xpu))
 
 
-def read_devices(readers: Iterable[tuple[str, Reader]] = READERS) -> tuple[list[DeviceMemory], list[Gap]]:
+def read_devices(readers: Iterable[tuple[str, Reader]] = READERS) -> Found:
     """Return the devices that can be read, and what could not be."""
     devices: list[DeviceMemory] = []
     gaps: list[Gap] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 # Which root alone leads to a node, and which roots lead there together.
 #
@@ -39,8 +40,13 @@ def root_sets(edges: Edges, roots: Edges, colours: Sequence[int]) -> dict[int, i
 
     ``colours`` is what `sole_roots` made of the graph.
     """
+    sets = {node: 0 for node, colour in enumerate(colours) if colour == SEVERAL}
+    begun = ((node, root) for root, starts in enumerate(roots) for node in starts)
+    through = ((after, colour) for node, colour in enumerate(colours) if colour >= 0 for after in edges[node])
+    for node, root in chain(begun, through):  # directly, or through nodes that only one root reaches
+        if node in sets:
+            sets[node] |= 1 << root
     order = _order(edges, colours)
-    sets = _first_sets(edges, roots, colours)
     place = {node: at for at, node in enumerate(order)}
     changed = True
     while changed:  # once, and once more for each time that a cycle leads back
@@ -51,21 +57,6 @@ def root_sets(edges: Edges, roots: Edges, colours: Sequence[int]) -> dict[int, i
                 if sets[after] | mine != sets[after]:
                     sets[after] |= mine
                     changed = changed or place[after] <= at
-    return sets
-
-
-def _first_sets(edges: Edges, roots: Edges, colours: Sequence[int]) -> dict[int, int]:
-    """Return for each shared node the roots that lead to it directly, or through nodes that only they reach."""
-    sets = {node: 0 for node, colour in enumerate(colours) if colour == SEVERAL}
-    for root, starts in enumerate(roots):
-        for node in starts:
-            if colours[node] == SEVERAL:
-                sets[node] |= 1 << root
-    for node, colour in enumerate(colours):
-        if colour >= 0:
-            for after in edges[node]:
-                if colours[after] == SEVERAL:
-                    sets[after] |= 1 << colour
     return sets
 
 
@@ -104,49 +95,30 @@ def ends_in_cycles(edges: Edges, some: Sequence[tuple[int, int]]) -> list[int]:
 
 def components(edges: Edges, starts: Iterable[int]) -> dict[int, int]:
     """Return for each node that the starts lead to the number of its component: nodes that lead to one another."""
-    search = _Search(edges)
+    low: dict[int, int] = {}  # the first node of its component, as far as is known
+    found: dict[int, int] = {}
+    opened: list[int] = []
     for start in starts:
-        if start not in search.low:
-            search.go(start)
-    return search.found
-
-
-class _Search:
-    def __init__(self, edges: Edges) -> None:
-        self._edges = edges
-        self.low: dict[int, int] = {}  # the first node of its component, as far as is known
-        self.found: dict[int, int] = {}
-        self._open: list[int] = []
-        self._path: list[tuple[int, int, Iterator[int]]] = []
-
-    def go(self, start: int) -> None:
-        """Visit a node and all that it leads to."""
-        self._enter(start)
-        while self._path:
-            node, place, rest = self._path[-1]
+        path: list[tuple[int, int, Iterator[int]]] = []
+        after: int | None = None if start in low else start
+        while path or after is not None:
+            if after is not None:
+                path.append((after, len(low), iter(edges[after])))
+                low[after] = len(low)
+                opened.append(after)
+            node, place, rest = path[-1]
             after = next(rest, None)
             if after is None:
-                self._leave(node, place)
-            elif after not in self.low:
-                self._enter(after)
-            elif after not in self.found:
-                self.low[node] = min(self.low[node], self.low[after])
-
-    def _enter(self, node: int) -> None:
-        place = self.low[node] = len(self.low)
-        self._open.append(node)
-        self._path.append((node, place, iter(self._edges[node])))
-
-    def _leave(self, node: int, place: int) -> None:
-        self._path.pop()
-        if self._path:
-            above = self._path[-1][0]
-            self.low[above] = min(self.low[above], self.low[node])
-        if self.low[node] == place:
-            member = -1
-            while member != node:
-                member = self._open.pop()
-                self.found[member] = place
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                while low[node] == place and node not in found:
+                    found[opened.pop()] = place
+            elif after in low:
+                if after not in found:
+                    low[node] = min(low[node], low[after])
+                after = None
+    return found
 
 
 # What each root frees alone, and what sets of roots free together: bytes, laid onto a graph of references.
@@ -240,21 +212,17 @@ MOST_STEPS = 200_000  # nodes looked at: a tenth of a second
 
 
 class Dominance:
-    """Asks a graph of which `flow_of` told who frees what.
-
-    Attributes:
-        steps: How many more nodes may be looked at; where it is below zero, nothing is reported any more.
-    """
+    """Asks a graph of which `flow_of` told who frees what."""
 
     def __init__(self, edges: Edges, roots: Edges, flow: Flow, weights: Weights) -> None:
-        self._edges, self._flow, self._weights = edges, flow, weights
+        self._edges, self._flow, self.weights = edges, flow, weights
         self._begun = {node for starts in roots for node in starts}
         self._before: list[list[int]] = [[] for _ in edges]
         for node, afters in enumerate(edges):
             if flow.colours[node] != NOBODY:
                 for after in afters:
                     self._before[after].append(node)
-        self.steps = MOST_STEPS
+        self.steps = MOST_STEPS  # that may still be looked at; below zero nothing is reported any more
 
     def is_worth_asking(self, node: int) -> bool:
         """Return whether there are bytes that only the roots of a node lead to."""
@@ -265,7 +233,16 @@ class Dominance:
 
     def below(self, node: int) -> set[int]:
         """Return the nodes that only this one leads to, itself left out."""
-        found = self._forward(node)
+        colours, sets = self._flow.colours, self._flow.sets
+        colour, members = colours[node], sets.get(node)
+        found: set[int] = set()
+        pending = list(self._edges[node])
+        while pending and self.steps >= 0:  # forward, as far as the same roots lead
+            each = pending.pop()
+            if each not in found and each != node and colours[each] == colour and sets.get(each) == members:
+                found.add(each)
+                pending += self._edges[each]
+                self.steps -= 1
         inside = {*found, node}
         exposed = [each for each in found if each in self._begun or not inside.issuperset(self._before[each])]
         while exposed:
@@ -273,20 +250,6 @@ class Dominance:
             if each in found:
                 found.discard(each)
                 exposed += self._edges[each]
-        return found
-
-    def _forward(self, node: int) -> set[int]:
-        """Return the nodes that one leads to, of those that the same roots lead to."""
-        colours, sets = self._flow.colours, self._flow.sets
-        colour, members = colours[node], sets.get(node)
-        found: set[int] = set()
-        pending = list(self._edges[node])
-        while pending and self.steps >= 0:
-            each = pending.pop()
-            if each not in found and each != node and colours[each] == colour and sets.get(each) == members:
-                found.add(each)
-                pending += self._edges[each]
-                self.steps -= 1
         return found
 
     def parts(self, node: int, below: Collection[int]) -> list[set[int]]:
@@ -308,14 +271,10 @@ class Dominance:
                 found[at].add(each)
         return found
 
-    def weighs(self, node: int) -> bool:
-        """Return whether a node has bytes."""
-        return node in self._weights
-
     def weighed(self, nodes: Collection[int]) -> Sum:
         """Return the bytes of nodes."""
         total = Sum()
         for each in nodes:
-            if each in self._weights:
-                total.add(*self._weights[each])
+            if each in self.weights:
+                total.add(*self.weights[each])
         return total

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
+from tensormagic.collectors.memory.roots import Parts, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
@@ -57,22 +57,28 @@ def collect_freeable(
     Exact as far as Python and torch count references; where not, less is reported, not more. What lies in a cycle
     of references is freed when Python's garbage collector runs next.
 
-    Args:
-        namespace: The names themselves (``globals()``), not a copy: another dictionary with the same values in it
-            holds them too.
-        besides: Dictionaries of ours that refer to the same things, for now: what they hold does not count.
-        budget: How long to look.
-        most: How many to list.
-        items: What lies in containers and is listed although it does not stand out: ``"losses[17]"``.
+    ``namespace`` is the names themselves (``globals()``), not a copy: another dictionary with the same values holds
+    them too, but for ``besides``, dictionaries of ours, which do not count. ``items`` lie in containers and are listed
+    although they do not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
-    every = all_freeable(looked.roots, looked.flow, looked.items.parts)
-    session = set_of(looked.of_session())
+    roots, flow, parts = looked.roots, looked.flow, looked.parts
+    every = [
+        replace(freeable_of(at, roots, flow), parts=parts.get(at, ()))
+        for at, root in enumerate(roots)
+        if root.kind is not None
+    ]
+    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
+    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
+    every = sorted((one for one in every if one.reaches), key=_most_first)
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
-    reasons = (looked.cut, looked.items.cut, looked.cycles, more)
-    gaps = tuple(Gap("freeable memory", reason) for reason in reasons if reason)
-    return Freeable(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
+    gaps = tuple(Gap("freeable memory", why) for why in (looked.cut, looked.unweighed, looked.cycles, more) if why)
+    return Freeable(tuple(every[:most]), flow.freed(set_of(looked.of_session())).nbytes, looked.objects, gaps)
+
+
+def _most_first(one: FreeableMemory) -> tuple[int, int]:
+    return -one.nbytes, -one.reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +89,9 @@ class Look:
     flow: Flow  # what each of them frees; one more root than there are: what is held from elsewhere
     objects: int  # how many objects were met
     cut: str  # why not everything was looked through; empty where it was
-    items: Items  # what taking something out of a container frees, where that was asked for
-    cycles: str = ""  # what is said where something holds itself; empty where nothing does
+    parts: Parts  # what taking something out of a container frees, where that was asked for
+    unweighed: str  # why not all containers were weighed; empty where all were
+    cycles: str  # what is said where something holds itself; empty where nothing does
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""
@@ -112,9 +119,9 @@ def look(
         starts[-1] += [*found.held_elsewhere(), *cycles]
         objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
         dominance = Dominance(found.edges, starts, flow, weights)
-        inside = Items() if items is None else items_of(found, roots, dominance, items)
+        parts, unweighed = ({}, "") if items is None else items_of(found, roots, dominance, items)
         named = any(flow.colours[at] != len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
-        return Look(roots, flow, objects, found.cut, inside, CYCLES if named else "")
+        return Look(roots, flow, objects, found.cut, parts, unweighed, CYCLES if named else "")
 
 
 def _walked(
@@ -154,17 +161,6 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
         if nbytes > weights.get(at, (0, ""))[0]:
             weights[at] = nbytes, str(storage.device)
     return weights
-
-
-def all_freeable(
-    roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[FreeableMemory, ...]]
-) -> list[FreeableMemory]:
-    """Return what each root frees, with what lies in it, and what several do together; the most first."""
-    asked = (at for at, root in enumerate(roots) if root.kind is not None)
-    every = [replace(freeable_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
-    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
-    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
-    return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
 
 
 def freeable_of(at: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
@@ -210,25 +206,17 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryRepo
     """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
     gc.collect()  # what lies in cycles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
-    chosen = _keeping(looked)
-    entries = [freeable_of(at, looked.roots, looked.flow) for at in chosen]
-    entries.sort(key=lambda one: (-one.nbytes, -one.reaches))
+    roots, flow, session = looked.roots, looked.flow, looked.of_session()
+    all_of_it = set_of(session)
+    shared = {at for needed in flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
+    chosen = [at for at in session if flow.alone[at].nbytes or at in shared]
     dropped = drop and bool(chosen)
-    nothing: tuple[int, int, tuple[DeviceGain, ...]] = (0, 0, ())
-    freed, storages, gains = _drop([looked.roots[at] for at in chosen], namespace) if dropped else nothing
+    freed, storages, gains = _drop([roots[at] for at in chosen], namespace) if dropped else (0, 0, ())
     return FreeHistoryReport(
-        entries=tuple(entries), nbytes=looked.flow.freed(set_of(chosen)).nbytes, dropped=dropped,
-        freed=freed, storages=storages, gains=gains,
+        entries=tuple(sorted((freeable_of(at, roots, flow) for at in chosen), key=_most_first)),
+        nbytes=flow.freed(set_of(chosen)).nbytes, dropped=dropped, freed=freed, storages=storages, gains=gains,
         gaps=(Gap("freeable memory", looked.cut),) if looked.cut else (),
     )  # fmt: skip
-
-
-def _keeping(looked: Look) -> list[int]:
-    """Return the roots of the session that free something, or do so with others of them."""
-    session = looked.of_session()
-    all_of_it = set_of(session)
-    shared = {at for needed in looked.flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
-    return [at for at in session if looked.flow.alone[at].nbytes or at in shared]
 
 
 def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int, tuple[DeviceGain, ...]]:
@@ -238,7 +226,12 @@ def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int
     for root in roots:
         root.drop()
     gc.collect()
-    _empty_caches()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
+    if torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
+        torch.xpu.empty_cache()
     gone = [nbytes for weak, nbytes in watched if weak.expired()]  # type: ignore[no-untyped-call]
     now = {device.device: device for device in read_devices()[0]}
     return sum(gone), len(gone), tuple(_gain(was, now[was.device]) for was in before if was.device in now)
@@ -257,20 +250,6 @@ def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[
         return [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]
 
 
-def _empty_caches() -> None:
-    """Give what torch's allocators keep in reserve back to the devices; none is initialised for that."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()
-    if torch.backends.mps.is_available():
-        torch.mps.empty_cache()
-    if torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
-        torch.xpu.empty_cache()
-
-
 def _gain(was: DeviceMemory, now: DeviceMemory) -> DeviceGain:
-    def less(old: int | None, new: int | None) -> int | None:
-        return None if old is None or new is None else old - new
-
-    return DeviceGain(
-        was.device, less(was.allocated, now.allocated), less(was.reserved, now.reserved), less(was.process, now.process)
-    )
+    pairs = (was.allocated, now.allocated), (was.reserved, now.reserved), (was.process, now.process)
+    return DeviceGain(was.device, *(None if old is None or new is None else old - new for old, new in pairs))

@@ -36,19 +36,19 @@ from tensormagic.reports import Category, Holder, Location
 
 Role = Literal["parameter", "gradient", "optimizer state", "buffer", "data", "saved"]
 
-PRECEDENCE: tuple[tuple[Role, Category], ...] = (
-    ("parameter", "parameter"),
-    ("gradient", "gradient"),
-    ("optimizer state", "optimizer state"),
-    ("buffer", "buffer"),
-    ("data", "input"),
-    ("saved", "saved for backward"),
-)
+PRECEDENCE: dict[Role, Category] = {
+    "parameter": "parameter",
+    "gradient": "gradient",
+    "optimizer state": "optimizer state",
+    "buffer": "buffer",
+    "data": "input",
+    "saved": "saved for backward",
+}
 
 
 def category_of(roles: Collection[Role]) -> Category:
     """Return what a storage is for."""
-    return next((category for role, category in PRECEDENCE if role in roles), "other")
+    return next((category for role, category in PRECEDENCE.items() if role in roles), "other")
 
 
 # Pieces of memory, each once: what lies over them, and who leads to them.
@@ -97,8 +97,7 @@ class Block:
 def merged(blocks: Iterable[Block]) -> list[Block]:
     """Return blocks that have no byte in common."""
     found: list[Block] = []
-    every = sorted(blocks, key=lambda block: (block.memory.device, block.memory.address))
-    for block in every:
+    for block in sorted(blocks, key=lambda block: (block.memory.device, block.memory.address)):
         last = found[-1] if found else None
         if last is not None and last.memory.shift(block.memory) is not None:
             last.take_in(block)
@@ -126,12 +125,11 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
     found: list[tuple[Place, Any]] = []
     for own in own_frames(frame):
         if own.f_code.co_flags & inspect.CO_OPTIMIZED:
-            names = dict(names_of(own))
-            location = location_in(own, own.f_lineno)
+            names, location = dict(names_of(own)), location_in(own, own.f_lineno)
             for name, held in names.items():
                 path = f"{own.f_code.co_name}.<locals>.{name}" if name in taken else name
                 found.append((Place(path, "name", 0, location), held))
-            taken |= set(names)
+            taken |= names.keys()
     return found
 
 
@@ -210,13 +208,10 @@ class Lines:
     def of(self, storage: torch.UntypedStorage) -> Origin | None:
         """Return the line that allocated a storage, where anybody saw it. Never raises."""
         try:
-            return noted_line(storage) or self._recorded(storage)
+            known = noted_line(storage)
+            if known is not None or self._traceback is None or storage.device.type != "cuda":
+                return known
+            own = own_frame(self._traceback(storage.data_ptr()))  # what the allocator keeps with a block in use
+            return None if own is None else Origin(location_of(*own))
         except Exception:  # a storage of an odd kind may refuse to say where
             return None
-
-    def _recorded(self, storage: torch.UntypedStorage) -> Origin | None:
-        """Return the user's innermost line on the stack that the allocator keeps with a block in use."""
-        if self._traceback is None or storage.device.type != "cuda":
-            return None
-        own = own_frame(self._traceback(storage.data_ptr()))
-        return None if own is None else Origin(location_of(*own))

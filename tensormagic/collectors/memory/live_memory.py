@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType, TracebackType
+from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 import torch
@@ -81,12 +83,10 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
 
 def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
     """Return the sums of blocks that are not listed one by one: one a device and category, the largest first."""
-    sums: dict[tuple[str, Category], list[int]] = {}
+    sums: dict[tuple[str, Category], list[int]] = defaultdict(list)
     for block in blocks:
-        entry = sums.setdefault((block.memory.device, category_of(block.roles)), [0, 0])
-        entry[0] += block.nbytes
-        entry[1] += 1
-    found = [LiveStorage("", nbytes, *key, tensors=count) for key, (nbytes, count) in sums.items()]
+        sums[block.memory.device, category_of(block.roles)].append(block.nbytes)
+    found = [LiveStorage("", sum(sizes), *key, tensors=len(sizes)) for key, sizes in sums.items()]
     return tuple(sorted(found, key=lambda one: -one.nbytes))
 
 
@@ -99,12 +99,8 @@ def _shape(x: torch.Tensor) -> tuple[int, ...]:
 
 def _is_shared(block: Block) -> bool:
     """Return whether torch is not alone on a memory: two storages lie over it, or it is another's, or a file's."""
-    if block.identities:
-        return True
-    storage = block.part.untyped_storage()
-    return (
-        block.memory.device == "cpu" and block.memory.address != 0 and (storage.is_shared() or not storage.resizable())
-    )
+    storage, on_cpu = block.part.untyped_storage(), block.memory.device == "cpu" and block.memory.address != 0
+    return bool(block.identities) or (on_cpu and (storage.is_shared() or not storage.resizable()))
 
 
 # Everything that was met is let go of when this returns: looking keeps nothing alive.
@@ -124,14 +120,9 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
 ) -> MemoryReport:
     """Return where the memory is. Changes nothing, keeps nothing.
 
-    Args:
-        namespace: The user's names.
-        frame: Of the function that asks: its variables are names, too.
-        more: Other places to begin at: the variables of functions that have failed.
-        only: Show only the memory that these lead to.
-        devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind.
-        most: How many storages to list; the others are summed up.
-        readers: What reads the devices' counters.
+    The variables of ``frame``, the function that asks, are names, too, and so are ``more``: those of functions that
+    have failed. ``only`` and ``devices`` (``"cuda:0"``, or ``"cuda"`` for all of a kind) leave out all other memory. Of
+    more than ``most`` storages the rest is summed up; ``readers`` read the devices' counters.
     """
     with quiet(), uncollected():
         walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])
@@ -199,19 +190,17 @@ def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:
 
 def _devices(counters: list[DeviceMemory], blocks: list[Block]) -> tuple[DeviceMemory, ...]:
     """Return the devices with what lies on them; those that hold nothing come where they were asked."""
-    known = {device.device: device for device in counters}
-    held: dict[str, list[Block]] = {name: [] for name in known}
+    held: dict[str, list[Block]] = {device.device: [] for device in counters}
     for block in blocks:
         held.setdefault(block.memory.device, []).append(block)
+    known = {device.device: device for device in counters}
     return tuple(
         replace(
-            known.get(name, DeviceMemory(name)),
-            live=sum(block.nbytes for block in mine),
-            storages=len(mine),
+            known.get(name, DeviceMemory(name)), live=sum(block.nbytes for block in mine), storages=len(mine),
             tensors=sum(len(block.tensors) for block in mine),
         )
         for name, mine in held.items()
-    )
+    )  # fmt: skip
 
 
 # Where the memory was when it ran out, looked at while the error is on its way: plain data, so that nothing is kept.
@@ -235,27 +224,24 @@ def memory_at(
         failing = list(failing_variables(error, cell_number))
         memory = collect_memory(namespace, more=failing, most=MOST_NAMED)
         memory = replace(memory, freeable=freed.freeable, gaps=(*memory.gaps, *freed.gaps))
-        return _with_device(replace(described, only_error=_only(failing, namespace)), memory), memory
+        only_error = _only(failing, namespace)
     except Exception as problem:  # memory has run out: looking, too, may need more than there is
         gap = Gap("memory", f"could not be inspected: {error_text(problem)}")
         return described, MemoryReport(gaps=(gap,))
+    device = next((one for one in memory.devices if one.device == described.device), DeviceMemory(""))
+    free = device.free if described.free is None else described.free  # what the message did not say
+    total = device.total if described.total is None else described.total
+    return replace(described, only_error=only_error, free=free, total=total), memory
 
 
 def failing_variables(error: BaseException, cell_number: CellNumber | None = None) -> Iterator[Variable]:
     """Yield the variables of the functions that an exception went through, the innermost function first."""
-    for frame, line in reversed(list(_frames(error.__traceback__))):
-        location = location_in(frame, line, cell_number)
-        for name, value in dict(names_of(frame)).items():
-            yield Place(f"{frame.f_code.co_name}.<locals>.{name}", "traceback", 0, location), value
-
-
-def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """Yield the functions of a traceback, and the line at which each failed; names of modules are names anyway."""
-    while trace is not None:
-        code = trace.tb_frame.f_code
+    for frame, line in reversed(list(walk_tb(error.__traceback__))):
+        code = frame.f_code  # names of modules are names anyway
         if code.co_flags & inspect.CO_OPTIMIZED and not code.co_filename.startswith(PACKAGE_DIRECTORY):
-            yield trace.tb_frame, trace.tb_lineno
-        trace = trace.tb_next
+            location = location_in(frame, line, cell_number)
+            for name, value in dict(names_of(frame)).items():
+                yield Place(f"{code.co_name}.<locals>.{name}", "traceback", 0, location), value
 
 
 def _only(failing: list[Variable], namespace: Mapping[str, Any]) -> int:
@@ -265,12 +251,3 @@ def _only(failing: list[Variable], namespace: Mapping[str, Any]) -> int:
         named = LiveTensors(ObjectWalk(THOROUGH).below(names), everything=False).identities
         found = LiveTensors(ObjectWalk(THOROUGH).through({}, failing), everything=False).blocks
         return sum(block.nbytes for block in found if not (block.identities | {block.memory.identity}) & named)
-
-
-def _with_device(described: OutOfMemory, memory: MemoryReport) -> OutOfMemory:
-    """Return the moment with what the device itself shows, where the message did not."""
-    device = next((one for one in memory.devices if one.device == described.device), None)
-    if device is None:
-        return described
-    free = device.free if described.free is None else described.free
-    return replace(described, free=free, total=device.total if described.total is None else described.total)

@@ -53,11 +53,13 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
     owners = [x for block in lost for x in block.tensors.values()]
     if not owners:
         return
-    found = (item for item in gc.get_referrers(*owners) if id(item) not in ours and item is not owners)
     every = [
         item
-        for item in found
-        if type(item) is not FrameType and not defining_module(type(item)).startswith("tensormagic.")
+        for item in gc.get_referrers(*owners)
+        if id(item) not in ours
+        and item is not owners
+        and type(item) is not FrameType
+        and not defining_module(type(item)).startswith("tensormagic.")
     ]
     libraries = {id(vars(module)): name for name, module in list(sys.modules.items()) if type(module) is ModuleType}
     for block in lost:
@@ -81,7 +83,6 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
 
 MOST_SAVED = 4  # graphs listed for one block
 _UNNAMED = "a tensor without a name"
-_REGISTRIES: tuple[tuple[str, Role], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
 
 
 class LiveTensors:
@@ -99,7 +100,11 @@ class LiveTensors:
         self._walk_session = walk_session
         self.looked = walk_session.looked
         self._meet_named()
-        self._meet_registered()
+        for path, module in walk_session.modules:
+            for x in registered(module, "_parameters").values():
+                self._mark(x, "parameter", path)
+            for x in registered(module, "_buffers").values():
+                self._mark(x, "buffer", path)
         roots = [(node, place.path) for place, x in walk_session.visits if (node := graph_of(x)) is not None]
         if everything:
             roots += self._meet_unnamed()
@@ -113,7 +118,7 @@ class LiveTensors:
 
     @property
     def identities(self) -> set[int]:
-        """Return the storages that were met."""
+        """The storages that were met."""
         return set(self._blocks)
 
     @property
@@ -129,9 +134,8 @@ class LiveTensors:
         if len(self._nodes) >= MOST_NODES:
             found.append(Gap("graphs", f"only {plural(len(self._nodes), 'node')} of graphs were searched"))
         if self._hidden:
-            saved = plural(self._hidden, "saved tensor")
-            described = f"torch does not show {saved}: those that nothing else reaches are not counted"
-            found.append(Gap("graphs", described))
+            shown = f"torch does not show {plural(self._hidden, 'saved tensor')}"
+            found.append(Gap("graphs", f"{shown}: those that nothing else reaches are not counted"))
         for kind, number in self._unreadable.items():
             described = f"{plural(number, 'tensor')} of the kind {kind}, without a readable storage"
             found.append(Gap("storages", f"{described}: their memory is not counted"))
@@ -169,15 +173,8 @@ class LiveTensors:
                 if role is not None:
                     block.roles.add(role)
 
-    def _meet_registered(self) -> None:
-        for path, module in self._walk_session.modules:
-            for registry, role in _REGISTRIES:
-                for x in registered(module, registry).values():
-                    if x is not None:
-                        self._mark(x, role, path)
-
-    def _mark(self, x: torch.Tensor, role: Role, module: str) -> None:
-        for block in self._blocks_of(x):
+    def _mark(self, x: torch.Tensor | None, role: Role, module: str) -> None:
+        for block in self._blocks_of(x) if x is not None else ():
             block.roles.add(role)
             block.module = block.module or module
 
@@ -189,9 +186,7 @@ class LiveTensors:
             return
         if is_parameter:
             self._mark(x, "parameter", "")
-        if grad is not None:
-            blocks = self._blocks_of(x)
-            self._mark(grad, "gradient", blocks[0].module if blocks else "")
+        self._mark(grad, "gradient", next((block.module for block in self._blocks_of(x)), ""))
 
     def _meet_unnamed(self) -> list[tuple[Any, str]]:
         """Meet the tensors that no name leads to, among all that Python's garbage collector knows; return the nodes.

@@ -7,7 +7,6 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import compress
 from types import BuiltinFunctionType, CodeType, ModuleType
@@ -52,24 +51,20 @@ _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
     "torch._logging",
 }  # fmt: skip
 _OPENED = frozenset({"ExecutionResult"})  # of IPython: a frame of the last error refers to it, and it to the error
-_array_base: Callable[[Any], Any] = np.ndarray.__dict__["base"].__get__
 
 
-def _getter(name: str) -> Callable[[Any], Any]:
-    """Return what reads an attribute of a tensor, whatever a class of the user's makes of it."""
-    found: Callable[[Any], Any] = torch._C.TensorBase.__dict__[name].__get__
+def _getter(kind: type, name: str) -> Callable[[Any], Any]:
+    """Return what reads an attribute of an object, whatever a class of the user's makes of it."""
+    found: Callable[[Any], Any] = vars(kind)[name].__get__
     return found
 
 
-_grad = _getter("grad")
-_grad_fn = _getter("grad_fn")
-_hooks = _getter("_backward_hooks")
-_late_hooks = _getter("_post_accumulate_grad_hooks")
-_base = _getter("_base")
-_layout = _getter("layout")
-_is_leaf = _getter("is_leaf")
-_retains_grad = _getter("retains_grad")
-_storage = torch._C.TensorBase.untyped_storage
+_array_base = _getter(np.ndarray, "base")
+_tensor: Any = torch._C.TensorBase
+_grad, _grad_fn, _base = _getter(_tensor, "grad"), _getter(_tensor, "grad_fn"), _getter(_tensor, "_base")
+_hooks, _late_hooks = _getter(_tensor, "_backward_hooks"), _getter(_tensor, "_post_accumulate_grad_hooks")
+_layout, _is_leaf, _retains_grad = (_getter(_tensor, name) for name in ("layout", "is_leaf", "retains_grad"))
+_storage = _tensor.untyped_storage
 
 
 Reader = Callable[[Any, "References"], None]
@@ -87,6 +82,8 @@ def _readers(home: str) -> ByClass[Reader | None]:
             _of_anything(kind, taker)
 
     def judge(kind: type) -> Reader | None:
+        if kind in _LEAVES:
+            return None
         if (reader := reader_in(_READERS, kind)) is not None:
             return reader
         if type in mro_of(kind):
@@ -95,9 +92,7 @@ def _readers(home: str) -> ByClass[Reader | None]:
             return _of_node
         return _of_anything if is_opened(kind, _CLOSED) or kind.__name__ in _OPENED else None
 
-    found = ByClass(judge)
-    found.update(dict.fromkeys(_LEAVES))
-    return found
+    return ByClass(judge)
 
 
 def is_custom(kind: type) -> bool:
@@ -187,10 +182,7 @@ _READERS: tuple[tuple[type, Reader], ...] = (
 # the whole process. Hence a walk that is cut short, or leaves something closed, errs on the safe side: what it has
 # not met is held from elsewhere, and nothing that such an object leads to is promised to be freed.
 
-_uses: Callable[[Any], int] | None = getattr(torch._C.TensorBase, "_use_count", None)  # a torch that does not tell?
 
-
-@dataclass(slots=True)
 class References:
     """Objects by number, and what refers to what.
 
@@ -198,34 +190,28 @@ class References:
     may refer to them, or it would be counted.
     """
 
-    home: str  # The name of the module whose classes are the user's own.
-    # Addresses of dictionaries that stay whatever is deleted: of modules, and the namespace itself.
-    closed: frozenset[int]
-    budget: Budget  # How long to look.
-    objects: list[Any] = field(default_factory=list)  # Everything met.
-    edges: list[list[int]] = field(default_factory=list)  # For each, the numbers of the objects that it refers to.
-    # For each, how many references to it were met that Python counts.
-    python_counts: list[int] = field(default_factory=list)
-    native_counts: list[int] = field(default_factory=list)  # For each, how many were met that torch counts.
-    # Of the references that Python's garbage collector is not shown, from which object to which.
-    unseen: list[tuple[int, int]] = field(default_factory=list)
-    cut: str = ""  # Why not everything was looked through; empty where it was.
-    _numbers: dict[int, int] = field(default_factory=dict)
-    _readers: ByClass[Reader | None] = field(init=False)
-    _cut: Callable[[int], str] = field(init=False)
-    _read: int = 0
-    _edges: list[int] = field(default_factory=list)  # of the object that is being read
+    def __init__(self, home: str, closed: frozenset[int], budget: Budget) -> None:
+        # ``home`` is the module whose classes are the user's own, ``closed`` the addresses of dictionaries that stay
+        # whatever is deleted: of modules, and the namespace itself.
+        self.closed = closed
+        self.objects: list[Any] = []  # everything met
+        self.edges: list[list[int]] = []  # for each, the numbers of the objects that it refers to
+        self.python_counts: list[int] = []  # for each, how many references to it were met that Python counts
+        self.native_counts: list[int] = []  # and how many that torch counts
+        # Of the references that Python's garbage collector is not shown, from which object to which.
+        self.unseen: list[tuple[int, int]] = []
+        self.cut = ""  # why not everything was looked through; empty where it was
+        self._numbers: dict[int, int] = {}
+        self._read = 0
+        self._edges: list[int] = []  # of the object that is being read
+        self._readers, self._cut = _readers(home), budget.begin()
 
-    def __post_init__(self) -> None:
-        """The time begins."""
-        self._readers, self._cut = _readers(self.home), self.budget.begin()
-
-    def root(self, item: Any, references: int = 1) -> int:
-        """Take down a root's references to an object, that Python counts; returns its number, or -1 for a leaf."""
+    def root(self, item: Any) -> int:
+        """Take down a root's reference to an object, that Python counts; returns its number, or -1 for a leaf."""
         if self._readers[type(item)] is None:
             return -1
         number = self._meet(item)
-        self.python_counts[number] += references
+        self.python_counts[number] += 1
         return number
 
     def python(self, value: Any) -> None:
@@ -290,11 +276,12 @@ class References:
         kinds = {kind for kind in self._readers if is_node_class(kind)}
         if not kinds:
             return []
-        unnamed = [item for item in tensors_and_nodes()[0] if id(item) not in self._numbers]
-        wanted = (
-            item for item in unnamed if (_has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
-        )
-        return [*map(self._meet, wanted)]
+        return [
+            self._meet(item)
+            for item in tensors_and_nodes()[0]
+            if id(item) not in self._numbers
+            and (_has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
+        ]
 
     def caught(self) -> list[int]:
         """Return the numbers of what lies in a circle that nobody can free: part of it only torch knows.
@@ -348,30 +335,18 @@ def _ours() -> int:
 def _is_held(item: Any, python: int, met: int) -> bool:
     """Return whether anything that was not met refers to an object.
 
-    Args:
-        item: The object.
-        python: References that Python counts beyond those that were met.
-        met: References that were met and that torch counts.
+    Python counts so many references beyond those met; so many were met that torch counts.
     """
     line = type(item).__mro__
     if torch.Tensor in line:
-        used = met if _uses is None else _uses(item) - 1  # once by its own Python object
+        used = _tensor._use_count(item) - 1  # once by its own Python object
     elif torch.UntypedStorage in line:
         used = int(torch._C._storage_Use_Count(item._cdata)) - 1
     elif met:
         return python > (1 if is_custom(type(item)) else _torch_keeps_nodes())
     else:
         return python > 0
-    return used > met or python > (_torch_keeps_tensors() if used else 0)
-
-
-@cache
-def _torch_keeps_tensors() -> int:
-    """Return how often torch refers to the Python object of a tensor or storage that it uses: since 2.10 once."""
-    x = torch.zeros(2)
-    before = sys.getrefcount(x)
-    view = x[0]
-    return sys.getrefcount(x) - before if view is not None else 0
+    return used > met or python > (1 if used else 0)  # torch refers once to the object of what it uses
 
 
 @cache

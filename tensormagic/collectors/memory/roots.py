@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -54,10 +54,8 @@ class Root:
     def drop(self) -> None:
         """Let go of it, as IPython itself does when it clears its outputs."""
         for mapping, key in self.places:
-            if key in LAST_OUTPUTS:
-                mapping[key] = ""
-            elif key in _ATTRIBUTES:
-                mapping[key] = None
+            if key in LAST_OUTPUTS or key in _ATTRIBUTES:
+                mapping[key] = "" if key in LAST_OUTPUTS else None
             else:
                 mapping.pop(key, None)
 
@@ -73,8 +71,7 @@ def session_roots(namespace: Mapping[str, Any]) -> list[Root]:
             places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
             own = name == "Out" or is_shells(name)
             roots.append(Root(name, None if own else "name", places, "" if own else f"del {name}"))
-    error = _last_error(shell)
-    return [*roots, *outputs, *([error] if error.places else [])]
+    return [*roots, *outputs, *_last_error(shell)]
 
 
 def shell_of(namespace: Mapping[str, Any]) -> Any:
@@ -107,16 +104,16 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     return list(found.values())
 
 
-def _last_error(shell: Any) -> Root:
+def _last_error(shell: Any) -> Iterator[Root]:
     system = attributes_of(sys)
     result = attributes_of(getattr(shell, "last_execution_result", None))
     shown = attributes_of(getattr(shell, "InteractiveTB", None))
-    places: list[Place] = [(system, name) for name in _ERROR_NAMES if system.get(name) is not None]
-    places += [(result, name) for name in ("error_in_exec", "error_before_exec") if result.get(name) is not None]
-    places += [(shown, "tb")] if shown.get("tb") is not None else []
-    error = next((value for mapping, name in places if isinstance(value := mapping[name], BaseException)), None)
-    kind = f" ({type(error).__name__})" if error is not None else ""
-    return Root(f"the last error{kind}", "traceback", places, DROP_ALL)
+    every: list[Place] = [(system, name) for name in _ERROR_NAMES]
+    every += [(result, "error_in_exec"), (result, "error_before_exec"), (shown, "tb")]
+    if places := [(mapping, name) for mapping, name in every if mapping.get(name) is not None]:
+        error = next((value for mapping, name in places if isinstance(value := mapping[name], BaseException)), None)
+        kind = f" ({type(error).__name__})" if error is not None else ""
+        yield Root(f"the last error{kind}", "traceback", places, DROP_ALL)
 
 
 # Memory under a storage that is not torch's own: which NumPy array's it is, and that it counts once.
@@ -127,7 +124,10 @@ def _last_error(shell: Any) -> Root:
 
 
 def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
-    """Add what storages over foreign memory refer to; returns, by the storage's number, the number that frees it."""
+    """Add what storages over foreign memory refer to: a storage, an array, or a stand-in.
+
+    Returns, by the storage's number, the number of what frees its memory.
+    """
     foreign = [at for at in storages if is_foreign(found.objects[at]) and lies_somewhere(found.objects[at])]
     if not foreign:
         return {}
@@ -137,22 +137,19 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
     own = [at for at in there if at not in set(foreign) - lent]
     pieces = _Spans([(found.objects[at].data_ptr(), found.objects[at].nbytes(), at) for at in own])
     stand_ins: dict[int, int] = {}
-    return {at: _join(found, at, (arrays, pieces, stand_ins)) for at in foreign if at not in lent}
-
-
-def _join(found: References, number: int, memory: tuple[_Arrays, _Spans, dict[int, int]]) -> int:
-    """Add what a storage refers to; returns the number of what owns its memory: a storage, an array, a stand-in."""
-    arrays, pieces, stand_ins = memory
-    address = found.objects[number].data_ptr()
-    array, own = arrays.kept_at(address), pieces.at(address)
-    if array is None and own is not None:  # a piece of another storage
-        found.take_native(own)
-    held = own if array is None else array
-    if held is None:
-        held = stand_ins[address] if address in stand_ins else found.stand_in()
-        stand_ins[address] = held
-    found.edges[number].append(held)
-    return own if own is not None else arrays.owner(held)
+    owners: dict[int, int] = {}
+    for at in foreign:
+        if at not in lent:
+            address = found.objects[at].data_ptr()
+            array, piece = arrays.kept_at(address), pieces.at(address)
+            if array is None and piece is not None:  # a piece of another storage
+                found.take_native(piece)
+            held = piece if array is None else array
+            if held is None and (held := stand_ins.get(address)) is None:
+                held = stand_ins[address] = found.stand_in()
+            found.edges[at].append(held)
+            owners[at] = piece if piece is not None else arrays.owner(held)
+    return owners
 
 
 class _Spans:
@@ -191,10 +188,9 @@ class _Arrays:
 
     def kept_at(self, address: int) -> int | None:
         """Return the array that a storage keeps: one at its address to which something unknown refers."""
-        exact, owner = self._beginning.get(address, []), self._owners.at(address)
-        owners = [] if owner is None else [owner]
-        for at in (*exact, *owners):
-            if self._found.has_unmet(at):
+        owner = self._owners.at(address)
+        for at in [*self._beginning.get(address, []), owner]:
+            if at is not None and self._found.has_unmet(at):
                 self._found.python_counts[at] += 1
                 return at
         return owner
@@ -245,11 +241,6 @@ class Container:
     # What can be taken out: the path of each, and the value; values that hold nothing are left out.
     entries: list[tuple[str, Any]]
 
-    @property
-    def clears(self) -> bool:
-        """Whether it can be emptied in one go."""
-        return type(self.item) in _CLEARED
-
 
 def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
     """Yield what names lead to, with the name, the nearest first; each under the name that leads there first."""
@@ -261,18 +252,15 @@ def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
         if id(item) in seen or type(item) in _ATOMS:
             continue
         seen.add(id(item))
-        opened = _opened(path, item)
-        if opened is None:
-            continue
-        container, inner = opened
+        container, inner = _opened(path, item)
         if container is not None:
             found += 1
             yield name, container
         pending.extend((name, path, value) for path, value in inner)
 
 
-def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
-    """Return an object as a container, and where to look on: None for what is not looked into."""
+def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]]:
+    """Return an object as a container, and where to look on."""
     kind = type(item)
     if kind in _SEQUENCES:
         entries = _held((f"{path}[{at}]", value) for at, value in enumerate(item))
@@ -283,20 +271,20 @@ def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any
         return Container(path, item, item, entries), entries
     if kind is set:
         return Container(path, item, item, []), []
-    return None if any(each in _LEFT_ALONE for each in mro_of(kind)) else _of_instance(path, item)
+    return _of_instance(path, item) if _LEFT_ALONE.isdisjoint(mro_of(kind)) else (None, [])
 
 
-def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
+def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]]:
     """Return an object by its attributes; of a module those that are registered are only looked on from."""
     kind = type(item)
     attributes = attributes_of(item)
     if not attributes or _defining(kind, "__getattribute__") is not object:
-        return None
+        return None, []
     plain = []
     for name, value in attributes.items():
         if type(name) is str and name.isidentifier() and not name.startswith("_"):
-            home = _defining(kind, name)  # no class may come between where the name is read or deleted
-            if home is None or not any("__set__" in vars(each) for each in mro_of(type(vars(home)[name]))):
+            above = _defining(kind, name)  # no class may come between where the name is read or deleted
+            if above is None or not any("__set__" in vars(each) for each in mro_of(type(vars(above)[name]))):
                 plain.append((f"{path}.{name}", value))
     entries = _held(plain)
     inner, line = list(entries), mro_of(kind)
@@ -305,16 +293,12 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
             inner.append((f"{path}.{name}", child))
         elif child is not None and name.isdecimal() and not {nn.Sequential, nn.ModuleList}.isdisjoint(line):
             inner.append((f"{path}[{name}]", child))  # only these reach their children by number
-    lets_go = _defining(kind, "__delattr__") in {object, nn.Module} and _is_theirs(kind)
-    return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
-
-
-def _is_theirs(kind: type) -> bool:
-    """Return whether a class is one whose attributes a user may take away: their own, a module, a namespace."""
     home = defining_module(kind)
     filename = getattr(sys.modules.get(home), "__file__", None)
     own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
-    return own or kind is SimpleNamespace or nn.Module in mro_of(kind)
+    is_theirs = own or kind is SimpleNamespace or nn.Module in line  # whose attributes a user may take away
+    lets_go = is_theirs and _defining(kind, "__delattr__") in {object, nn.Module}
+    return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
 
 
 def _defining(kind: type, name: str) -> type | None:
@@ -332,26 +316,21 @@ MOST_PARTS = 4  # of one name
 SHARE = 8  # one item is listed where it frees at least this part of what all of its container free
 STANDS_OUT = 1.5  # and one of a sequence, which has no name, where it frees so many times what its items do on average
 CUT = "the items of some containers were not measured; what each item would free is shown for the others"
+Parts = dict[int, tuple[FreeableMemory, ...]]  # by the number of a root, what taking something out of it frees
 
 
-@dataclass(slots=True)
-class Items:
-    """What lies in containers."""
-
-    # By the number of a root, what taking something out of it frees, the most first.
-    parts: dict[int, tuple[FreeableMemory, ...]] = field(default_factory=dict)
-    cut: str = ""  # Why not all were weighed; empty where all were.
-
-
-def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str] = ()) -> Items:
-    """Return what taking something out of the containers frees that names lead to.
+def items_of(
+    found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str]
+) -> tuple[Parts, str]:
+    """Return what taking something out of the containers frees that names lead to; and why not all were weighed.
 
     Items whose paths are ``wanted`` are reported although they do not stand out.
     """
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}
     described: dict[int, dict[tuple[int, int], FreeableMemory]] = {}
-    items = Items()
+    parts: Parts = {}
+    cut = ""
 
     def preference(one: FreeableMemory) -> tuple[bool, bool]:
         """Of those that free the same: what was asked for, then what is emptied."""
@@ -359,7 +338,7 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
 
     for name, container in containers(values):
         if dominance.steps < 0:
-            items.cut = CUT
+            cut = CUT
             break
         mine = described.setdefault(names[name], {})
         for key, one in _of_container(found, container, dominance, wanted):
@@ -368,8 +347,8 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
     for at, by_what in described.items():
         order = sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))
         if order:
-            items.parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
-    return items
+            parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
+    return parts, cut
 
 
 def _of_container(
@@ -384,9 +363,15 @@ def _of_container(
     whole = dominance.weighed(below)
     if not whole.nbytes or dominance.steps < 0:
         return
-    if container.clears:
+    if type(container.item) in _CLEARED:  # in one go
         yield _key(below, dominance), _freeable(container.path, whole, f"{container.path}.clear()")
-    freed = list(_freed_by_items(found, container, number, dominance.parts(number, below), dominance))
+    places = Counter(found.edges[number])
+    freed: list[tuple[str, Collection[int], Sum]] = []  # what the items free by themselves that are referred to once
+    parts = dict(zip(found.edges[number], dominance.parts(number, below), strict=True))
+    for path, value in container.entries:
+        at = found.number_of(value)
+        if at is not None and places[at] == 1 and (one := dominance.weighed(parts[at])).nbytes:
+            freed.append((path, parts[at], one))
     least = whole.nbytes / SHARE
     if len(freed) > 1 and isinstance(container.item, list | deque):  # one of a sequence has to stand out
         least = max(least, STANDS_OUT * sum(one.nbytes for _, _, one in freed) / len(freed))
@@ -395,28 +380,8 @@ def _of_container(
             yield _key(nodes, dominance), _freeable(path, one, f"del {path}")
 
 
-def _freed_by_items(
-    found: References, container: Container, number: int, parts: Sequence[Collection[int]], dominance: Dominance
-) -> Iterator[tuple[str, Collection[int], Sum]]:
-    """Yield the items that free something by themselves: the path, the nodes, their bytes."""
-    places = _places(found.edges[number])
-    for path, value in container.entries:
-        at = places.get(found.number_of(value))
-        one = Sum() if at is None else dominance.weighed(parts[at])
-        if at is not None and one.nbytes:
-            yield path, parts[at], one
-
-
-def _places(edges: Sequence[int]) -> Mapping[int | None, int]:
-    """Return the place of each node that is referred to once."""
-    places: dict[int | None, int] = {}
-    for at, node in enumerate(edges):
-        places[node] = -1 if node in places else at
-    return {node: at for node, at in places.items() if at >= 0}
-
-
 def _key(nodes: Collection[int], dominance: Dominance) -> tuple[int, int]:
-    weighty = [node for node in nodes if dominance.weighs(node)]
+    weighty = dominance.weights.keys() & nodes
     return min(weighty), len(weighty)
 
 

@@ -4,194 +4,287 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+from typing import Any, NamedTuple
 
-from tensormagic.collectors.memory.snapshot_history import MOST_REFUSED, History, LineSums, Step, history_of
 from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries, size, whole, word
-from tensormagic.collectors.memory.snapshot_segments import Area, Block, Stacks, areas_of, segment_report
+from tensormagic.collectors.memory.snapshot_segments import (
+    Area,
+    Block,
+    Stacks,
+    areas_of,
+    held,
+    largest_free,
+    segment_report,
+)  # fmt: skip
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import (
     CATEGORIES,
+    Category,
     Gap,
     LineMemory,
     RefusedAllocation,
-    SnapshotBlock,
     SnapshotDevice,
     SnapshotReport,
     Timeline,
 )
 from tensormagic.words import count, number_of_bytes, plural
 
-# A snapshot as it was read: its segments, and the history of each device.
+# Goes through the allocator's events of one device and knows, after each, what is alive and what is reserved.
+#
+# Events count what was asked for. A history may begin long after the program did: what is freed without having been
+# allocated in it was there before; an address that is allocated twice was freed in between, unseen.
 
-MOST_EVENTS = 2_000_000  # of all devices together; of more, the last
-MOST_DEVICES = 64
-
-
-@dataclass(slots=True)
-class Gathered:
-    """What a snapshot holds, before it is summed up."""
-
-    stacks: Stacks  # the lines that were met
-    areas: list[Area] = field(default_factory=list)  # the segments with their blocks
-    histories: list[History] = field(default_factory=list)  # one a device that has events
-    gaps: list[Gap] = field(default_factory=list)  # what could not be read
-
-    def in_use(self, device: str = "") -> list[Block]:
-        """Return the blocks in use at the end, of one device or of all."""
-        areas = (area for area in self.areas if not device or area.device == device)
-        return [block for area in areas for block in area.blocks if block.state == "allocated"]
-
-    @property
-    def highest(self) -> History | None:
-        """The history that peaked highest."""
-        return max(self.histories, key=lambda one: one.moments[one.peak].live, default=None)
+# What torch's profiler calls things (torch.cuda._memory_viz.profile_plot), in the words of these reports.
+_CATEGORIES: dict[str, Category] = {
+    "parameter": "parameter",
+    "gradient": "gradient",
+    "optimizer_state": "optimizer state",
+    "activation": "saved for backward",
+    "input": "input",
+}
+_GROWS, _SHRINKS = {"segment_alloc", "segment_map"}, {"segment_free", "segment_unmap"}
+_KNOWN = {"alloc", "free_requested", "free_completed", "oom", "snapshot", *_GROWS, *_SHRINKS}
 
 
-def gather(data: Any, cell_number: CellNumber | None, *, most_events: int = MOST_EVENTS) -> Gathered:
-    """Read a snapshot's plain data.
+class Step(NamedTuple):
+    """An event as it was read: bytes asked for, the number of its line, what its memory is for, and the event."""
 
-    Raises:
-        SnapshotError: where it is no snapshot.
-    """
-    segments, traces = _parts(data)
-    found = Gathered(Stacks(cell_number))
-    found.areas = areas_of(segments, found.stacks)
-    _read_histories(found, traces, most_events // max(sum(bool(trace) for trace in traces), 1))
-    return found
-
-
-def _parts(data: Any) -> tuple[Any, list[Any]]:
-    """Return the segments, and the events by device."""
-    if isinstance(data, list) and data and all(isinstance(one, dict) and "total_size" in one for one in data[:10]):
-        return data, []  # torch before 2.0 gave the segments alone
-    if not isinstance(data, Mapping) or not isinstance(data.get("segments"), list):
-        raise SnapshotError(
-            f"it is a {type(data).__name__} without 'segments', not a memory snapshot. "
-            "`torch.cuda.memory._dump_snapshot(FILE)` writes one"
-        )
-    return data["segments"], [entries(one) for one in entries(data.get("device_traces"))[:MOST_DEVICES]]
-
-
-def _read_histories(read: Gathered, traces: list[list[Any]], most: int) -> None:
-    for index, trace in enumerate(traces):
-        events, device = list(dictionaries(trace[-most:])), f"cuda:{index}"
-        if len(trace) > most:
-            described = f"the history of {device} has {plural(len(trace), 'event')}; the last {count(most)} were read"
-            read.gaps.append(Gap("history", described))
-        if events:
-            reserved = sum(area.nbytes for area in read.areas if area.device == device)
-            blocks = read.in_use(device)
-            read.histories.append(history_of(device, events, blocks, reserved=reserved, stacks=read.stacks))
-
-
-# What each of the user's lines allocated, by a snapshot's history and by the blocks that it left.
-
-MOST_LINES = 200
+    action: str
+    address: int
+    nbytes: int
+    line: int
+    category: Category
+    event: dict[Any, Any]
 
 
 @dataclass(slots=True)
-class Lines:
-    """The lines of the report."""
+class LineSums:
+    """What one line adds up to; see `LineMemory`."""
 
-    described: tuple[LineMemory, ...]  # each line, the most allocated first
-    numbers: dict[int, int]  # index of each by its number in the stacks
-    left_out: tuple[int, int]  # how many more there are, and what they allocated
+    allocated: int = 0
+    freed: int = 0
+    kept: int = 0
+    at_peak: int = 0
+    largest: int = 0
+    calls: int = 0
 
-    def index(self, number: int) -> int:
-        """Return the index of a line in the report; -1 where it is not listed."""
-        return self.numbers.get(number, -1)
-
-
-def lines_of(read: Gathered) -> Lines:
-    """Return what each line allocated, freed and kept."""
-    sums: dict[int, LineSums] = defaultdict(LineSums)
-    kept, at_peak = Counter[int](), Counter[int]()
-    for number, one in (pair for history in read.histories for pair in history.sums.items()):
-        sums[number].include(one)
-    for block in read.in_use():
-        kept[block.line] += block.requested
-        sums[block.line].include(LineSums(largest=block.requested))
-    with_events = {history.device for history in read.histories}
-    before = [block for history in read.histories for block in history.from_before]
-    before += [block for block in read.in_use() if block.device not in with_events]
-    for block in before:  # in use, and shown by no event
-        sums[block.line].include(LineSums(block.requested, largest=block.requested, calls=1))
-    highest = read.highest
-    peaking: list[Step | Block] = [] if highest is None else [*highest.alive, *highest.from_before]
-    for each in peaking:
-        at_peak[each.line] += _asked(each)
-    found = {
-        number: LineMemory(
-            read.stacks.locations[number], allocated=sums[number].allocated, freed=sums[number].freed,
-            kept=kept[number], at_peak=at_peak[number], largest=sums[number].largest, calls=sums[number].calls,
-        )
-        for number in sorted({*sums, *at_peak} - {-1})
-    }  # fmt: skip
-    order = sorted(found, key=lambda number: (-found[number].allocated, number))
-    rest = [found[number].allocated for number in order[MOST_LINES:]]
-    numbers = {number: index for index, number in enumerate(order[:MOST_LINES])}
-    return Lines(tuple(found[number] for number in numbers), numbers, (len(rest), sum(rest)))
+    def allocate(self, nbytes: int) -> None:
+        """Add an allocation."""
+        self.allocated += nbytes
+        self.largest = max(self.largest, nbytes)
+        self.calls += 1
 
 
-# The timeline of each device, and the allocations that were refused in it.
+@dataclass(slots=True)
+class Walk:
+    """One way through the events."""
 
+    frees: str  # the action that ends a block: ``"free_requested"``, or ``"free_completed"`` where there is no such
+    alive: dict[int, Step] = field(default_factory=dict)  # what was allocated and not freed, by address
+    level: int = 0  # bytes alive, but for those that were there before the first event
+    lost: int = 0  # bytes that were freed without having been allocated in the history
+    lost_blocks: int = 0  # how many those were
+    reserved: int = 0  # bytes by which the reserved memory grew
+    by_line: Counter[int] = field(default_factory=Counter)  # bytes alive, by number of the line
+    by_category: Counter[Category] = field(default_factory=Counter)  # likewise
+
+    def take(self, step: Step) -> None:
+        """Go on by one event."""
+        action = step.action
+        if action == "alloc":
+            if step.address in self.alive:
+                self._free(step.address, 0)
+            self.alive[step.address] = step
+            self._count(step, step.nbytes)
+        elif action == self.frees:
+            self._free(step.address, step.nbytes)
+        elif action in _GROWS:
+            self.reserved += step.nbytes
+        elif action in _SHRINKS:
+            self.reserved -= step.nbytes
+
+    def _free(self, address: int, nbytes: int) -> None:
+        one = self.alive.pop(address, None)
+        if one is not None:
+            self._count(one, -one.nbytes)
+        else:
+            self.level -= nbytes
+            self.lost += nbytes
+            self.lost_blocks += 1
+
+    def _count(self, step: Step, nbytes: int) -> None:
+        self.level += nbytes
+        self.by_line[step.line] += nbytes
+        self.by_category[step.category] += nbytes
+
+
+# From the events of one device to its timeline: the bytes in use at a bounded number of moments, and the peak.
+#
+# The end of the history is known from the blocks, so the beginning follows: what is alive at the end, less what the
+# events allocated, plus what they freed. The way is gone twice: once for the height of every moment, which says which
+# moments are worth keeping, and once more to look at these.
+
+MOMENTS = 300  # the highest and the last of each of so many stretches of the history are kept
+MOST_REFUSED = 20
 STACKED_LINES = 8  # that a timeline tells apart
 
 
-def timeline_of(history: History, lines: Lines) -> Timeline:
-    """Return the bytes asked for at each moment that was kept, by line and by category."""
-    moments = history.moments
-    start = moments[0].time
-    return Timeline(
-        device=history.device,
-        seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
-        operation=tuple(moment.number for moment in moments),
-        live=tuple(moment.live for moment in moments),
-        before=tuple(moment.before for moment in moments),
-        by_category=tuple(
-            (category, tuple(moment.by_category[category] for moment in moments))
-            for category in CATEGORIES
-            if any(moment.by_category[category] for moment in moments)
-        ),
-        by_line=tuple(_by_line(history, lines)),
-        peak=history.peak,
-    )
+class Moment(NamedTuple):
+    """The state after one event: its number, time in microseconds, bytes alive, from before, and reserved."""
+
+    number: int
+    time: int
+    live: int
+    before: int
+    reserved: int
+    by_line: Counter[int]
+    by_category: Counter[Category]
 
 
-def _by_line(history: History, lines: Lines) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the lines that ever held the most, and what all others held together."""
-    moments = history.moments
-    most: dict[int, int] = {}
-    for moment in moments:
-        for number, nbytes in moment.by_line.items():
-            most[number] = max(most.get(number, 0), nbytes)
-    order = sorted((number for number in most if lines.index(number) >= 0), key=lambda number: -most[number])
-    shown = order[:STACKED_LINES]
-    for number in shown:
-        yield lines.index(number), tuple(moment.by_line[number] for moment in moments)
-    rest = tuple(moment.by_line.total() - sum(moment.by_line[number] for number in shown) for moment in moments)
-    if any(rest):
-        yield -1, rest
+class History:
+    """What the events of one device show, of which there is at least one; the oldest is the first.
 
+    Blocks and reserved bytes are those at the end. What each line did is added to ``sums``, by the line's number.
+    """
 
-def refused_in(read: Gathered) -> Iterator[RefusedAllocation]:
-    """Yield the allocations that ran out of memory, at most a few a device."""
-    for history in read.histories:
-        start = history.moments[0].time
-        for event, live in history.refused[:MOST_REFUSED]:
-            seconds = (whole(event, "time_us") - start) / 1e6 if history.times else None
-            stack = read.stacks.lines(event.get("frames"))
-            yield RefusedAllocation(
-                history.device, size(event, "size"), size(event, "device_free"), live, seconds, stack
+    def __init__(  # noqa: PLR0913  (what the snapshot knows of a device)
+        self,
+        device: str,
+        events: list[dict[Any, Any]],
+        blocks: list[Block],
+        *,
+        reserved: int,
+        stacks: Stacks,
+        sums: defaultdict[int, LineSums],
+    ) -> None:
+        steps = [
+            Step(
+                word(event, "action"), whole(event, "addr"), size(event, "size"), stacks.line(event.get("frames")),
+                _CATEGORIES.get(word(event, "category"), "other"), event,
             )
+            for event in events
+        ]  # fmt: skip
+        self.device = device
+        self.actions = Counter(step.action for step in steps if step.action in _KNOWN)
+        self.actions += Counter(unknown=len(steps) - self.actions.total())  # of kinds that no torch writes
+        frees = "free_requested" if self.actions["free_requested"] else "free_completed"
+        walk, levels, reserves = Walk(frees), [], []
+        for step in steps:
+            walk.take(step)
+            levels.append(walk.level)
+            reserves.append(walk.reserved)
+        rest = sum(block.requested for block in blocks) - walk.level
+        base, reserved_base = max(rest, walk.lost), reserved - walk.reserved
+        self.misfit = base - rest if blocks else 0  # bytes by which events and blocks contradict each other
+        self.reserved_peak = reserved_base + max(reserves)
+        self.times = bool(whole(events[0], "time_us"))  # whether events have such
+        self.from_before = [block for block in blocks if block.address not in walk.alive]  # in use all along
+        self.refused: list[RefusedAllocation] = []  # the first few
+        _add_lines(sums, steps, frees)
+        at_peak = self._replay(Walk(frees, level=base, reserved=reserved_base), steps, levels, stacks)
+        # How many more blocks there were at the peak, of which only the end tells, and their bytes.
+        self.unknown = walk.lost_blocks - at_peak[0], walk.lost - at_peak[1]
+
+    def _replay(self, walk: Walk, steps: list[Step], levels: list[int], stacks: Stacks) -> tuple[int, int]:
+        """Fill in the moments; return what the peak had lost of what was there before: blocks and bytes."""
+        peak, base = levels.index(max(levels)), walk.level
+        keep = {0, peak, len(levels) - 1}  # besides, what is highest and last of each stretch
+        stretch = -(-len(levels) // MOMENTS)
+        for begin in range(0, len(levels), stretch):
+            part = levels[begin : begin + stretch]
+            keep |= {begin + part.index(max(part)), begin + len(part) - 1}
+        self.moments: list[Moment] = []  # those that are kept
+        lost = 0, 0
+        for number, step in enumerate(steps):
+            walk.take(step)
+            time, live = whole(step.event, "time_us"), walk.level
+            is_shown = step.action == "oom" and len(self.refused) < MOST_REFUSED
+            if number in keep or is_shown:
+                by_line, by_category = +walk.by_line, +walk.by_category
+                self.moments.append(Moment(number, time, live, base - walk.lost, walk.reserved, by_line, by_category))
+            if is_shown:
+                seconds = (time - self.moments[0].time) / 1e6 if self.times else None
+                free, stack = size(step.event, "device_free"), stacks.lines(step.event.get("frames"))
+                self.refused.append(RefusedAllocation(self.device, step.nbytes, free, live, seconds, stack))
+            if number == peak:
+                self.peak, self.highest = len(self.moments) - 1, live  # index of that moment, and its bytes
+                self.at_peak = [_as_block(one, self.device) for one in walk.alive.values()]  # in use then, as asked for
+                lost = walk.lost_blocks, walk.lost
+        self.at_peak += [replace(block, nbytes=block.requested) for block in self.from_before]
+        return lost
+
+    def timeline(self, index: Callable[[int], int]) -> Timeline:
+        """Return the bytes asked for at each moment that was kept; ``index`` gives that of a line in the report."""
+        moments = self.moments
+        start = moments[0].time
+        return Timeline(
+            device=self.device,
+            seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
+            operation=tuple(moment.number for moment in moments),
+            live=tuple(moment.live for moment in moments),
+            before=tuple(moment.before for moment in moments),
+            by_category=tuple(
+                (category, values)
+                for category in CATEGORIES
+                if any(values := tuple(moment.by_category[category] for moment in moments))
+            ),
+            by_line=tuple(self._by_line(index)),
+            peak=self.peak,
+        )
+
+    def _by_line(self, index: Callable[[int], int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the lines that ever held the most, and what all others held together."""
+        most = Counter[int]()
+        for moment in self.moments:
+            most |= moment.by_line
+        listed = [number for number in most if index(number) >= 0]
+        shown = sorted(listed, key=lambda number: -most[number])[:STACKED_LINES]
+        for number in shown:
+            yield index(number), tuple(moment.by_line[number] for moment in self.moments)
+        rest = tuple(one.by_line.total() - sum(one.by_line[number] for number in shown) for one in self.moments)
+        if any(rest):
+            yield -1, rest
+
+
+def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) -> None:
+    """Add what each line allocated, and freed where frees have stacks of their own.
+
+    With ``context="alloc"`` torch lends them the allocation's: the very same list, then
+    (``c10/cuda/CUDACachingAllocator.cpp``: ``context ? context : block->context_when_allocated``), which a pickle
+    keeps. The first free whose allocation is there decides.
+    """
+    stacks: dict[int, Any] = {}
+    own = True
+    for action, address, *_, event in steps:
+        if action == "alloc":
+            stacks[address] = event.get("frames")
+        elif action == frees and stacks.get(address):
+            own = event.get("frames") is not stacks[address]
+            break
+    for action, _, nbytes, number, *_ in steps:
+        if action == "alloc":
+            sums[number].allocate(nbytes)
+        elif action == frees:
+            sums[number].freed += nbytes * own
+
+
+def _as_block(step: Step, device: str) -> Block:
+    event = step.event
+    label = word(event, "user_metadata") or word(event, "category")
+    stream = whole(event, "stream")
+    frames = event.get("frames")
+    return Block(device, step.nbytes, step.nbytes, "allocated", step.address, frames, stream, step.line, label)
 
 
 # From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, the history, and each line's part.
 
+MOST_EVENTS = 2_000_000  # of all devices together; of more, the last
+MOST_DEVICES = 64
+MOST_LINES = 200
 MOST_SEGMENTS = 60
 MOST_LISTED = 100
 
@@ -204,137 +297,140 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
     Raises:
         SnapshotError: where it is no snapshot.
     """
-    read = gather(data, cell_number)
-    lines = lines_of(read)
-    areas = sorted(read.areas, key=lambda area: -area.nbytes)
-    live = sorted(read.in_use(), key=lambda block: -block.nbytes)
+    segments, traces = _parts(data)
+    most = MOST_EVENTS // max(sum(bool(trace) for trace in traces), 1)
+    stacks = Stacks(cell_number)
+    areas = areas_of(segments, stacks)
+    in_use = [block for area in areas for block in area.blocks if block.state == "allocated"]
+    sums: defaultdict[int, LineSums] = defaultdict(LineSums)
+    histories, gaps = list[History](), list[Gap]()
+    for at, trace in enumerate(traces):
+        device = f"cuda:{at}"
+        if len(trace) > most:
+            read = f"the history of {device} has {plural(len(trace), 'event')}; the last {count(most)} were read"
+            gaps.append(Gap("history", read))
+        if events := list(dictionaries(trace[-most:])):
+            blocks = [block for block in in_use if block.device == device]
+            reserved = sum(area.nbytes for area in areas if area.device == device)
+            histories.append(History(device, events, blocks, reserved=reserved, stacks=stacks, sums=sums))
+    highest = max(histories, key=lambda one: one.highest, default=None)
+    peaking = [] if highest is None else sorted(highest.at_peak, key=lambda block: -block.nbytes)
+    _add_blocks(sums, in_use, histories, peaking)
+    order = sorted(sums.keys() - {-1}, key=lambda number: (-sums[number].allocated, number))
+    indices = {number: index for index, number in enumerate(order[:MOST_LINES])}
+
+    def index(number: int) -> int:
+        """Return the index of a line in the report; -1 where it is not listed."""
+        return indices.get(number, -1)
+
+    areas.sort(key=lambda area: -area.nbytes)
+    in_use.sort(key=lambda block: -block.nbytes)
+    left_out, unknown = _rest(peaking[MOST_LISTED:]), (0, 0) if highest is None else highest.unknown
     return SnapshotReport(
         source=source,
-        devices=tuple(_devices(read)),
-        segments=tuple(segment_report(area, lines.index) for area in areas[:MOST_SEGMENTS]),
-        segments_left_out=_rest([area.nbytes for area in areas[MOST_SEGMENTS:]]),
-        live=tuple(_block(block, read, lines) for block in live[:MOST_LISTED]),
-        live_left_out=_rest([block.nbytes for block in live[MOST_LISTED:]]),
-        timelines=tuple(timeline_of(history, lines) for history in read.histories),
-        reserved=tuple(tuple(moment.reserved for moment in history.moments) for history in read.histories),
-        **_at_peak(read, lines),
-        lines=lines.described,
-        lines_left_out=lines.left_out,
-        refused=tuple(refused_in(read)),
+        devices=tuple(_devices(areas, {history.device: history for history in histories})),
+        segments=tuple(segment_report(area, index) for area in areas[:MOST_SEGMENTS]),
+        segments_left_out=_rest(areas[MOST_SEGMENTS:]),
+        live=tuple(block.report(stacks, index) for block in in_use[:MOST_LISTED]),
+        live_left_out=_rest(in_use[MOST_LISTED:]),
+        timelines=tuple(history.timeline(index) for history in histories),
+        reserved=tuple(tuple(moment.reserved for moment in history.moments) for history in histories),
+        peak_blocks=tuple(block.report(stacks, index) for block in peaking[:MOST_LISTED]),
+        peak_left_out=(left_out[0] + unknown[0], left_out[1] + unknown[1]),
+        lines=tuple(LineMemory(stacks.locations[number], **asdict(sums[number])) for number in indices),
+        lines_left_out=(len(order[MOST_LINES:]), sum(sums[number].allocated for number in order[MOST_LINES:])),
+        refused=tuple(one for history in histories for one in history.refused),
         settings=_settings(data),
-        gaps=tuple(_gaps(read, data)),
+        gaps=(*gaps, *_gaps(data, histories, stacks, has_blocks=bool(in_use))),
     )
 
 
-def _rest(sizes: list[int]) -> tuple[int, int]:
-    return len(sizes), sum(sizes)
+def _parts(data: Any) -> tuple[Any, list[list[Any]]]:
+    """Return the segments, and the events by device."""
+    if isinstance(data, list) and data and all(isinstance(one, dict) and "total_size" in one for one in data[:10]):
+        return data, []  # torch before 2.0 gave the segments alone
+    if not isinstance(data, Mapping) or not isinstance(data.get("segments"), list):
+        raise SnapshotError(
+            f"it is a {type(data).__name__} without 'segments', not a memory snapshot. "
+            "`torch.cuda.memory._dump_snapshot(FILE)` writes one"
+        )
+    return data["segments"], [entries(one) for one in entries(data.get("device_traces"))[:MOST_DEVICES]]
 
 
-# -- devices -------------------------------------------------------------------------------------------------------
+def _add_blocks(
+    sums: defaultdict[int, LineSums], in_use: list[Block], histories: list[History], peaking: list[Block]
+) -> None:
+    """Add to what each line did in the histories what it kept, what it held at the peak, and what no event shows."""
+    with_events = {history.device for history in histories}
+    for block in in_use:
+        line = sums[block.line]
+        line.kept += block.requested
+        line.largest = max(line.largest, block.requested)
+        if block.device not in with_events:
+            line.allocate(block.requested)
+    for block in (block for history in histories for block in history.from_before):
+        sums[block.line].allocate(block.requested)
+    for block in peaking:
+        sums[block.line].at_peak += block.requested
 
 
-def _devices(read: Gathered) -> Iterator[SnapshotDevice]:
-    histories = {history.device: history for history in read.histories}
-    names = {area.device for area in read.areas} | histories.keys()
+def _rest(some: Sequence[Area | Block]) -> tuple[int, int]:
+    return len(some), sum(one.nbytes for one in some)
+
+
+def _devices(areas: list[Area], histories: dict[str, History]) -> Iterator[SnapshotDevice]:
+    names = {area.device for area in areas} | histories.keys()
     for name in sorted(names, key=lambda name: int(name.rpartition(":")[2])):
-        yield _device(name, [area for area in read.areas if area.device == name], histories.get(name))
-
-
-def _device(name: str, areas: list[Area], history: History | None) -> SnapshotDevice:
-    blocks = [block for area in areas for block in area.blocks]
-    device = SnapshotDevice(
-        device=name,
-        reserved=sum(block.nbytes for block in blocks),
-        allocated=sum(block.nbytes for block in blocks if block.state == "allocated"),
-        requested=sum(block.requested for block in blocks if block.state == "allocated"),
-        awaiting=sum(block.nbytes for block in blocks if block.state == "awaiting free"),
-        largest_free=max((block.nbytes for block in blocks if block.state == "free"), default=0),
-        segments=len(areas),
-        blocks=sum(block.state == "allocated" for block in blocks),
-    )
-    if history is None:
-        return device
-    return replace(
-        device,
-        events=history.actions.total(),
-        actions=dict(history.actions),
-        peak=history.moments[history.peak].live,
-        reserved_peak=history.reserved_peak,
-    )
-
-
-# -- blocks --------------------------------------------------------------------------------------------------------
-
-
-def _block(block: Block, read: Gathered, lines: Lines) -> SnapshotBlock:
-    stack = read.stacks.lines(block.frames)
-    return SnapshotBlock(
-        block.device, block.nbytes, block.requested, block.state, lines.index(block.line), stack, block.stream
-    )
-
-
-def _at_peak(read: Gathered, lines: Lines) -> dict[str, Any]:
-    """Return what was in use when the device that peaked highest did, the largest first, and what is left out."""
-    history = read.highest
-    if history is None:
-        return {}
-    found: list[Step | Block] = sorted([*history.alive, *history.from_before], key=lambda one: -_asked(one))
-    count, nbytes = _rest([_asked(one) for one in found[MOST_LISTED:]])
-    described = tuple(_of_peak(one, history.device, read, lines) for one in found[:MOST_LISTED])
-    return {"peak_blocks": described, "peak_left_out": (count + history.unknown[0], nbytes + history.unknown[1])}
-
-
-def _asked(one: Step | Block) -> int:
-    return one.nbytes if isinstance(one, Step) else one.requested
-
-
-def _of_peak(one: Step | Block, device: str, read: Gathered, lines: Lines) -> SnapshotBlock:
-    if isinstance(one, Block):
-        return replace(_block(one, read, lines), nbytes=one.requested)
-    event = one.event
-    label = word(event, "user_metadata") or word(event, "category")
-    stack, stream = read.stacks.lines(event.get("frames")), whole(event, "stream")
-    return SnapshotBlock(device, one.nbytes, one.nbytes, "allocated", lines.index(one.line), stack, stream, label)
-
-
-# -- what else there is --------------------------------------------------------------------------------------------
+        every = [area.blocks for area in areas if area.device == name]
+        blocks = list(chain(*every))
+        in_use = [block for block in blocks if block.state == "allocated"]
+        device = SnapshotDevice(
+            device=name,
+            reserved=sum(block.nbytes for block in blocks),
+            allocated=sum(block.nbytes for block in in_use),
+            requested=sum(block.requested for block in in_use),
+            awaiting=held(blocks, "awaiting free"),
+            largest_free=largest_free(blocks),
+            segments=len(every),
+            blocks=len(in_use),
+        )
+        if (history := histories.get(name)) is not None:
+            device = replace(
+                device, events=history.actions.total(), actions=dict(history.actions), peak=history.highest,
+                reserved_peak=history.reserved_peak,
+            )  # fmt: skip
+        yield device
 
 
 def _settings(data: Any) -> dict[str, str] | None:
     given = data.get("allocator_settings") if isinstance(data, dict) else None
     if not isinstance(given, dict):
         return None
-    plain = {
-        key: value for key, value in given.items() if isinstance(key, str) and isinstance(value, str | int | float)
-    }
-    return {key[:100]: str(value)[:500] for key, value in list(plain.items())[:40]}
+    plain = [pair for pair in given.items() if isinstance(pair[0], str) and isinstance(pair[1], str | int | float)]
+    return {key[:100]: str(value)[:500] for key, value in plain[:40]}
 
 
-def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
-    yield from read.gaps
-    if not read.histories:
+def _gaps(data: Any, histories: list[History], stacks: Stacks, *, has_blocks: bool) -> Iterator[Gap]:
+    if not histories:
         yield Gap(
             "history",
             "the snapshot has no events: `torch.cuda.memory._record_memory_history()` before the run records them",
         )
-    if read.in_use() and not read.stacks.locations:
+    if has_blocks and not stacks.locations:
         yield Gap("lines", "the snapshot has no stacks: memory history was off when its blocks were allocated")
-    for history in read.histories:
-        yield from (Gap("history", reason) for reason in _gaps_of(history))
-    if read.stacks.unread:
-        most = count(len(read.stacks.locations))
-        yield Gap("lines", f"{plural(read.stacks.unread, 'stack')} beyond the first {most} lines that were read")
+    for history in histories:
+        device, actions = history.device, history.actions
+        if history.misfit:
+            described = f"the events of {device} and its blocks differ by {number_of_bytes(history.misfit)}"
+            yield Gap("history", f"{described}: the level before the first event is estimated")
+        if not history.times:
+            yield Gap("history", f"the events of {device} have no times")
+        if actions["unknown"]:
+            yield Gap("history", f"{plural(actions['unknown'], 'event')} of {device} of an unknown kind")
+        if actions["oom"] > MOST_REFUSED:
+            yield Gap("history", f"{actions['oom'] - MOST_REFUSED} more allocations were refused on {device}")
+    if stacks.unread:
+        most = count(len(stacks.locations))
+        yield Gap("lines", f"{plural(stacks.unread, 'stack')} beyond the first {most} lines that were read")
     if isinstance(data, dict) and data.get("external_annotations"):
         yield Gap("annotations", "the snapshot holds names of record_function; they are not used")
-
-
-def _gaps_of(history: History) -> Iterator[str]:
-    if history.misfit:
-        described = f"the events of {history.device} and its blocks differ by {number_of_bytes(history.misfit)}"
-        yield f"{described}: the level before the first event is estimated"
-    if not history.times:
-        yield f"the events of {history.device} have no times"
-    if history.actions["unknown"]:
-        yield f"{plural(history.actions['unknown'], 'event')} of {history.device} of an unknown kind"
-    if len(history.refused) > MOST_REFUSED:
-        yield f"{len(history.refused) - MOST_REFUSED} more allocations were refused on {history.device}"

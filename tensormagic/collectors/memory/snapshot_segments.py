@@ -1,4 +1,4 @@
-"""Segments and blocks of a snapshot of CUDA's memory, and the frames that are recorded with them."""
+"""Segments and blocks of a snapshot of CUDA's memory, and the lines that allocated them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries
 from tensormagic.collectors.where.caller import MARK
 from tensormagic.collectors.where.source import CellNumber, is_own_code
 from tensormagic.errors import SnapshotError
-from tensormagic.reports import BlockState, Location, Segment, SnapshotRange
+from tensormagic.reports import BlockState, Location, Segment, SnapshotBlock, SnapshotRange
 
 # From the stacks of a snapshot to the user's own lines, by the file names alone: no file is opened.
 #
@@ -30,7 +30,7 @@ _ALLOCATOR = re.compile(
     r"unwind::|CapturedTraceback|gather_with_cpp|CachingAllocator|CachingDeviceAllocator|^malloc|alloc_found_block|^\?\?$"
 )
 
-Stack = tuple[Location, ...]
+_Frame = tuple[str, int, str]  # file, line and function
 
 
 class Stacks:
@@ -38,7 +38,7 @@ class Stacks:
 
     def __init__(self, cell_number: CellNumber | None = None) -> None:
         self._cell_number = cell_number
-        self._numbers: dict[tuple[str, int, str], int] = {}
+        self._numbers: dict[_Frame, int] = {}
         self._known: dict[int, tuple[Any, int]] = {}  # by identity of the list, which is kept: no number is used twice
         self.locations: list[Location] = []
         self.unread = 0
@@ -47,32 +47,30 @@ class Stacks:
         """Return the number of the line that a stack belongs to; -1 where it shows none."""
         known = self._known.get(id(frames))
         if known is None:
-            known = self._known[id(frames)] = frames, self._read(frames)
+            known = self._known[id(frames)] = frames, self._number(_read(frames))
         return known[1]
 
-    def lines(self, frames: Any) -> Stack:
+    def lines(self, frames: Any) -> tuple[Location, ...]:
         """Return the user's lines of a stack, the outermost first: at most the innermost six."""
         own = [self._location(each) for each in _read(frames) if _is_own(each)]
         return tuple(reversed(own[:LONGEST_WAY]))
 
-    def _read(self, frames: Any) -> int:
-        stack = _read(frames)
+    def _number(self, stack: list[_Frame]) -> int:
         python = [each for each in stack if _PYTHON.search(each[0])]
-        own = next((each for each in python if _is_own(each)), None)
-        best = own or next(iter(python or (each for each in stack if not _ALLOCATOR.search(each[2]))), None)
-        return -1 if best is None else self._number(best)
-
-    def _number(self, frame: tuple[str, int, str]) -> int:
-        number = self._numbers.get(frame)
-        if number is None and len(self.locations) >= MOST_LINES:
-            self.unread += 1
+        best = [each for each in python if _is_own(each)] or python
+        best = best or [each for each in stack if not _ALLOCATOR.search(each[2])]
+        if not best:
             return -1
-        if number is None:
-            number = self._numbers[frame] = len(self.locations)
+        frame = best[0]
+        if frame not in self._numbers:
+            if len(self.locations) >= MOST_LINES:
+                self.unread += 1
+                return -1
+            self._numbers[frame] = len(self.locations)
             self.locations.append(self._location(frame))
-        return number
+        return self._numbers[frame]
 
-    def _location(self, frame: tuple[str, int, str]) -> Location:
+    def _location(self, frame: _Frame) -> Location:
         filename, line, name = frame
         number = self._cell_number(filename) if self._cell_number is not None else None
         cached = linecache.cache.get(filename)
@@ -81,13 +79,13 @@ class Stacks:
         return Location(filename, line, text, number, "" if name == "<module>" else name)
 
 
-def _read(frames: Any) -> list[tuple[str, int, str]]:
-    """Return the frames of a stack, the innermost first: file, line and function."""
+def _read(frames: Any) -> list[_Frame]:
+    """Return the frames of a stack, the innermost first."""
     some = entries(frames)[:LONGEST_STACK]
     return [(word(each, "filename"), whole(each, "line"), word(each, "name")) for each in dictionaries(some)]
 
 
-def _is_own(frame: tuple[str, int, str]) -> bool:
+def _is_own(frame: _Frame) -> bool:
     filename, _, name = frame
     outside = _STANDARD_LIBRARY.search(filename) or name == MARK
     return bool(_PYTHON.search(filename)) and is_own_code(filename) and not outside
@@ -107,7 +105,7 @@ _STATES: dict[str, BlockState] = {
 
 @dataclass(slots=True)
 class Block:
-    """A block as it is read; see `SnapshotBlock`."""
+    """A block as it is read, or an allocation that an event tells of; see `SnapshotBlock`."""
 
     device: str  # as torch writes it
     nbytes: int  # its length
@@ -116,7 +114,15 @@ class Block:
     address: int  # where it begins
     frames: Any  # the stack of its allocation, as the snapshot has it
     stream: int  # the stream of its segment
-    line: int = -1  # number of the line in `Stacks`
+    line: int  # number of the line in `Stacks`; -1 where it has none
+    label: str = ""  # what its event calls it
+
+    def report(self, stacks: Stacks, index: Callable[[int], int]) -> SnapshotBlock:
+        """Return it for the report; ``index`` gives the index of a line in the report."""
+        stack = stacks.lines(self.frames)
+        return SnapshotBlock(
+            self.device, self.nbytes, self.requested, self.state, index(self.line), stack, self.stream, self.label
+        )
 
 
 @dataclass(slots=True)
@@ -124,21 +130,9 @@ class Area:
     """A segment as it is read: its dictionary, and its blocks in order of address."""
 
     given: dict[Any, Any]
+    device: str  # as torch writes it
     blocks: list[Block]
-
-    @property
-    def device(self) -> str:
-        """As torch writes it."""
-        return f"cuda:{whole(self.given, 'device')}"
-
-    def held(self, state: BlockState) -> int:
-        """Return the bytes of its blocks that are in that state."""
-        return sum(block.nbytes for block in self.blocks if block.state == state)
-
-    @property
-    def nbytes(self) -> int:
-        """Its length: what its blocks are together."""
-        return sum(block.nbytes for block in self.blocks)
+    nbytes: int  # what its blocks are together
 
 
 def areas_of(given: Any, stacks: Stacks) -> list[Area]:
@@ -150,31 +144,39 @@ def areas_of(given: Any, stacks: Stacks) -> list[Area]:
     found: list[Area] = []
     count = 0
     for segment in dictionaries(given):
-        area = Area(segment, list(islice(_blocks(segment, stacks), MOST_BLOCKS - count)))
-        count += len(area.blocks) + 1
+        device = f"cuda:{whole(segment, 'device')}"
+        blocks = list(islice(_blocks(segment, device, stacks), MOST_BLOCKS - count))
+        count += len(blocks) + 1
         if count >= MOST_BLOCKS:
             raise SnapshotError(f"it has more than {MOST_BLOCKS} blocks")
-        found.append(area)
+        found.append(Area(segment, device, blocks, sum(block.nbytes for block in blocks)))
     return found
 
 
-def _blocks(segment: dict[Any, Any], stacks: Stacks) -> Iterator[Block]:
-    area = Area(segment, [])
+def _blocks(segment: dict[Any, Any], device: str, stacks: Stacks) -> Iterator[Block]:
     address, stream = whole(segment, "address"), whole(segment, "stream")
     blocks = entries(segment.get("blocks")) or [{"size": segment.get("total_size")}]
     for given in dictionaries(blocks):
-        block = _block(given, area.device, stream, whole(given, "address", address))
-        block.line = stacks.line(block.frames) if block.state != "free" else -1
-        address = block.address + block.nbytes
-        yield block
+        address, nbytes = whole(given, "address", address), size(given, "size")
+        history = next(dictionaries(given.get("history")), {})  # torch before 2.1
+        frames = given.get("frames") or history.get("frames")
+        state = _STATES.get(word(given, "state"), "free")
+        asked, line = 0, -1
+        if state != "free":
+            asked = size(given, "requested_size") or size(history, "real_size") or nbytes
+            line = stacks.line(frames)
+        yield Block(device, nbytes, asked, state, address, frames, stream, line)
+        address += nbytes
 
 
-def _block(given: dict[Any, Any], device: str, stream: int, address: int) -> Block:
-    state = _STATES.get(word(given, "state"), "free")
-    nbytes, history = size(given, "size"), next(dictionaries(given.get("history")), {})
-    asked = size(given, "requested_size") or size(history, "real_size") or nbytes  # history: torch before 2.1
-    frames = given.get("frames") or history.get("frames")
-    return Block(device, nbytes, 0 if state == "free" else asked, state, address, frames, stream)
+def held(blocks: list[Block], state: BlockState) -> int:
+    """Return the bytes of the blocks that are in that state."""
+    return sum(block.nbytes for block in blocks if block.state == state)
+
+
+def largest_free(blocks: list[Block]) -> int:
+    """Return the bytes of the largest block that is free."""
+    return max((block.nbytes for block in blocks if block.state == "free"), default=0)
 
 
 def segment_report(area: Area, index: Callable[[int], int]) -> Segment:
@@ -186,14 +188,14 @@ def segment_report(area: Area, index: Callable[[int], int]) -> Segment:
         device=area.device,
         address=whole(given, "address"),
         nbytes=area.nbytes,
-        allocated=area.held("allocated"),
-        awaiting=area.held("awaiting free"),
+        allocated=held(area.blocks, "allocated"),
+        awaiting=held(area.blocks, "awaiting free"),
         blocks=len(area.blocks),
         stream=whole(given, "stream"),
         kind=word(given, "segment_type"),
         pool=(pool[0], pool[1]) if known else (0, 0),
         expandable=given.get("is_expandable") is True,
-        largest_free=max((block.nbytes for block in area.blocks if block.state == "free"), default=0),
+        largest_free=largest_free(area.blocks),
         ranges=tuple(_range(blocks, index) for blocks in _neighbours(area)),
     )
 
@@ -218,11 +220,11 @@ def _neighbours(area: Area) -> Iterator[list[Block]]:
 
 def _range(blocks: list[Block], index: Callable[[int], int]) -> SnapshotRange:
     states = {block.state for block in blocks}
-    largest = max(blocks, key=lambda block: (block.state != "free", block.nbytes))
+    used = [block for block in blocks if block.state != "free"]
     return SnapshotRange(
         state=states.pop() if len(states) == 1 else "mixed",
         nbytes=sum(block.nbytes for block in blocks),
-        used=sum(block.nbytes for block in blocks if block.state != "free"),
+        used=sum(block.nbytes for block in used),
         blocks=len(blocks),
-        line=index(largest.line),
+        line=index(max(used or blocks, key=lambda block: block.nbytes).line),
     )

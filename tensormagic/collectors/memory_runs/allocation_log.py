@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -26,21 +25,14 @@ from tensormagic.reports.ops import Phase
 
 
 class Place:
-    """Where operations are called from: a line in a module, in one phase.
-
-    Attributes:
-        site: Number of the line; None where none of the user's is running.
-        module: Path of the innermost module.
-        phase: What the line is doing.
-        grown: The same place, for calls that autograd records: these are a forward.
-        backward: The same place, for what the backward of such calls allocates.
-    """
+    """Where operations are called from: a line in a module, in one phase."""
 
     __slots__ = ("_backward", "grown", "module", "phase", "site")
 
     def __init__(self, site: int | None, module: str, phase: Phase) -> None:
+        # Number of the line, None where none of the user's is running; path of the innermost module; what it does.
         self.site, self.module, self.phase = site, module, phase
-        self.grown = Place(site, module, "forward") if phase == "other" else self
+        self.grown = Place(site, module, "forward") if phase == "other" else self  # for calls that autograd records
         self._backward: Place | None = None
 
     @property
@@ -90,10 +82,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
         return None if self.place is None else self.place.site
 
 
-OnFreed = Callable[[Block], None]
-
-
-def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: OnFreed) -> Block:
+def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: Callable[[Block], None]) -> Block:
     """Return what is known of a storage by itself; ``on_freed`` is called with the block when it is freed (0.9 µs)."""
     block = Block(storage, on_freed)
     block.key = storage._cdata
@@ -116,20 +105,14 @@ JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.s
 
 
 class Iterations:
-    """What shows the iterations of a run.
-
-    Attributes:
-        latest: The number of the last backward that was seen; whoever sees one with a greater number says so.
-        backwards: Numbers of the operations at which a backward was first seen to run.
-        joins: Operation and bytes of the tensors that a line joined of others.
-    """
+    """What shows the iterations of a run."""
 
     __slots__ = ("backwards", "joins", "latest")
 
     def __init__(self) -> None:
-        self.backwards = array("q")
-        self.joins: dict[int, list[tuple[int, int]]] = {}
-        self.latest = -1
+        self.backwards = array("q")  # numbers of the operations at which a backward was first seen to run
+        self.joins: dict[int, list[tuple[int, int]]] = {}  # operation and bytes of what a line joined of others
+        self.latest = -1  # number of the last backward that was seen; whoever sees one with a greater number says so
 
     def began(self, task: int, operation: int) -> None:
         """Note that a backward with this number, greater than the latest, was running."""
@@ -172,26 +155,19 @@ class Moment(NamedTuple):
 
 
 class Moments:
-    """The moments of one device.
-
-    Attributes:
-        kept: Those that were kept, in order.
-        seen: How many there were.
-        steps: By what a storage was for and its line, which bytes came or went at which of the kept ones.
-    """
+    """The moments of one device."""
 
     def __init__(self) -> None:
-        self.kept: list[Moment] = []
-        self.seen = 0
+        self.kept: list[Moment] = []  # those that were kept, in order
+        self.seen = 0  # how many there were
         self._stride = 2
+        # By what a storage was for and its line, which bytes came or went at which of the kept ones.
         self.steps: defaultdict[Counted, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
 
     def add(self, moments: Sequence[tuple[int, float, int]], levels: list[int]) -> list[int]:
         """Keep some of the moments that came next, of which ``levels`` are the bytes alive.
 
-        Returns:
-            For each of them the index of the first kept moment at or after it; the number of kept ones, where that is
-            yet to come.
+        For each of them, return the index of the first kept one at or after it; their number, where that is to come.
         """
         chosen, after = _chosen(levels, self._stride), list[int]()
         for at in chosen:
@@ -203,24 +179,19 @@ class Moments:
     def thin(self) -> list[int] | None:
         """Leave every other pair out, until there are few enough.
 
-        Returns:
-            What each index became, the number of moments included; None where nothing changed.
+        Return what each index became, the number of moments included; None where nothing changed.
         """
         moved: list[int] | None = None
         while len(self.kept) > MOST:
-            step = self._halve()
+            self._stride *= 2
+            chosen = _chosen([moment.live for moment in self.kept], 4)
+            step = [bisect_left(chosen, at) for at in range(len(self.kept) + 1)]
+            self.kept = [self.kept[at] for at in chosen]
+            for key, steps in self.steps.items():
+                made = self.steps[key] = defaultdict(int)
+                for at, nbytes in steps.items():
+                    made[step[at]] += nbytes
             moved = step if moved is None else [step[at] for at in moved]
-        return moved
-
-    def _halve(self) -> list[int]:
-        self._stride *= 2
-        chosen = _chosen([moment.live for moment in self.kept], 4)
-        moved = [bisect_left(chosen, at) for at in range(len(self.kept) + 1)]
-        self.kept = [self.kept[at] for at in chosen]
-        for key, steps in self.steps.items():
-            made = self.steps[key] = defaultdict(int)
-            for at, nbytes in steps.items():
-                made[moved[at]] += nbytes
         return moved
 
 
@@ -297,26 +268,18 @@ Totals = defaultdict["int | None", LineTotals]
 
 
 class AllocationLog:
-    """The memory of one device over a run.
-
-    Attributes:
-        alive: The storages that are alive, in the order of their allocations.
-        live: Their bytes.
-        peak: The most bytes that were alive at a moment.
-        peak_blocks: The storages that were, with their bytes then.
-        moments: The timeline.
-        served: Bytes that were allocated while each line ran, of a device whose allocator shows what it served
-            besides; else None. The engine of autograd has threads of its own, in which no line runs.
-    """
+    """The memory of one device over a run."""
 
     def __init__(self, device: str, totals: Totals, iterations: Iterations | None = None) -> None:
         self.device, self._totals = device, totals
         self._iterations = Iterations() if iterations is None else iterations
-        self.alive: dict[Block, None] = {}
-        self.live = 0
-        self.peak = -1
-        self.peak_blocks: list[tuple[Block, int]] = []
-        self.moments = Moments()
+        self.alive: dict[Block, None] = {}  # the storages that are alive, in the order of their allocations
+        self.live = 0  # their bytes
+        self.peak = -1  # the most bytes that were alive at a moment
+        self.peak_blocks: list[tuple[Block, int]] = []  # the storages that were, with their bytes then
+        self.moments = Moments()  # the timeline
+        # Bytes that were allocated while each line ran, of a device whose allocator shows what it served besides. The
+        # engine of autograd has threads of its own, in which no line runs.
         self.served: dict[int | None, int] | None = {} if device.startswith("cuda") else None
 
     def fold(self, events: Sequence[Event]) -> None:
@@ -331,7 +294,12 @@ class AllocationLog:
             self._settle(events[:split], of_event, kept, levels)
             self.peak_blocks = [(block, block.nbytes) for block in self.alive]
         self._settle(events[split:], of_event[split:], kept, levels)
-        self._thin()
+        if (moved := self.moments.thin()) is not None:
+            for block in self.alive:
+                block.start = moved[block.start]
+                if block.pieces:
+                    pieces = [(moved[start], moved[end], nbytes) for start, end, nbytes in block.pieces]
+                    block.pieces = [piece for piece in pieces if piece[0] < piece[1]]
 
     def _levels(self, events: Sequence[Event]) -> tuple[list[tuple[int, float, int]], list[int]]:
         """Return the moments: what is allocated by one operation is one, what is freed behind it another."""
@@ -415,16 +383,6 @@ class AllocationLog:
         else:
             total.freed -= change
 
-    def _thin(self) -> None:
-        moved = self.moments.thin()
-        if moved is None:
-            return
-        for block in self.alive:
-            block.start = moved[block.start]
-            if block.pieces:
-                pieces = [(moved[start], moved[end], nbytes) for start, end, nbytes in block.pieces]
-                block.pieces = [piece for piece in pieces if piece[0] < piece[1]]
-
 
 def _ended(block: Block, task: int, site: int | None) -> Category:
     """Return what a storage was for, by when it was freed.
@@ -435,10 +393,5 @@ def _ended(block: Block, task: int, site: int | None) -> Category:
     if task != block.task:
         return "saved for backward" if task >= 0 else "gradient"
     place = block.place
-    optimizes = place is not None and place.phase == "optimizer"
-    return "optimizer state" if optimizes and site != block.site else "other"
-
-
-def blocks_of(allocation_logs: Sequence[AllocationLog]) -> list[Block]:
-    """Return everything that is alive on all devices."""
-    return list(chain.from_iterable(allocation_log.alive for allocation_log in allocation_logs))
+    kept = place is not None and place.phase == "optimizer" and site != block.site
+    return "optimizer state" if kept else "other"

@@ -30,30 +30,24 @@ _MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's
 
 
 class OpKind:
-    """One operation.
+    """One operation."""
 
-    Attributes:
-        op: Kept, so that its ``id`` stays its own.
-        name: As torch writes it.
-        new: What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
-            the bytes of a storage.
-        lifts: Whether it hands on what was made without any operation.
-        inside: Whether Python code runs inside it, whose own operations are not seen.
-        makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
-        allocates: Whether it may allocate: its place is looked for whether autograd records it or not.
-    """
-
-    __slots__ = ("allocates", "inside", "lifts", "makes", "name", "new", "op")
+    __slots__ = ("allocates", "inside", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
-        self.op, self.name = op, str(op)
-        self.new, self.lifts, self.inside, self.makes = SEVERAL, False, False, False
+        self.op, self.name = op, str(op)  # kept, so that its ``id`` stays its own
+        # What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
+        # the bytes of a storage.
+        self.new = SEVERAL
+        self.inside = False  # whether Python code runs inside it, whose own operations are not seen
+        self.makes = False  # whether what is new after it is of its own making, rather than met for the first time
         if isinstance(op, torch._ops.OpOverload):
             name = op._schema.name
-            self.new, self.lifts = _new(op), name in _GIVES_BACK
+            self.new = _new(op)
             self.inside = op.namespace not in {"aten", "prims", "prim", "profiler"}
             is_made = op.namespace == "aten" and self.new in {ONE, SEVERAL} and name not in _MAY_HAND_BACK
-            self.makes = self.lifts or is_made
+            self.makes = name in _GIVES_BACK or is_made
+        # Whether it may allocate: its place is looked for whether autograd records it or not.
         self.allocates = self.new not in {NOTHING, VIEW}
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
@@ -83,19 +77,13 @@ MOST = 1 << 17  # changes of place that are remembered: beyond, the older half i
 
 
 class NodeLines:
-    """The places of nodes.
+    """The places of nodes."""
 
-    Attributes:
-        last: Number of the node that will be made next, as far as is known.
-        lost: Whether places were forgotten.
-    """
-
-    __slots__ = ("_ends", "_first", "_places", "last", "lost")
+    __slots__ = ("_ends", "_first", "_places", "last")
 
     def __init__(self, first: int) -> None:
-        self._first = self.last = first
+        self._first = self.last = first  # number of the node that will be made next, as far as is known
         self._ends, self._places = array("q"), list[Place]()
-        self.lost = False
 
     def add(self, end: int, place: Place) -> None:
         """Note that the nodes up to the number ``end`` (not included) were made at ``place``."""
@@ -106,12 +94,9 @@ class NodeLines:
         self._ends.append(end)
         self._places.append(place)
         if len(self._ends) > MOST:
-            self._forget()
-
-    def _forget(self) -> None:
-        half = MOST // 2
-        self._first, self.lost = self._ends[half - 1], True
-        del self._ends[:half], self._places[:half]
+            half = MOST // 2
+            self._first = self._ends[half - 1]
+            del self._ends[:half], self._places[:half]
 
     def of(self, number: int) -> Place | None:
         """Return where a node was made; None for one that is not of this run, or forgotten."""
@@ -134,24 +119,10 @@ _ENGINE = Engine.code
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _getframe, _new_tuple = sys._getframe, tuple.__new__
-_plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 class Allocations(OperationListener):
-    """Remembers every storage that an operation allocates.
-
-    Attributes:
-        events: What happened since it was last added up: what was allocated, freed, and grown or shrunk.
-        patience: How many may wait.
-        known: The storages that are alive and were met, by address.
-        operations: How many operations ran.
-        here: Where the last operation was called from whose place was looked for.
-        whole: Names of what was therefore looked at from outside only.
-        inside: Names of operations in which Python code runs that is not seen.
-        resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.
-        over: Whether the run has ended: what is freed is of no interest any more.
-        gap: Why something could not be looked at; empty where all could.
-    """
+    """Remembers every storage that an operation allocates."""
 
     looks = True
 
@@ -166,25 +137,24 @@ class Allocations(OperationListener):
         self._kinds: list[OpKind] = []
         self._places: dict[tuple[int | None, str, bool], Place] = {}
         self._nodes = NodeLines(0)
-        self._nowhere = Place(None, "", "backward")
-        self._node: tuple[int, Place] = (-1, self._nowhere)
+        self._node: tuple[int, Place] = (-1, Place(None, "", "backward"))
         self._backward: tuple[tuple[int, int], int | None] = (-1, 0), None  # the last that freed something; its line
         self._death = self.note_death  # one bound method for all
-        self.events: list[Event] = []
-        self.patience = FEWEST_EVENTS
-        self.known: dict[int, Block] = {}
+        self.events: list[Event] = []  # what was allocated, freed, grown or shrunk since it was last added up
+        self.patience = FEWEST_EVENTS  # how many of these may wait
+        self.known: dict[int, Block] = {}  # the storages that are alive and were met, by address
         self._same: dict[Block, SameMemory] = {}
         self._ranges: dict[torch.device, list[SameMemory]] = {}  # by address; no two of them overlap
         self._counted = 0  # storages, since the dead were taken out of these
         self._looked = 0  # at storages, for those below memory of somebody else
-        self.operations = 0
-        self.here = Place(None, "", "other")
+        self.operations = 0  # how many ran
+        self.here = Place(None, "", "other")  # where the last one was called from whose place was looked for
         self._met: set[tuple[int, int]] = set()  # calls whose place was looked for: ``id`` of their code, instruction
-        self.whole: set[str] = set()
-        self.inside: set[str] = set()
-        self.resized: set[int] = set()
-        self.over = False
-        self.gap = ""
+        self.whole: set[str] = set()  # names of what was looked at from outside only
+        self.inside: set[str] = set()  # names of operations in which Python code runs that is not seen
+        self.resized: set[int] = set()  # addresses of storages grown or shrunk, some of which may be others' by now
+        self.over = False  # whether the run has ended: what is freed is of no interest any more
+        self.gap = ""  # why something could not be looked at; empty where all could
 
     def begin(self) -> None:
         """Know the nodes that are made from now on for the run's."""
@@ -258,19 +228,21 @@ class Allocations(OperationListener):
         return place
 
     def _place_of_node(self) -> Place:
-        """Return where the node was made for which the engine calls; where that is unknown, the backward's call."""
+        """Return where the node was made for which the engine calls.
+
+        Where that is unknown, the place of the backward's call; on a thread of the engine's, of the last operation.
+        """
         node = _current_node()
         number = -1 if node is None else node._sequence_nr()
         if number != self._node[0]:
-            self._node = number, (self._nodes.of(number) or self._place_of_backward()).backward
+            place = self._nodes.of(number)
+            if place is None:
+                frame: FrameType | None = _getframe()
+                while frame is not None and frame.f_code is not _ENGINE:
+                    frame = frame.f_back
+                place = self.here if frame is None else self._outside(frame)
+            self._node = number, place.backward
         return self._node[1]
-
-    def _place_of_backward(self) -> Place:
-        """Return the place of the backward's call; that of the last operation on a thread of the engine's."""
-        frame: FrameType | None = _getframe(1)
-        while frame is not None and frame.f_code is not _ENGINE:
-            frame = frame.f_back
-        return self.here if frame is None else self._outside(frame)
 
     def _place_inside(self, above: FrameType | None) -> Place:
         """Return the place of a call that Python code makes while the engine runs: a hook, a checkpoint."""
@@ -385,17 +357,16 @@ class Allocations(OperationListener):
         except ValueError:  # a thread of the engine's: no Python above
             site = None
         else:
-            site = self._site_of(frame) if frame.f_code is not _ENGINE else self._site_of_backward(frame, task)
+            if frame.f_code is not _ENGINE:
+                site = self._site_of(frame)
+            else:  # the line that runs the backward, looked for once: the frames above its engine's wait for it
+                called = task, id(frame)
+                if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
+                    self._backward = called, self._site_of(frame)
+                site = self._backward[1]
         for gone in self._gone_with(block) if block in self._same else (block,):
             freed = (gone, self.operations, self._clock(), site, task, gone.size)
             self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes
-
-    def _site_of_backward(self, engine: FrameType, task: int) -> int | None:
-        """Return the line that runs a backward: looked for once, since the frames above its engine's wait for it."""
-        called = task, id(engine)
-        if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
-            self._backward = called, self._site_of(engine)
-        return self._backward[1]
 
     # -- several storages over the same memory ------------------------------------------------------------------------
 
@@ -418,7 +389,9 @@ class Allocations(OperationListener):
         for other in below:
             if other is not same:
                 self._same.update(dict.fromkeys(other.alive, same))
-                same.join(other)
+                same.start, same.stop = min(same.start, other.start), max(same.stop, other.stop)
+                same.alive |= other.alive
+                same.ended += other.ended
         same.start, same.stop = min(same.start, start), max(same.stop, stop)
         same.alive.add(block)
         self._same[block] = same
@@ -431,9 +404,7 @@ class Allocations(OperationListener):
         """Look for storages of torch's own below memory that somebody else seems to own, as of ``x.numpy()``.
 
         They are many, and torch tells nobody: it is done as long as it costs little beside the operations so far.
-
-        Returns:
-            From where to where that memory and theirs reach: what was counted before over theirs lies there too.
+        Return from where to where that memory and theirs reach: what was counted before over theirs lies there too.
         """
         lowest, highest = start, stop
         if self._looked > MOST_LOOKED + LOOKED_AN_OPERATION * self.operations:
@@ -462,23 +433,11 @@ class Allocations(OperationListener):
 
 
 class SameMemory:
-    """Storages that lie over the same memory, as each ``torch.from_numpy`` of one array makes one.
-
-    Attributes:
-        start: The address of its first byte.
-        stop: That after its last.
-        alive: Those that are alive.
-        ended: Those that are not, with the bytes that count with them and are still there.
-    """
+    """Storages that lie over the same memory, as each ``torch.from_numpy`` of one array makes one."""
 
     __slots__ = ("alive", "ended", "start", "stop")
 
     def __init__(self, start: int, stop: int) -> None:
-        self.start, self.stop = start, stop
-        self.alive, self.ended = set[Block](), list[Block]()
-
-    def join(self, other: SameMemory) -> None:
-        """Take in what lies over the same memory."""
-        self.start, self.stop = min(self.start, other.start), max(self.stop, other.stop)
-        self.alive |= other.alive
-        self.ended += other.ended
+        self.start, self.stop = start, stop  # the address of its first byte, and that after its last
+        self.alive = set[Block]()
+        self.ended = list[Block]()  # those that are not, with the bytes that count with them and are still there

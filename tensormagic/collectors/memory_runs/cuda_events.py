@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from tensormagic.collectors.hooks.replacing import Replacement
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog
 from tensormagic.collectors.where.caller import own_frame
-from tensormagic.collectors.where.source import CellNumber, is_own_code, location_of
+from tensormagic.collectors.where.source import CellNumber, location_of
 from tensormagic.reports import Gap, Location
 from tensormagic.reports.memory_run import AllocatorLine, AllocatorRun
 from tensormagic.words import error_text
@@ -29,7 +29,6 @@ from tensormagic.words import error_text
 MOST_LINES = 200
 _IN_USE = {"active_allocated", "active_pending_free", "active_awaiting_free"}  # the last is the documentation's word
 _Line = tuple[str, int]
-_Block = tuple[int, int, Any]  # in use: where it begins, what was asked for, the frames of its allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,100 +68,53 @@ def _highest(events: Sequence[Mapping[str, Any]], in_use: int, reserved: int) ->
 
 
 def allocator_runs(
-    snapshot: Mapping[str, Any],
-    seen: Mapping[int, Seen],
-    history: History,
-    *,
-    cell_number: CellNumber | None = None,
-    is_own: Callable[[str], bool] = is_own_code,
+    snapshot: Mapping[str, Any], seen: Mapping[int, Seen], history: History, *, cell_number: CellNumber | None = None
 ) -> tuple[AllocatorRun, ...]:
     """Return what the allocator recorded of a run, on each device that it recorded something of.
 
     ``snapshot`` is as `torch.cuda.memory._snapshot` returns it, ``seen`` by the number of the device.
     """
-    lines = _Lines(cell_number, is_own)
-    devices = range(len(snapshot.get("device_traces") or ()))
-    found = (_run(device, snapshot, seen.get(device, Seen()), history=history, lines=lines) for device in devices)
-    return tuple(run for run in found if run.events)
+    found = []
+    for device, trace in enumerate(snapshot["device_traces"]):
+        events = [event for event in trace if event.get("time_us", history.since) >= history.since]
+        if events:
+            segments = [segment for segment in snapshot["segments"] if segment.get("device", 0) == device]
+            blocks = [block for one in segments for block in one["blocks"] if block["state"] in _IN_USE]
+            in_use = sum(block["requested_size"] for block in blocks)
+            peak, reserved = _highest(events, in_use, sum(one["total_size"] for one in segments))
+            complete = len(events) < len(trace) or len(trace) < history.limit
+            known = seen.get(device, Seen())
+            served = ((event, event["size"]) for event in events if event["action"] == "alloc")
+            # What is in use and no tensor was found over.
+            unnamed = ((one, one["requested_size"]) for one in blocks if one["address"] not in known.addresses)
+            run = AllocatorRun(
+                device=f"cuda:{device}", events=len(events), peak=peak if complete else None,
+                reserved=reserved if complete else None, seen_peak=known.peak, complete=complete,
+                lines=tuple(
+                    AllocatorLine(where, sum(sizes), known.returned.get(line, 0), len(sizes), max(sizes))
+                    for line, where, sizes in _by_line(served, cell_number)
+                ),
+                unnamed=tuple((where, len(sizes), sum(sizes)) for _, where, sizes in _by_line(unnamed, cell_number)),
+            )  # fmt: skip
+            found.append(run)
+    return tuple(found)
 
 
-def _run(
-    device: int,
-    snapshot: Mapping[str, Any],
-    seen: Seen,
-    *,
-    history: History,
-    lines: _Lines,
-) -> AllocatorRun:
-    trace = snapshot["device_traces"][device]
-    events = [event for event in trace if event.get("time_us", history.since) >= history.since]
-    segments = [segment for segment in snapshot.get("segments") or () if segment.get("device", 0) == device]
-    blocks = [block for segment in segments for block in _blocks(segment)]
-    in_use, reserved = sum(asked for _, asked, _ in blocks), sum(int(one.get("total_size", 0)) for one in segments)
-    peak, most_reserved = _highest(events, in_use, reserved)
-    complete = len(events) < len(trace) or len(trace) < history.limit
-    return AllocatorRun(
-        device=f"cuda:{device}",
-        events=len(events),
-        peak=peak if complete else None,
-        reserved=most_reserved if complete else None,
-        seen_peak=seen.peak,
-        lines=tuple(_served(events, seen, lines)),
-        unnamed=tuple(_unnamed(blocks, seen, lines)),
-        complete=complete,
-    )
-
-
-def _blocks(segment: Mapping[str, Any]) -> Iterator[_Block]:
-    address = int(segment.get("address", 0))  # old snapshots leave those of blocks out
-    for block in segment.get("blocks") or ():
-        size = int(block.get("size", 0))
-        if block.get("state") in _IN_USE:
-            yield int(block.get("address", address)), int(block.get("requested_size", size)), block.get("frames")
-        address += size
-
-
-def _served(events: Iterable[Mapping[str, Any]], seen: Seen, lines: _Lines) -> Iterator[AllocatorLine]:
+def _by_line(
+    some: Iterable[tuple[Mapping[str, Any], int]], cell_number: CellNumber | None
+) -> list[tuple[_Line | None, Location | None, list[int]]]:
+    """Return sizes by the user's innermost line on the stacks, the most bytes first; None where there is no such."""
     sizes: dict[_Line | None, list[int]] = defaultdict(list)
-    for event in events:
-        if event.get("action") == "alloc":
-            sizes[lines.of(event.get("frames"))].append(int(event.get("size", 0)))
-    most = sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]
-    for line in most:
-        returned = seen.returned.get(line, 0)
-        yield AllocatorLine(lines.described(line), sum(sizes[line]), returned, len(sizes[line]), max(sizes[line]))
-
-
-def _unnamed(blocks: Iterable[_Block], seen: Seen, lines: _Lines) -> Iterator[tuple[Location | None, int, int]]:
-    """Yield what is in use and no tensor was found over, by the line that allocated it, the most bytes first."""
-    sums: dict[_Line | None, list[int]] = defaultdict(list)
-    for address, asked, frames in blocks:
-        if address not in seen.addresses:
-            sums[lines.of(frames)].append(asked)
-    for line in sorted(sums, key=lambda line: -sum(sums[line]))[:MOST_LINES]:
-        yield lines.described(line), len(sums[line]), sum(sums[line])
-
-
-class _Lines:
-    """The user's lines among the frames that the allocator noted."""
-
-    def __init__(self, cell_number: CellNumber | None, is_own: Callable[[str], bool]) -> None:
-        self._cell_number, self._is_own = cell_number, is_own
-        self._functions: dict[_Line, str] = {}
-
-    def of(self, frames: Any) -> _Line | None:
-        """Return the innermost line of the user's; None where there is none."""
-        own = own_frame(frames, self._is_own)
-        if own is None:
-            return None
-        self._functions.setdefault(own[:2], own[2])
-        return own[:2]
-
-    def described(self, line: _Line | None) -> Location | None:
-        """Return a line as a location."""
-        if line is None:
-            return None
-        return location_of(*line, self._functions.get(line, ""), cell_number=self._cell_number)
+    functions: dict[_Line | None, str] = {}
+    for entry, nbytes in some:
+        own = own_frame(entry.get("frames"))
+        line = None if own is None else own[:2]
+        functions.setdefault(line, "" if own is None else own[2])
+        sizes[line].append(nbytes)
+    order = sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]
+    return [
+        (line, line and location_of(*line, functions[line], cell_number=cell_number), sizes[line]) for line in order
+    ]
 
 
 # Switches the CUDA allocator's own recording on for a run, and leaves it as it was.
@@ -178,11 +130,7 @@ LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 
 
 class CudaRecording:
-    """One run's recording.
-
-    Attributes:
-        gaps: Why nothing was recorded although there is CUDA memory; empty where it was.
-    """
+    """One run's recording."""
 
     def __init__(
         self,
@@ -195,7 +143,7 @@ class CudaRecording:
         self._snapshot: Mapping[str, Any] = {}
         self._mine = False
         self._switched = False  # by the user, in the run
-        self.gaps: tuple[Gap, ...] = ()
+        self.gaps: tuple[Gap, ...] = ()  # why nothing was recorded although there is CUDA memory
 
     def start(self, stack: Undoing) -> None:
         """Begin, where CUDA is in use; recording ends with the stack. Never raises."""
@@ -224,13 +172,12 @@ class CudaRecording:
         return record
 
     def _end(self) -> None:
-        if self._switched or not self._mine:
-            return
-        self._mine = False
-        try:
-            self._cuda.memory._record_memory_history(None)
-        except Exception as error:
-            self._missed("ended", error)
+        mine, self._mine = self._mine, False
+        if mine and not self._switched:
+            try:
+                self._cuda.memory._record_memory_history(None)
+            except Exception as error:
+                self._missed("ended", error)
 
     def take(self) -> None:
         """Take down what was recorded, while it still is. Never raises."""
@@ -252,17 +199,16 @@ class CudaRecording:
     ) -> tuple[AllocatorRun, ...]:
         """Return what was recorded, joined to what the run itself knows; nothing where nothing was. Never raises."""
         snapshot, self._snapshot = self._snapshot, {}
-        if self._history is None or not snapshot:
-            return ()
         try:
-            return allocator_runs(snapshot, seen_by(allocation_logs, locations), self._history, cell_number=cell_number)
+            if self._history is not None and snapshot:
+                known = seen_by(allocation_logs, locations)
+                return allocator_runs(snapshot, known, self._history, cell_number=cell_number)
         except Exception as error:
             self._missed("joined", error)
-            return ()
+        return ()
 
     def _missed(self, what: str, error: Exception) -> None:
-        reason = f"the allocator's own events could not be {what}: {error_text(error)}"
-        self.gaps = (Gap("allocator", reason),)
+        self.gaps = (Gap("allocator", f"the allocator's own events could not be {what}: {error_text(error)}"),)
 
 
 def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Location]) -> dict[int, Seen]:

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -34,17 +34,13 @@ NAME = "tensormagic"
 
 
 class Executions:
-    """Counts lines while it is entered.
-
-    Attributes:
-        counts: How often each ``(file name, line)`` was reached.
-        gap: Why nothing is counted; empty where it is.
-    """
+    """Counts lines while it is entered."""
 
     def __init__(self, codes: Iterable[CodeType], monitoring: Any = getattr(sys, "monitoring", None)) -> None:  # noqa: B008  (None before 3.12)
         self._codes, self._monitoring = tuple(codes), monitoring
         self._undoing = Undoing()
-        self.counts: Counter[tuple[str, int]] = Counter()
+        self.counts: Counter[tuple[str, int]] = Counter()  # how often each file and line was reached
+        # Why nothing is counted; empty where it is.
         self.gap = "" if monitoring is not None else "counting how often a line ran needs Python 3.12"
 
     def __enter__(self) -> Executions:
@@ -70,9 +66,7 @@ class Executions:
             self._monitoring.register_callback(tool, self._monitoring.events.LINE, None)
             self._monitoring.free_tool_id(tool)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop, and give the number back."""
         self._undoing.close()
 
@@ -98,31 +92,36 @@ class Functions:
 
     def __contains__(self, code: CodeType) -> bool:
         """Return whether a code is one of them; one that was defined meanwhile is taken in."""
-        if code in self.codes:
-            return True
-        if code.co_filename != self.filename or code.co_name not in self.later:
-            return False
-        self.add(code, self.later[code.co_name])
-        return True
+        if code not in self.codes and code.co_filename == self.filename and code.co_name in self.later:
+            self.add(code, self.later[code.co_name])
+        return code in self.codes
 
     def add(self, code: CodeType, name: str) -> None:
         """Take a function in."""
         self.codes.update(dict.fromkeys(_with_inner(code), name))
 
     def described(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
-        """Return the functions with their source, and which of ``lines`` are theirs."""
-        every = {code: name for code, name in self.codes.items() if not code.co_name.startswith("<")}
-        return tuple(_described(code, name, lines) for code, name in every.items())
+        """Return the functions with their source, and which of the lines are theirs."""
+        found = []
+        for code, name in self.codes.items():
+            if not code.co_name.startswith("<"):
+                source, first = _source(code), code.co_firstlineno
+                mine = sorted(
+                    (line.location.line, at)
+                    for at, line in enumerate(lines)
+                    if line.location.filename == code.co_filename and first <= line.location.line < first + len(source)
+                )
+                cell = lines[mine[0][1]].location.cell if mine else None
+                found.append(FunctionMemory(name, code.co_filename, first, source, tuple(at for _, at in mine), cell))
+        return tuple(found)
 
 
 def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> Functions:
     """Return the functions that were asked for.
 
-    Args:
-        wanted: Functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"``
-            (its forward), ``"torch.nn.functional.multi_head_attention_forward"``.
-        namespace: The user's names.
-        cell: What is about to run: a function that it defines is found once it is there.
+    They are functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"`` (its
+    forward), ``"torch.nn.functional.multi_head_attention_forward"``. One that the cell defines which is about to run is
+    found once it is there.
 
     Raises:
         UnknownNameError: for what is no function, or none that is written in Python.
@@ -169,26 +168,23 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
 def _unwrapped(value: Any) -> Any:
     """Return the function inside methods, partials, decorators, compiled functions, and of modules their forward."""
     for _ in range(32):  # a chain without an end is somebody's joke
-        inner = _inside(value)
+        if isinstance(value, nn.Module):
+            inner = registered(value, "_modules").get("_orig_mod") or value.forward
+        elif isinstance(value, type) and issubclass(value, nn.Module):
+            inner = value.forward
+        elif isinstance(value, MethodType | staticmethod | classmethod):
+            inner = value.__func__
+        elif isinstance(value, functools.partial):
+            inner = value.func
+        elif isinstance(value, property):
+            inner = value.fget
+        else:
+            known = getattr(value, "__dict__", {})
+            inner = known.get("_torchdynamo_orig_callable") or known.get("__wrapped__")
         if inner is None:
-            return value
+            break
         value = inner
     return value
-
-
-def _inside(value: Any) -> Any:
-    if isinstance(value, nn.Module):
-        return registered(value, "_modules").get("_orig_mod") or value.forward
-    if isinstance(value, type) and issubclass(value, nn.Module):
-        return value.forward
-    if isinstance(value, MethodType | staticmethod | classmethod):
-        return value.__func__
-    if isinstance(value, functools.partial):
-        return value.func
-    if isinstance(value, property):
-        return value.fget
-    known = getattr(value, "__dict__", {})
-    return known.get("_torchdynamo_orig_callable") or known.get("__wrapped__")
 
 
 def _with_inner(code: CodeType) -> Iterator[CodeType]:
@@ -197,20 +193,6 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
     for part in code.co_consts:
         if isinstance(part, CodeType) and part.co_name.startswith("<"):
             yield from _with_inner(part)
-
-
-def _described(code: CodeType, name: str, lines: Sequence[LineMemory]) -> FunctionMemory:
-    source = _source(code)
-    stop = code.co_firstlineno + len(source)
-    mine = [
-        (line.location.line, at)
-        for at, line in enumerate(lines)
-        if line.location.filename == code.co_filename and code.co_firstlineno <= line.location.line < stop
-    ]
-    cell = next((lines[at].location.cell for _, at in mine), None)
-    return FunctionMemory(
-        name, code.co_filename, code.co_firstlineno, source, tuple(at for _, at in sorted(mine)), cell
-    )
 
 
 def _source(code: CodeType) -> tuple[str, ...]:
@@ -234,7 +216,7 @@ class FunctionWalk(StackWalk):
     def walk(self, frame: FrameType | None) -> tuple[int | None, str, bool]:
         """Return the line, the innermost module, and whether an optimizer of torch's made the call."""
         site, module, optimizes = super().walk(frame)
-        inside = self._inside(frame, None)
+        inside = self._inside(frame)
         return site if inside is None else inside, module, optimizes
 
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
@@ -244,10 +226,10 @@ class FunctionWalk(StackWalk):
 
     def site_of(self, frame: FrameType | None) -> int | None:
         """Return the site of the line that is running at a frame or above it."""
-        inside = self._inside(frame, None)
+        inside = self._inside(frame)
         return self._sites.of_frame(frame) if inside is None else inside
 
-    def _inside(self, frame: FrameType | None, stop: Any) -> int | None:
+    def _inside(self, frame: FrameType | None, stop: Any = None) -> int | None:
         functions = self._functions
         while frame is not None and (code := frame.f_code) is not stop:
             if code in functions:
@@ -258,41 +240,31 @@ class FunctionWalk(StackWalk):
 
 # What a run did in the functions that were asked for, line by line: their lines, their source, how often each ran.
 
-ModulePath = Callable[[FrameType | None], str]
-SiteOf = Callable[[FrameType | None], "int | None"]
-
 
 class LineProfile:
-    """The functions of one run.
-
-    Raises:
-        UnknownNameError: for what is no function that is written in Python.
-    """
+    """The functions of one run."""
 
     def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
-        self._functions = find_functions(wanted, namespace, cell)
-        self._asked = bool(self._functions.codes or self._functions.later)
-        self._executions = Executions(self._functions.codes)
+        self.functions = find_functions(wanted, namespace, cell)
+        self._asked = bool(self.functions.codes or self.functions.later)
+        # Entered for the run: counts how often lines are reached.
+        self.executions = Executions(self.functions.codes)
 
-    def walk(self, sites: SourceLines, module_path: ModulePath) -> tuple[StackWalk, SiteOf]:
+    def walk(
+        self, sites: SourceLines, module_path: Callable[[FrameType | None], str]
+    ) -> tuple[StackWalk, Callable[[FrameType | None], int | None]]:
         """Return what finds the line of an operation, and of what is freed."""
         if not self._asked:
             return StackWalk(sites, module_path), sites.of_frame
-        walk = FunctionWalk(sites, module_path, self._functions)
+        walk = FunctionWalk(sites, module_path, self.functions)
         return walk, walk.site_of
-
-    def start(self, stack: Undoing) -> None:
-        """Begin to count how often lines are reached, until the stack is closed."""
-        stack.enter_context(self._executions)
 
     def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
         """Return the lines with how often each was reached; those that did nothing to memory come last."""
-        counts = dict(self._executions.counts)
-        described = [
-            replace(line, executions=counts.pop((line.location.filename, line.location.line), 0))
-            for line in lines
-        ]  # fmt: skip
-        codes = self._functions.codes
+        counts = dict(self.executions.counts)
+        places = ((line, (line.location.filename, line.location.line)) for line in lines)
+        described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
+        codes = self.functions.codes
         names = {(code.co_filename, line): code.co_name for code in codes for _, _, line in code.co_lines()}
         more = (
             LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
@@ -300,12 +272,8 @@ class LineProfile:
         )
         return (*described, *more)
 
-    def described(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
-        """Return the functions, and which of the lines are theirs."""
-        return self._functions.described(lines) if self._asked else ()
-
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What is not counted."""
-        gap = self._executions.gap
+        gap = self.executions.gap
         return (Gap("functions", gap),) if self._asked and gap else ()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 from typing import Any
 
@@ -127,17 +127,11 @@ def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
     if any(hold.ends for hold in holds) or not (holds or facts.complete):
         return None
     hold = max(holds, key=lambda hold: hold.graph, default=_NOBODY)
-    if hold.graph:
-        return _graphs(group, hold, facts)
-    return _joined(group, hold, facts) if hold.form == "joined" else _items(group, hold, facts)
-
-
-def _graphs(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
-    """Return a leak of graphs, counted by the results that begin them, or by the backwards that one goes back over."""
-    if hold.count:
+    if hold.graph and hold.count:  # of graphs, counted by the results that begin them
         return _described(group, facts, hold.count, hold) if hold.count >= FEWEST_GRAPHS else None
-    rounds = _rounds(group, facts)
-    return _described(group, facts, len(rounds), hold) if _is_training(group, facts) else None
+    if hold.graph:  # by the backwards that one goes back over
+        return _described(group, facts, len(_rounds(group, facts)), hold) if _is_training(group, facts) else None
+    return _joined(group, hold, facts) if hold.form == "joined" else _items(group, hold, facts)
 
 
 def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
@@ -145,13 +139,16 @@ def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
 
     Of what nothing that has a name holds, only a training loop shows that it is one.
     """
-    rounds = _rounds(group, facts)
     if _is_training(group, facts):
-        added = list(rounds.values())
+        added = list(_rounds(group, facts).values())
     elif facts.backwards or hold.location is None:
         return None  # collected before the training, or from time to time
-    else:
-        added = _by_item(group)
+    else:  # by the numbered items; what has a key of its own is not one of many
+        items = Counter[str]()
+        for stay in group:
+            if stay.hold is not None and stay.hold.item[1:-1].isdigit():
+                items[stay.hold.item] += stay.nbytes
+        added = list(items.values())
     usual = median(added) if added else 0
     alike = sum(usual <= 2 * each <= 4 * usual for each in added)  # about the same, time after time
     is_steady = len(added) >= FEWEST and alike >= _ALIKE * len(added)
@@ -173,9 +170,9 @@ def _joined(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     )  # fmt: skip
 
 
-def _rounds(group: list[Stay], facts: RunFacts) -> dict[int, int]:
+def _rounds(group: list[Stay], facts: RunFacts) -> Counter[int]:
     """Return the bytes that were added before the first backward, between it and the second, and so on."""
-    rounds: dict[int, int] = defaultdict(int)
+    rounds = Counter[int]()
     for stay in group:
         rounds[bisect_right(facts.backwards, stay.allocated_at)] += stay.nbytes
     return rounds
@@ -195,23 +192,13 @@ def _is_training(group: list[Stay], facts: RunFacts) -> bool:
     return len(rounds) >= FEWEST and dense and early and last >= _LASTS * len(facts.backwards)
 
 
-def _by_item(group: list[Stay]) -> list[int]:
-    """Return the bytes of each numbered item; what has a key of its own is not one of many."""
-    items: dict[str, int] = defaultdict(int)
-    for stay in group:
-        if stay.hold is not None and stay.hold.item[1:-1].isdigit():
-            items[stay.hold.item] += stay.nbytes
-    return list(items.values())
-
-
 def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) -> Leak:
-    by_line: dict[int, int] = defaultdict(int)
+    by_line = Counter[int]()
     for stay in group:
         by_line[stay.line] += stay.nbytes
-    kept = sum(by_line.values())
-    training = _is_training(group, facts)
+    kept, training = by_line.total(), _is_training(group, facts)
     return Leak(
-        facts.lines[max(by_line, key=lambda line: by_line[line])], group[0].device, kept // iterations, iterations,
+        facts.lines[by_line.most_common(1)[0][0]], group[0].device, kept // iterations, iterations,
         kept, hold.name, hold.location, graph=hold.graph, form=hold.form, training=training, scalars=hold.scalars,
     )  # fmt: skip
 
@@ -249,8 +236,7 @@ def find_holders(
         files = tuple(dict.fromkeys((*filenames, *sources(namespace))))
         search = _Search(walk_session, files, cell_number)
         found = Holders(complete=walk_session.names_complete, cut=walk_session.cut)
-        every = (*search.named(), *search.stored(found), *search.carried())
-        for key, hold in every:
+        for key, hold in chain(search.named(), search.stored(found), search.carried()):
             if key in wanted:
                 found.holds.setdefault(key, hold)
         return found
@@ -261,7 +247,6 @@ class _Search:
 
     def __init__(self, walk_session: ObjectWalk, files: tuple[str, ...], cell_number: CellNumber) -> None:
         self._walk_session, self._files, self._cell_number = walk_session, files, cell_number
-        self._holds: dict[tuple[str, bool], Hold] = {}
         self._own = {key for key, held in walk_session.storages.items() if not held.is_of_session}
 
     def where(self, name: str) -> Location | None:
@@ -311,14 +296,11 @@ class _Search:
         for place, x in sorted(tensors.values(), key=lambda pair: pair[0].depth):
             if (root := graph_of(x)) is not None:
                 hold = Hold(_as_written(place.path), "carried", location=self.where(place.path), graph=True)
-                yield from ((key, hold) for key in _saved_below(root, seen))
-
-
-def _saved_below(root: Any, seen: set[Any]) -> Iterator[int]:
-    """Yield the storages that the nodes of a graph keep, less those of nodes met before."""
-    for node in walk_nodes([root], MOST_NODES, seen):
-        if not is_accumulate(node):
-            yield from filter(None, (storage_of(tensor) for _, tensor in live_saved(node) if tensor is not None))
+                for node in walk_nodes([root], MOST_NODES, seen):  # less those met before
+                    saved = () if is_accumulate(node) else live_saved(node)
+                    for key in (storage_of(tensor) for _, tensor in saved if tensor is not None):
+                        if key:
+                            yield key, hold
 
 
 def _telling_place(places: list[Place]) -> Place | None:
@@ -331,8 +313,7 @@ def _telling_place(places: list[Place]) -> Place | None:
 
 def _is_item(place: Place) -> bool:
     """Return whether a tensor was found in a container: also one that a function holds in its closure."""
-    numbered = place.kind in {"function", "generator"} and place.path.endswith("]")
-    return place.kind == "item" or numbered
+    return place.kind == "item" or (place.kind in {"function", "generator"} and place.path.endswith("]"))
 
 
 def _as_written(name: str) -> str:

@@ -24,16 +24,16 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     LineTotals,
     Place,
     Totals,
-    blocks_of,
     new_block,
 )
 from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Allocations
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.leaks import RunFacts
-from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, alive_now, described
+from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import no_cell
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
@@ -58,14 +58,8 @@ _UNMET = (
 class MemoryRecorder(Listener):
     """Follows the memory of a run.
 
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that runs, for the report.
-        functions: To go through line by line: themselves, or what a user writes for them.
-        options: As `Listener` takes them.
-
-    Raises:
-        UnknownNameError: for what is no function that is written in Python.
+    Names are looked up in ``namespace``: read, never written, and not copied. ``functions`` are gone through line by
+    line: themselves, or what a user writes for them; what is none written in Python is an UnknownNameError.
     """
 
     used_before = "this object was used before; make a new one with tensormagic.track_memory()"
@@ -90,7 +84,6 @@ class MemoryRecorder(Listener):
         self._leaks: tuple[Leak, ...] = ()
         self._cuda = CudaRecording()
         self._allocator: tuple[AllocatorRun, ...] = ()
-        self._growth_gaps: tuple[Gap, ...] = ()
         self._unseen: tuple[Gap, ...] = ()
         self._newest: int | None = None  # the line of what happened last
 
@@ -123,7 +116,7 @@ class MemoryRecorder(Listener):
 
     def enter(self, undoing: Undoing) -> None:
         """Put into torch what is asked of functions and of devices."""
-        self._profile.start(undoing)
+        undoing.enter_context(self._profile.executions)
         self._cuda.start(undoing)
 
     def last_look(self) -> None:
@@ -140,7 +133,15 @@ class MemoryRecorder(Listener):
             )
             self._described, gaps = described(self._namespace, frame)
             self._unseen = (*gaps, *self._unmet())
-            self._grew(frame, error)
+            # While everything still has its name: what grew with every iteration.
+            account = self._account()
+            first = {site: total.first for site, total in self._totals.items() if site is not None}
+            facts = RunFacts(self._sites.locations, self._iterations.backwards, self._iterations.joins, first)
+            cells = self._sites.cell_number
+            self._leaks, gaps = grown_in(
+                account, facts, self._namespace, frame, cell_number=no_cell if cells is None else cells, error=error
+            )
+            self._unseen += gaps
             self._note_lines()
 
     def _note_lines(self) -> None:
@@ -161,21 +162,11 @@ class MemoryRecorder(Listener):
         """Yield how much is alive that nobody saw being allocated."""
         met = {id(one) for key, one in self._described.items() if key in self._seen.known}
         unmet = {id(one): one for one in self._described.values() if id(one) not in met and one.nbytes}
-        found = {key: one for key, one in unmet.items() if one.name or one.shape or one.nbytes > NUMBER}
+        found = [one for one in unmet.values() if one.name or one.shape or one.nbytes > NUMBER]
         if found:
-            largest = max(found.values(), key=lambda one: one.nbytes)
+            largest = max(found, key=lambda one: one.nbytes)
             named = f", the largest of them {largest.name}" if largest.name else ""
-            yield Gap("operations", _UNMET.format(sum(one.nbytes for one in found.values()), named))
-
-    def _grew(self, frame: FrameType | None, error: BaseException | None) -> None:
-        """Ask what grew with every iteration, while everything still has its name."""
-        account = self._account()
-        growth = Growth(self._namespace, frame, self._sites.cell_number, error)
-        first = {site: total.first for site, total in self._totals.items() if site is not None}
-        facts = RunFacts(self._sites.locations, self._iterations.backwards, self._iterations.joins, first)
-        self._leaks = growth.leaks(((block, account.category(block)) for block, _ in account.alive), facts)
-        self._leaks += growth.ended(account.at_peak, facts)
-        self._growth_gaps = growth.gaps
+            yield Gap("operations", _UNMET.format(sum(one.nbytes for one in found), named))
 
     def _note_module(self, _name: str, module: nn.Module) -> None:
         """Note what the parameters and buffers of a model are that runs: they may die before the run ends."""
@@ -212,15 +203,11 @@ class MemoryRecorder(Listener):
             self._seen.patience = max(FEWEST_EVENTS, len(self._seen.known))
 
     def _add_up(self, events: list[Event]) -> None:
-        by_device: dict[torch.device, list[Event]] = {}
+        by_device: defaultdict[torch.device, list[Event]] = defaultdict(list)
         if events and (site := events[-1].site) is not None:
             self._newest = site
-        devices = [event.device if isinstance(event, Block) else event.block.device for event in events]
-        if len(set(devices)) == 1:
-            by_device[devices[0]] = events
-        else:
-            for device, event in zip(devices, events, strict=True):
-                by_device.setdefault(device, []).append(event)
+        for event in events:
+            by_device[event.device if isinstance(event, Block) else event.block.device].append(event)
         for device, some in by_device.items():
             if device.type != "meta":
                 if device not in self._allocation_logs:
@@ -233,20 +220,19 @@ class MemoryRecorder(Listener):
         """Return the storages that are alive, those from before the run included."""
         with self._lock:
             self._fold()
-            return blocks_of(list(self._allocation_logs.values()))
+            return [block for one in self._allocation_logs.values() for block in one.alive]
 
     def frame(self) -> MemoryFrame:
         """Return where the run stands: little enough to be asked for many times a second."""
         with self._lock:
             if self.run.state == "running":
                 self._fold()
-            allocation_logs = list(self._allocation_logs.values())
-            place = self._sites.location(self._newest)
+            logs, place = list(self._allocation_logs.values()), self._sites.location(self._newest)
             return MemoryFrame(
                 seconds=self.run.seconds,
                 operations=self._seen.operations,
-                live=sum(allocation_log.live for allocation_log in allocation_logs),
-                peak=sum(max(allocation_log.peak, 0) for allocation_log in allocation_logs),
+                live=sum(log.live for log in logs),
+                peak=sum(max(log.peak, 0) for log in logs),
                 line=place.line if place is not None and place.filename == self.run.cell.filename else 0,
                 place=place.label if place is not None else "",
                 running=self.run.state == "running",
@@ -260,34 +246,33 @@ class MemoryRecorder(Listener):
         with self._lock:
             if self.run.state == "running":
                 self._fold()
-            return self._report(self._account())
-
-    def _report(self, account: Account) -> MemoryRunReport:
-        now = self._seen.operations, self.run.clock() if self.run.state == "running" else self.run.ended
-        peak, peak_left_out = account.largest(account.at_peak)
-        kept, kept_left_out = account.largest(account.alive)
-        lines = self._profile.lines(account.lines, self._sites)
-        failed, memory = self._failed, self._failed.memory if self._failed is not None else None
-        return MemoryRunReport(
-            **self.run.fields(),
-            title=self._title,
-            operations=self._seen.operations,
-            before=self._before,
-            after=account.devices(),
-            timelines=account.timelines(self.run.began, now),
-            lines=lines,
-            peak_blocks=peak,
-            peak_left_out=peak_left_out,
-            kept=kept,
-            kept_left_out=kept_left_out,
-            leaks=self._leaks,
-            functions=self._profile.described(lines),
-            allocator=self._allocator,
-            out_of_memory=failed.out_of_memory if failed is not None else None,
-            at_end=memory.storages if memory is not None else account.at_end(),
-            freeable=memory.freeable if memory is not None else (),
-            gaps=(*self._gaps(), *account.gaps()),
-        )
+            account = self._account()
+            now = self._seen.operations, self.run.clock() if self.run.state == "running" else self.run.ended
+            peak, peak_left_out = account.largest(account.at_peak)
+            kept, kept_left_out = account.largest(account.alive)
+            lines = self._profile.lines(account.lines, self._sites)
+            failed = self._failed
+            memory = failed.memory if failed is not None else None
+            return MemoryRunReport(
+                **self.run.fields(),
+                title=self._title,
+                operations=self._seen.operations,
+                before=self._before,
+                after=account.devices(),
+                timelines=account.timelines(self.run.began, now),
+                lines=lines,
+                peak_blocks=peak,
+                peak_left_out=peak_left_out,
+                kept=kept,
+                kept_left_out=kept_left_out,
+                leaks=self._leaks,
+                functions=self._profile.functions.described(lines),
+                allocator=self._allocator,
+                out_of_memory=failed.out_of_memory if failed is not None else None,
+                at_end=memory.storages if memory is not None else account.at_end(),
+                freeable=memory.freeable if memory is not None else (),
+                gaps=(*self._gaps(), *account.gaps()),
+            )
 
     def _gaps(self) -> tuple[Gap, ...]:
         seen, stepping = self._seen, self.run.stepping
@@ -300,6 +285,4 @@ class MemoryRecorder(Listener):
             (seen.inside, _INSIDE.format(", ".join(sorted(seen.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(
-            dict.fromkeys((*wording, *self._unseen, *self._growth_gaps, *self._profile.gaps, *self._cuda.gaps))
-        )
+        return tuple(dict.fromkeys((*wording, *self._unseen, *self._profile.gaps, *self._cuda.gaps)))

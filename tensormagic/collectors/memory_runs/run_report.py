@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from types import FrameType
@@ -22,8 +22,8 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Block,
     LineTotals,
     Moment,
+    Place,
     Totals,
-    blocks_of,
     counted_as,
 )
 from tensormagic.collectors.memory_runs.leaks import (
@@ -31,17 +31,16 @@ from tensormagic.collectors.memory_runs.leaks import (
     FEWEST_GRAPHS,
     MEANT,
     MOST_NODES,
-    Holders,
+    Hold,
     RunFacts,
     Stay,
     find_ended,
     find_holders,
     find_leaks,
 )
-from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
-from tensormagic.collectors.where.source import CellNumber, no_cell
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
@@ -60,9 +59,8 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
     found: Described = {}
     try:
         with quiet(), uncollected():
-            alive = LiveTensors(
-                ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True
-            )
+            walk = ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace)))
+            alive = LiveTensors(walk, everything=True)
             for block in alive.blocks:
                 found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
             return found, alive.gaps
@@ -81,9 +79,8 @@ def alive_now() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
             for tensor in block.tensors.values():
                 for part in parts(tensor):
                     storage = part.untyped_storage()
-                    if not block.memory.address and not is_backed(storage):  # a fake tensor's, a wrapper's
-                        continue
-                    yield storage, part, bool(block.identities) and storage._cdata in block.identities - {first}
+                    if block.memory.address or is_backed(storage):  # not a fake tensor's, a wrapper's
+                        yield storage, part, storage._cdata in block.identities - {first}
 
 
 MOST_LINES = 400  # in a report
@@ -92,16 +89,11 @@ MOST_BLOCKS = 400  # that a report lists one by one
 
 Blocks = Sequence[tuple[Block, int]]  # with the bytes to report
 _NOWHERE = Location("", 0, "")
+_NO_PLACE = Place(None, "", "other")
 
 
 class Account:
-    """What a run did to memory, as plain data.
-
-    Attributes:
-        lines: What each line did, the most allocated first.
-        alive: What the run allocated and is alive, with its bytes.
-        at_peak: What was alive at the peak of the device that peaked highest, with its bytes then.
-    """
+    """What a run did to memory, as plain data."""
 
     def __init__(
         self,
@@ -111,27 +103,31 @@ class Account:
         described: Described,
     ) -> None:
         self._allocation_logs, self._locations, self._described = allocation_logs, locations, described
-        self._every = blocks_of(allocation_logs)
+        self._every = [block for one in allocation_logs for block in one.alive]
         own = [block for block in self._every if not block.before]
+        # What the run allocated and is alive, with its bytes.
         self.alive = [(block, block.nbytes) for block in own if block.nbytes or not block.shared]
         highest = max(allocation_logs, key=lambda allocation_log: allocation_log.peak, default=None)
+        # What was alive at the peak of the device that peaked highest, with its bytes then.
         self.at_peak: Blocks = highest.peak_blocks if highest is not None else ()
-        self._numbers: dict[int | None, int] = {}
         self.lines = self._lines(dict(totals))
 
     def _lines(self, totals: Mapping[int | None, LineTotals]) -> tuple[LineMemory, ...]:
-        kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
+        kept, peak = Counter[int | None](), Counter[int | None]()
+        for block, nbytes in self.alive:
+            kept[block.site] += nbytes
+        for block, nbytes in self.at_peak:
+            peak[block.site] += nbytes * (not block.before)
         sites = sorted(totals, key=lambda site: (-totals[site].allocated, -1 if site is None else site))
         every = [site for site in sites if site is not None or totals[site].allocated]
-        wording, self._lines_in_all = every[:MOST_LINES], len(every)
-        self._numbers = {site: at for at, site in enumerate(wording)}
+        self._numbers, self._lines_in_all = {site: at for at, site in enumerate(every[:MOST_LINES])}, len(every)
         return tuple(
             LineMemory(
                 self._location(site) or _NOWHERE, allocated=total.allocated, backward=total.backward, freed=total.freed,
-                kept=kept.get(site, 0), at_peak=peak.get(site, 0), largest=total.largest, calls=total.calls,
+                kept=kept[site], at_peak=peak[site], largest=total.largest, calls=total.calls,
                 peak=total.peak, op=max(total.ops, key=total.ops.__getitem__, default=""),
             )
-            for site, total in ((site, totals[site]) for site in wording)
+            for site, total in ((site, totals[site]) for site in self._numbers)
         )  # fmt: skip
 
     def _location(self, site: int | None) -> Location | None:
@@ -139,10 +135,10 @@ class Account:
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return how many lines the report leaves out."""
-        wording = (
+        listed = (
             f"of {self._lines_in_all} lines that allocated or freed memory, the {MOST_LINES} with the most are listed"
         )
-        return (Gap("lines", wording),) if self._lines_in_all > MOST_LINES else ()
+        return (Gap("lines", listed),) if self._lines_in_all > MOST_LINES else ()
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
@@ -157,7 +153,7 @@ class Account:
         left = order[MOST_BLOCKS:]
         listed = []
         for block, nbytes in order[:MOST_BLOCKS]:
-            line, phase = self._numbers.get(block.site, -1), "other" if block.place is None else block.place.phase
+            line, phase = self._numbers.get(block.site, -1), (block.place or _NO_PLACE).phase
             known = self._storage(block, nbytes)
             listed.append(AllocatedBlock(known, block.op, line, block.allocated_at, block.freed_at, phase))
         return tuple(listed), (len(left), sum(nbytes for _, nbytes in left))
@@ -170,23 +166,19 @@ class Account:
     def _storage(self, block: Block, nbytes: int) -> LiveStorage:
         """Return what is known of a storage, by name where it is alive and has one."""
         known = self._described.get(block.key) if block.freed_at is None else None
+        place, where = block.place or _NO_PLACE, self._location(block.site)
+        of_backward = place.phase == "backward"
         if known is not None:
-            module, where = known.module or _module(block), self._location(block.site)
             if where is None:
-                return replace(known, nbytes=nbytes, module=module)
-            return replace(known, nbytes=nbytes, module=module, location=where, backward=_is_of_backward(block))
+                where, of_backward = known.location, known.backward
+            module = known.module or place.module
+            return replace(known, nbytes=nbytes, module=module, location=where, backward=of_backward)
         return LiveStorage(
-            name="",
-            nbytes=nbytes,
-            device=str(block.device),
-            category=block.category or "other",
+            name="", nbytes=nbytes, device=str(block.device), category=block.category or "other",
             dtype=str(block.dtype).removeprefix("torch.") if block.dtype is not None else "",
-            shape=tuple(map(number, block.shape)),
-            module=_module(block),
-            location=self._location(block.site),
-            backward=_is_of_backward(block),
+            shape=tuple(map(number, block.shape)), module=place.module, location=where, backward=of_backward,
             shared=block.shared,
-        )
+        )  # fmt: skip
 
     # -- over time --------------------------------------------------------------------------------------------------
 
@@ -196,23 +188,23 @@ class Account:
 
     def timelines(self, began: float, now: tuple[int, float]) -> tuple[Timeline, ...]:
         """Return what was alive on each device at each moment that was kept, and now."""
-        return tuple(self._timeline(allocation_log, began, now) for allocation_log in self._allocation_logs)
-
-    def _timeline(self, allocation_log: AllocationLog, began: float, now: tuple[int, float]) -> Timeline:
-        moments = [*allocation_log.moments.kept, Moment(*now, allocation_log.live)]
-        by_category = self._levels(allocation_log, 0)
-        live = [moment.live for moment in moments]
-        return Timeline(
-            device=allocation_log.device,
-            seconds=array("f", (moment.seconds - began for moment in moments)),
-            operation=tuple(moment.operation for moment in moments),
-            live=tuple(live),
-            before=by_category.get(BEFORE, (0,) * len(moments)),
-            by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
-            by_line=self._by_line(allocation_log),
-            peak=live.index(max(live)),
-            samples=allocation_log.moments.seen + 1,  # and now
-        )
+        found = []
+        for log in self._allocation_logs:
+            moments, by_category = [*log.moments.kept, Moment(*now, log.live)], self._levels(log, 0)
+            live = tuple(moment.live for moment in moments)
+            timeline = Timeline(
+                device=log.device,
+                seconds=array("f", (moment.seconds - began for moment in moments)),
+                operation=tuple(moment.operation for moment in moments),
+                live=live,
+                before=by_category.get(BEFORE, (0,) * len(moments)),
+                by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
+                by_line=self._by_line(log),
+                peak=live.index(max(live)),
+                samples=log.moments.seen + 1,  # and now
+            )
+            found.append(timeline)
+        return tuple(found)
 
     def category(self, block: Block) -> Category:
         """Return what a storage is for, as far as is known."""
@@ -245,21 +237,6 @@ class Account:
         return (*found, (-1, total)) if any(total) else tuple(found)
 
 
-def _is_of_backward(block: Block) -> bool:
-    return block.place is not None and block.place.phase == "backward"
-
-
-def _module(block: Block) -> str:
-    return "" if block.place is None else block.place.module
-
-
-def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:
-    sums: dict[int | None, int] = {}
-    for block, nbytes in blocks:
-        sums[block.site] = sums.get(block.site, 0) + nbytes
-    return sums
-
-
 # What of a run's memory grew with its iterations: the question at its end.
 #
 # Who holds what is asked once, and only where as many storages stayed from one line as it takes to tell a leak.
@@ -267,68 +244,51 @@ def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:
 SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is graphs
 
 
-class Growth:
-    """Asks, at the end of a run, what grew.
+def grown_in(  # noqa: PLR0913  (what a run knows at its end)
+    account: Account,
+    facts: RunFacts,
+    namespace: Mapping[str, Any],
+    frame: FrameType | None,
+    *,
+    cell_number: CellNumber,
+    error: BaseException | None,
+) -> tuple[tuple[Leak, ...], tuple[Gap, ...]]:
+    """Return what grew with every iteration, the largest first, then what was freed later; and what was not looked at.
 
     The variables of ``frame`` and its callers are names, too, and those of the functions that failed with ``error``.
-
-    Attributes:
-        gaps: What was not looked at.
     """
-
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        frame: FrameType | None = None,
-        cell_number: CellNumber | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        self._namespace, self._frame, self._error = namespace, frame, error
-        self._cell_number = no_cell if cell_number is None else cell_number
-        self.gaps: tuple[Gap, ...] = ()
-
-    def leaks(self, alive: Iterable[tuple[Block, Category]], facts: RunFacts) -> tuple[Leak, ...]:
-        """Return what grows with every iteration, the largest first. Never raises."""
-        try:
-            stayed = {block: kind for block, kind in alive if block.site is not None and kind not in MEANT}
-            sites = Counter(block.site for block in stayed if block.site is not None)
-            joins = facts.joins or {}
-            # Enough stayed from one line, or one tensor was joined often enough.
-            if not any(count >= FEWEST_GRAPHS or len(joins.get(site, ())) > FEWEST for site, count in sites.items()):
-                return ()
-            holders = self._holders(stayed, [facts.lines[site].filename for site, _ in sites.most_common()])
-            stays = [_stay(block, category, holders) for block, category in stayed.items()]
+    gaps: tuple[Gap, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    try:
+        every = ((block, account.category(block)) for block, _ in account.alive)
+        stayed = {block: kind for block, kind in every if block.site is not None and kind not in MEANT}
+        sites = Counter(block.site for block in stayed if block.site is not None)
+        joins = facts.joins or {}
+        # Enough stayed from one line, or one tensor was joined often enough.
+        if any(count >= FEWEST_GRAPHS or len(joins.get(site, ())) > FEWEST for site, count in sites.items()):
+            files = [facts.lines[site].filename for site, _ in sites.most_common()]
+            variables = running(frame, set(namespace))
+            if error is not None:
+                failed = failing_variables(error, cell_number)
+                variables += [(replace(place, kind="name"), value) for place, value in failed]
+            keys = {block.key for block in stayed}
+            holders = find_holders(keys, namespace, files, variables, cell_number=cell_number)
+            if holders.cut:
+                why = f"the search for what grows covered only some of the names: {holders.cut}"
+                gaps = (Gap("names", why),)
+            elif not holders.complete:
+                gaps = (Gap("graphs", f"the search for what grows covered the first {MOST_NODES} stored nodes"),)
+            stays = [_stay(block, category, holders.holds, block.nbytes) for block, category in stayed.items()]
             found = find_leaks(stays, replace(facts, complete=holders.complete))
-            return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
-        except Exception as error:  # an odd object that a name leads to: the run is the user's
-            self.gaps = (Gap("leaks", f"the search for what grows failed: {error_text(error)}"),)
-            return ()
-
-    def ended(self, at_peak: Blocks, facts: RunFacts) -> tuple[Leak, ...]:
-        """Return what grew up to the peak and was freed later, all at once."""
-        gone = [(block, nbytes) for block, nbytes in at_peak if block.freed_at is not None and not block.before]
-        peak = max((block.allocated_at for block, _ in at_peak), default=0)
-        stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
-        return tuple(leak for leak in find_ended(stays, facts, peak) if leak.kept >= SMALLEST)
-
-    def _holders(self, stayed: Collection[Block], files: Iterable[str]) -> Holders:
-        found = find_holders(
-            {block.key for block in stayed}, self._namespace, files, self._variables(), cell_number=self._cell_number
-        )
-        if not found.complete and not found.cut:
-            self.gaps = (Gap("graphs", f"the search for what grows covered the first {MOST_NODES} stored nodes"),)
-        if found.cut:
-            self.gaps = (Gap("names", f"the search for what grows covered only some of the names: {found.cut}"),)
-        return found
-
-    def _variables(self) -> Iterator[tuple[Place, Any]]:
-        """Yield the variables of the functions that run, and of those that have just failed."""
-        yield from running(self._frame, set(self._namespace))
-        for place, value in failing_variables(self._error, self._cell_number) if self._error is not None else ():
-            yield replace(place, kind="name"), value
+            leaks = tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
+    except Exception as problem:  # an odd object that a name leads to: the run is the user's
+        gaps = (Gap("leaks", f"the search for what grows failed: {error_text(problem)}"),)
+    gone = [(block, nbytes) for block, nbytes in account.at_peak if block.freed_at is not None and not block.before]
+    peak = max((block.allocated_at for block, _ in account.at_peak), default=0)
+    ended = find_ended([_stay(block, block.category or "other", {}, nbytes) for block, nbytes in gone], facts, peak)
+    return (*leaks, *(leak for leak in ended if leak.kept >= SMALLEST)), gaps
 
 
-def _stay(block: Block, category: Category, holders: Holders, nbytes: int | None = None) -> Stay:
-    site, size = -1 if block.site is None else block.site, block.nbytes if nbytes is None else nbytes
-    hold = holders.holds.get(block.key)
-    return Stay(site, size, block.allocated_at, str(block.device), category, hold, block.freed_at)
+def _stay(block: Block, category: Category, holds: Mapping[int, Hold], nbytes: int) -> Stay:
+    site, hold = -1 if block.site is None else block.site, holds.get(block.key)
+    return Stay(site, nbytes, block.allocated_at, str(block.device), category, hold, block.freed_at)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -23,7 +22,6 @@ from tensormagic.words import error_text
 # What is known of the draws so far: each time that a generator's state was another one than at the look before.
 
 MOST_DRAWS = 10_000
-_no_python_dispatch = torch._C._DisableTorchDispatch
 
 
 @dataclass(slots=True)
@@ -36,28 +34,17 @@ class _Followed:
 
 
 class DrawLog:
-    """Looks at generators, and notes which have changed. Holds them until `close`.
-
-    Args:
-        namespace: The user's names.
-        sites: Interns the user's lines.
-
-    Attributes:
-        starts: The generators as they stood when they were first seen.
-        ends: The same at the end; nothing before that.
-        draws: The first draws, in order.
-        sums: All draws summed up: the fields of a `DrawSum` in order, the first five as the key.
-    """
+    """Looks at generators, and notes which have changed. Holds them until `close`."""
 
     def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
         self._namespace, self._sites = namespace, sites
         self._followed: dict[int, _Followed] = {}
         self._foreign: list[_Followed] = []  # NumPy's and Python's, which torch does not announce
-        self.starts: list[GeneratorState] = []
+        self.starts: list[GeneratorState] = []  # the generators as they stood when they were first seen
         self._defaults: dict[str, Any] = dict(defaults())
-        self.ends: tuple[GeneratorState, ...] = ()
-        self.sums: dict[tuple[Any, ...], list[Any]] = {}
-        self.draws: list[Draw] = []
+        self.ends: tuple[GeneratorState, ...] = ()  # the same at the end; nothing before that
+        self.sums: dict[tuple[Any, ...], list[Any]] = {}  # the fields of each `DrawSum`, the first five as the key
+        self.draws: list[Draw] = []  # the first, in order
         self._last_site: int | None = None
         self._seeded: tuple[int, int | None] | None = None  # torch: with what, and on which line
         self.count = 0
@@ -78,21 +65,20 @@ class DrawLog:
             self.look(None)
             for each in self._followed.values():
                 self._changed(each, "", None)
-            self.ends = tuple(self._end())
+            found, _ = generators(self._namespace)  # by the names that lead to them now
+            ends = []
+            for key, each in self._followed.items():
+                start = self.starts[each.index]
+                names = found[key][1] if key in found else [start.name, *start.names]
+                if not start.name:
+                    name = names[0] or "an unnamed generator"
+                    self.starts[each.index] = replace(start, name=name, names=tuple(names[1:]))
+                ends.append(state_of(each.generator, names[0], tuple(names[1:])))
+            self.ends = tuple(ends)
         finally:
             self._followed.clear()
             self._foreign.clear()
             self._defaults.clear()
-
-    def _end(self) -> Iterator[GeneratorState]:
-        """Yield how the generators stand now, by the names that lead to them now."""
-        found, _ = generators(self._namespace)
-        for key, each in self._followed.items():
-            start = self.starts[each.index]
-            names = found[key][1] if key in found else [start.name, *start.names]
-            if not start.name:
-                self.starts[each.index] = state_with_names(start, names)
-            yield state_of(each.generator, names[0], tuple(names[1:]))
 
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:
@@ -157,17 +143,14 @@ class DrawLog:
             self._last_site = self._sites.number(filename, first)
         for each in list(self._followed.values()):
             self._changed(each, "", site)
-        self._meet()
-        self._last_site = site
-
-    def _meet(self) -> None:
-        """Follow the generators that the last statement gave a name: of NumPy's and Python's nothing else shows."""
+        # Those that it gave a name are followed from now on: of NumPy's and Python's nothing else shows.
         for name, value in list(self._namespace.items()):
             if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
                 self._follow(value, [name])
+        self._last_site = site
 
     def _changed(self, each: _Followed, op: str, site: int | None, values: int | None = None) -> None:
-        guard = _no_python_dispatch()
+        guard = torch._C._DisableTorchDispatch()
         try:
             now = read(each.generator)
         finally:
@@ -182,32 +165,18 @@ class DrawLog:
             seed, seeded_at = self._seeded
             if each.generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}:
                 op, since, site = "seed", seeded_at, seeded_at
-        self._note(Draw(each.index, kind, op, site, since, values if kind == "drew" and op else numbers, now.digest))
-
-    def _note(self, draw: Draw) -> None:
-        key = (draw.generator, draw.kind, draw.op, draw.location, draw.since)
-        known = self.sums.setdefault(key, [0, 0, self.count])
+        drawn = values if kind == "drew" and op else numbers
+        known = self.sums.setdefault((each.index, kind, op, site, since), [0, 0, self.count])
         known[0] += 1
-        known[1] = None if draw.values is None or known[1] is None else known[1] + draw.values
+        known[1] = None if drawn is None or known[1] is None else known[1] + drawn
         if len(self.draws) < MOST_DRAWS:
-            self.draws.append(draw)
+            self.draws.append(Draw(each.index, kind, op, site, since, drawn, now.digest))
         self.count += 1
-
-
-def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
-    """Return a state under other names."""
-    return replace(state, name=names[0] or "an unnamed generator", names=tuple(names[1:]))
 
 
 # torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy
 # and Python announce nothing: their states are looked at before each such operation that is on another line, and
 # after each statement of a cell, so that a draw of theirs is known to lie between two lines.
-
-
-@cache
-def may_draw(op: Any) -> bool:
-    """Return whether torch says of an operation that it may draw random numbers."""
-    return torch.Tag.nondeterministic_seeded in op.tags
 
 
 class DrawListener(Listener, OperationListener):
@@ -236,7 +205,8 @@ class DrawListener(Listener, OperationListener):
 
     def wants(self, op: Any) -> Any:
         """Return an operation that may draw."""
-        return op if isinstance(op, torch._ops.OpOverload) and may_draw(op) else None
+        draws = isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+        return op if draws else None
 
     def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call, and note what it drew."""
@@ -261,7 +231,8 @@ class DrawListener(Listener, OperationListener):
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
-        gap, left = self._gap, self.run.unheard
+        left = self.run.unheard
+        gaps = [*self._log.gaps, self._gap, Gap("draws", left) if left else None]
         return RngRunReport(
             **self.run.fields(),
             before=tuple(self._log.starts),
@@ -269,6 +240,6 @@ class DrawListener(Listener, OperationListener):
             sums=tuple(DrawSum(*key, *described) for key, described in list(self._log.sums.items())),
             draws=tuple(self._log.draws),
             count=self._log.count,
-            gaps=(*self._log.gaps, *([gap] if gap is not None else []), *([Gap("draws", left)] if left else [])),
+            gaps=tuple(gap for gap in gaps if gap is not None),
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )

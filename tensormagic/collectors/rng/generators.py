@@ -61,10 +61,8 @@ class Reading:
     def numbers_to(self, later: Reading) -> int | None:
         """Return how many numbers a later state is ahead; None where it does not follow from this one."""
         if self.words is not None and later.words is not None:
-            position = later.position or mersenne.SIZE
-            return mersenne.distance(
-                self.words, self.position or mersenne.SIZE, later.words, position, most=_MOST_BETWEEN
-            )
+            before, after = self.position or mersenne.SIZE, later.position or mersenne.SIZE
+            return mersenne.distance(self.words, before, later.words, after, most=_MOST_BETWEEN)
         if self.steps is not None and later.steps is not None and self.steps[1] == later.steps[1]:
             taken = lcg_distance(self.steps[0], later.steps[0], self.steps[1], _PCG[self.algorithm])
             return taken if taken < _MOST_DRAWN else None
@@ -88,13 +86,7 @@ def read(generator: Any) -> Reading:
 
 
 def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> GeneratorState:
-    """Return what a report says of a generator.
-
-    Args:
-        generator: ``torch.Generator``, ``numpy.random.Generator`` or ``RandomState``, or ``random.Random``.
-        name: What it is called.
-        names: Its other names.
-    """
+    """Return what a report says of a generator of torch's, NumPy's or Python's, by its name and its other names."""
     reading = read(generator)
     seed, seeding, drawn, least = _TELL[reading.library](generator, reading)
     return GeneratorState(
@@ -137,7 +129,8 @@ def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
         described = "entropy" if identity(generator) in map(identity, of_devices) else "unknown"
     if reading.words is None:
         return str(seed), described, reading.position if reading.algorithm == "Philox" else None, 0
-    drawn = mersenne.drawn_since(seed, reading.words, reading.position)
+    start = mersenne.genrand(seed)  # with its low 32 bits
+    drawn = mersenne.distance(start, mersenne.SIZE, reading.words, reading.position or mersenne.SIZE)
     return str(seed), described, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
 
 
@@ -154,11 +147,9 @@ def _of_python(generator: random.Random) -> Reading:
 
 
 def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
-    if reading.words is None:
-        return "", "entropy", None, 0
-    origin = mersenne.origin_of(reading.words, reading.position)
+    origin = mersenne.origin_of(reading.words, reading.position) if reading.words is not None else None
     if origin is None:
-        return "", "unknown", None, 0
+        return "", "entropy" if reading.words is None else "unknown", None, 0
     described = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"
     return described, "chosen", origin.drawn, 0
 
@@ -168,9 +159,7 @@ def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int |
 
 def _of_numpy(generator: Any) -> Reading:
     legacy = isinstance(generator, np.random.RandomState)
-    state: dict[str, Any] = (
-        cast("dict[str, Any]", generator.get_state(legacy=False)) if legacy else generator.bit_generator.state
-    )
+    state: dict[str, Any] = generator.get_state(legacy=False) if legacy else generator.bit_generator.state
     algorithm, inner = state["bit_generator"], state["state"]
     if algorithm != "MT19937":
         steps = (inner["state"], inner["inc"]) if algorithm in _PCG else None
@@ -245,11 +234,7 @@ Named = dict[int, tuple[Any, list[str]]]
 
 
 def collect_rng(namespace: Mapping[str, Any]) -> RngReport:
-    """Return every generator in reach. Advances none, seeds none, and starts no device.
-
-    Args:
-        namespace: The user's names.
-    """
+    """Return every generator in reach of the user's names. Advances none, seeds none, and starts no device."""
     with quiet():
         found, cut = generators(namespace)
         every = [_described(generator, names) for generator, names in found.values()]
@@ -270,15 +255,13 @@ def _described(generator: Any, names: list[str]) -> GeneratorState | Gap:
 def generators(namespace: Mapping[str, Any]) -> tuple[Named, str]:
     """Return the generators by identity, with their names; and why not all names were gone through, or nothing."""
     found: Named = {identity(generator): (generator, [name]) for name, generator in defaults()}
-    cut = ""
-    for path, generator in _in_names(namespace):
-        if generator is None:
-            cut = path
-        else:
-            _, names = found.setdefault(identity(generator), (generator, []))
-            if path not in names:
-                names.append(path)
-    return found, cut
+    walk = ReferenceWalk(Budget(MOST_LOOKED, math.inf), with_bases=False)
+    for place, item, _ in walk.meet(roots(namespace)):
+        if is_kind(item, *TYPES):
+            _, names = found.setdefault(identity(item), (item, []))
+            if place.path not in names:
+                names.append(place.path)
+    return found, walk.cut
 
 
 def defaults() -> Iterator[tuple[str, Any]]:
@@ -292,11 +275,3 @@ def defaults() -> Iterator[tuple[str, Any]]:
         yield "torch, mps", torch.mps._get_default_mps_generator()
     yield "numpy.random", np.random.mtrand._rand
     yield "random", random._inst
-
-
-def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield every generator that names lead to; a reason with None where the search was cut short."""
-    walk = ReferenceWalk(Budget(MOST_LOOKED, math.inf), with_bases=False)
-    yield from ((place.path, item) for place, item, _ in walk.meet(roots(namespace)) if is_kind(item, *TYPES))
-    if walk.cut:
-        yield walk.cut, None

@@ -42,12 +42,9 @@ class Origin:
 
 
 def origin_of(state: Words, position: int, *, most: int = MOST_BACK) -> Origin | None:
-    """Return the seed of a state and how far it has come; None where no seed is met within ``most`` steps back.
+    """Return the seed of a state of 624 words and how far it has come, of which ``position`` were given.
 
-    Args:
-        state: 624 words.
-        position: How many of them were given; 624 for a state that was not stepped since its seed.
-        most: How many steps of 624 numbers to go back at most.
+    None where no seed is met within ``most`` steps of 624 numbers back.
     """
     return _origin_of(np.asarray(state, dtype=np.uint32).tobytes(), position, most)
 
@@ -64,28 +61,11 @@ def _origin_of(state: bytes, position: int, most: int) -> Origin | None:
     return None
 
 
-def drawn_since(seed: int, state: Words, position: int) -> int | None:
-    """Return how many 32-bit numbers were drawn since ``seed``; None where the state is not met in so many steps.
-
-    Args:
-        seed: As torch is given it: the low 32 bits count.
-        state: 624 words.
-        position: How many of them were given; 0 or 624 for a state that was not stepped since its seed.
-    """
-    return distance(genrand(seed), SIZE, state, position or SIZE)
-
-
 def distance(start: Words, start_position: int, state: Words, position: int, *, most: int = MOST_FORWARD) -> int | None:
     """Return how many numbers lie between two states of one generator; None where the second is not met.
 
-    Goes forward with NumPy's own generator, some hundred million numbers a second.
-
-    Args:
-        start: 624 words.
-        start_position: How many of them were given.
-        state: 624 words.
-        position: How many of them were given.
-        most: How many steps of 624 numbers to go forward at most.
+    Goes forward with NumPy's own generator, some hundred million numbers a second, ``most`` steps of 624 numbers at
+    most. Of each state, the position says how many of its 624 words were given.
     """
     if np.array_equal(start[1:], state[1:]):
         return position - start_position if position >= start_position else None
@@ -172,29 +152,17 @@ def _array_key(state: Words) -> tuple[int, ...] | None:
     """Undo ``init_by_array``: its key, word for word, where it is at most 64 words long."""
     if int(state[0]) >> 31 == 0:
         return None
-    key = _key_words(_before_second_loop(state))
-    repeated = key[_LENGTHS] - (_LENGTHS + 2) % _LENGTHS == key[0] - np.uint32(2) % _LENGTHS
-    for length in map(int, _LENGTHS[repeated]):
-        words = key - (np.arange(2, SIZE - 1, dtype=np.uint32) % np.uint32(length))
-        if np.array_equal(words[length:], words[:-length]):
-            return tuple(int(words[(at - 2) % length]) for at in range(length))
-    return None
-
-
-def _before_second_loop(state: Words) -> Words:
-    """Return what the first loop of ``init_by_array`` left; the first word is left out of account."""
     at = np.arange(SIZE, dtype=np.uint32)
-    before = np.zeros(SIZE, dtype=np.uint32)
+    before = np.zeros(SIZE, dtype=np.uint32)  # what the first loop left; the first word is left out of account
     stirred = (_stirred(state) * np.uint64(_ARRAY_2)).astype(np.uint32)
     before[3:] = (state[3:] + at[3:]) ^ stirred[2:-1]
     before[1] = (state[1] + np.uint32(1)) ^ stirred[SIZE - 1]
     before[2:3] = (state[2] + np.uint32(2)) ^ (_stirred(before[1:2]) * np.uint64(_ARRAY_2)).astype(np.uint32)
-    return before
-
-
-def _key_words(before: Words) -> Words:
-    """Return ``key[j] + j`` for steps 2 to 622 of the first loop."""
-    start = _array_start()
     stirred = (_stirred(before) * np.uint64(_ARRAY_1)).astype(np.uint32)
-    words: Words = before[3:] - (start[3:] ^ stirred[2:-1])
-    return words
+    key: Words = before[3:] - (_array_start()[3:] ^ stirred[2:-1])  # key[j] + j for steps 2 to 622 of that loop
+    repeated = key[_LENGTHS] - (_LENGTHS + 2) % _LENGTHS == key[0] - np.uint32(2) % _LENGTHS
+    for length in map(int, _LENGTHS[repeated]):
+        words = key - (at[2 : SIZE - 1] % np.uint32(length))
+        if np.array_equal(words[length:], words[:-length]):
+            return tuple(int(words[(at - 2) % length]) for at in range(length))
+    return None

@@ -166,7 +166,7 @@ def test_a_crowded_segment_is_drawn_by_a_bounded_number_of_stretches():
     assert segment.fragmentation == pytest.approx(1 - segment.largest_free / segment.free)
 
 
-def test_a_long_history_is_a_short_report_with_the_true_peak():
+def test_a_long_history_is_a_short_report_with_the_true_peak(monkeypatch):
     """A timeline keeps a bounded number of moments, the peak among them; a bound on events is told where it bites."""
     allocator = ToyAllocator(segment=2**30)
     for at in range(2000):
@@ -177,9 +177,10 @@ def test_a_long_history_is_a_short_report_with_the_true_peak():
     assert report.timelines[0].live[report.timelines[0].peak] == 700 + 10**6
     assert len(report.timelines[0].live) < 700
     assert (len(report.lines), report.lines_left_out) == (200, (300, 300 * 4 * 700))
-    read = snapshot.gather(allocator.snapshot(), None, most_events=100)
-    assert read.histories[0].actions.total() == 100
-    assert [gap.reason for gap in read.gaps] == ["the history of cuda:0 has 6003 events; the last 100 were read"]
+    monkeypatch.setattr(snapshot, "MOST_EVENTS", 100)
+    bounded = snapshot_report(allocator.snapshot())
+    assert bounded.devices[0].events == 100
+    assert bounded.gaps[0].reason == "the history of cuda:0 has 6003 events; the last 100 were read"
 
 
 def test_events_that_contradict_the_blocks_are_told():

@@ -145,15 +145,6 @@ def test_blocks_over_which_no_tensor_was_found():
     ]
 
 
-def test_blocks_without_addresses_of_their_own():
-    """As old snapshots have them: one after the other."""
-    blocks = [block(0, 512), block(0, 100, LOSS)]
-    for each in blocks:
-        del each["address"]
-    (run,) = allocator_runs(snapshot([event("alloc", 1, 100)], *blocks), {0: Seen(addresses={0x1000})}, WHOLE)
-    assert [(count, nbytes) for _, count, nbytes in run.unnamed] == [(1, 100)]
-
-
 @pytest.mark.parametrize(
     ("history", "complete"),
     [(History(1000.0, 3), False), (History(1000.0, 4), True), (History(1000.0), False), (History(2500.0), True)],
