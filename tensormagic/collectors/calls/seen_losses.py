@@ -58,7 +58,13 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
     made = NORMALISING[node.name()] if node is not None else ""
     site = watch.line_of_node(node._sequence_nr()) if node is not None else None
     with quiet():
-        detail = "probabilities" if made in {"softmax", "sigmoid"} else "" if made else _above_zero(scores)
+        detail = "probabilities" if made in {"softmax", "sigmoid"} else ""
+        if not made and _is_read(scores):
+            values = scores.detach()
+            highest, lowest = float(values.max()), float(values.min())
+            if highest > _ABOVE:
+                probable = lowest >= 0 and highest <= 1 + _ABOVE
+                detail = "probabilities" if probable else f"scores up to {highest:.3g}"
         of_probabilities = not call.kwargs.get("log_target", False)
         if not detail and of_probabilities and _is_read(target) and bool((target < -_ABOVE).any()):
             detail, site = "target", None
@@ -77,17 +83,6 @@ def _given(call: Call) -> int:
 def _is_read(x: torch.Tensor) -> bool:
     plain = type(x) is torch.Tensor and x.device.type == "cpu" and x.layout is torch.strided
     return plain and x.numel() > 0 and x.is_floating_point()
-
-
-def _above_zero(scores: torch.Tensor) -> str:
-    """Return what values that are no logarithms of probabilities look like; empty where they may be some."""
-    if not _is_read(scores):
-        return ""
-    values = scores.detach()
-    highest, lowest = float(values.max()), float(values.min())
-    if not highest > _ABOVE:
-        return ""
-    return "probabilities" if lowest >= 0 and highest <= 1 + _ABOVE else f"scores up to {highest:.3g}"
 
 
 # Over which dimension a softmax went is saved by the node that it made.
@@ -150,10 +145,8 @@ def einsum_over(watch: CallNotes, call: Call) -> None:
             continue
         dim, scores = _dim_of(node, x.dim()), _past(first_input(node), _SCALED)
         if term[dim] in out and x.shape[dim] > 1 and scores is not None and scores.name() == "BmmBackward0":
-            made = watch.line_of_node(node._sequence_nr())
-            watch.note(
-                "normalised over", call, operands=given, about=at, made=made, detail=f"product {dim} {summed[0]}"
-            )
+            watch.note("normalised over", call, operands=given, about=at, detail=f"product {dim} {summed[0]}",
+                       made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
             return
 
 
@@ -185,10 +178,10 @@ def _behind_dropout(node: Any) -> Any:
 
 def samples_over(watch: CallNotes, call: Call) -> None:
     """Note a softmax over the first dimension of what a linear layer made: that of the samples."""
-    x, result = call.args[0] if call.args else None, call.result
+    x = call.args[0] if call.args else None
     if not isinstance(x, torch.Tensor) or x.dim() != 2 or x.grad_fn is None or x.grad_fn.name() not in _LINEAR:
         return
-    node = getattr(result, "grad_fn", None)
+    node = getattr(call.result, "grad_fn", None)
     if _weight(x.grad_fn) is None:
         return  # similarities of two batches, which are normalised both ways
     if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
@@ -260,9 +253,9 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
     last = _past(first_input(node) if best else node, frozenset())
     first = _past(value.grad_fn, frozenset({"GatherBackward0"}))
     if last is not None and first is not None and _weight(last) is not None and _weight(last) is _weight(first):
-        made = watch.line_of_node(target.grad_fn._sequence_nr())
-        detail = "best" if best else "value"
-        watch.note("target", call, operands=(value, target), of=_given(call), about=1, detail=detail, made=made)
+        watch.note("target", call, operands=(value, target), of=_given(call), about=1,
+                   detail="best" if best else "value",
+                   made=watch.line_of_node(target.grad_fn._sequence_nr()))  # fmt: skip
 
 
 def _weight(node: Any) -> Any:

@@ -44,18 +44,18 @@ _FILLING = ("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "e
 _SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
 
 
-def _functions(names: Iterable[str]) -> Iterable[tuple[str, Any]]:
+def named(names: Iterable[str], owners: Iterable[Any] = (torch.Tensor, torch)) -> Iterator[tuple[str, Any]]:
     """Yield each name with what bears it: the method of a tensor, and the function of torch."""
     for name in names:
-        for owner in (torch.Tensor, torch):
+        for owner in owners:
             if callable(function := getattr(owner, name, None)) and not isinstance(function, type | torch.dtype):
                 yield name, function
 
 
 def _roles() -> dict[Any, str]:
-    roles: dict[Any, str] = {function: CUTTING[name] for name, function in _functions(CUTTING)}
-    roles |= dict.fromkeys((function for _, function in _functions((*_LIKE, *_NEW))), VALUELESS)
-    roles |= dict.fromkeys((function for _, function in _functions(_FILLING)), OVERWRITE)
+    roles: dict[Any, str] = {function: CUTTING[name] for name, function in named(CUTTING)}
+    roles |= dict.fromkeys((function for _, function in named((*_LIKE, *_NEW))), VALUELESS)
+    roles |= dict.fromkeys((function for _, function in named(_FILLING)), OVERWRITE)
     tensor: Any = torch.Tensor
     roles |= {tensor.data.__get__: "data", tensor.grad.__get__: VALUELESS}
     roles |= {torch.Tensor.requires_grad_: "frozen", torch._C._set_grad_enabled: GRAD_MODE}
