@@ -40,13 +40,18 @@ class _Wrapped:
     """A module that reduces gradients over processes."""
 
     root: str  # the name of the outermost module that it is, or is in
-    kind: Spread  # what it is
-    module: weakref.ref[Any]  # weak
+    kind: Spread
+    module: weakref.ref[Any]
     mixed: bool = False  # whether other parts of it begin collectives in a backward, too
 
 
 class ParallelWatcher(TracePart):
-    """Looks at the modules that were met, before and after each pass."""
+    """Looks at the modules that were met, before and after each pass.
+
+    Attributes:
+        kinds: What reduces gradients, or spreads parameters.
+        several: Whether several processes take part, as far as was seen.
+    """
 
     def __init__(self, trace: TraceContext) -> None:
         self._leaves, self._modules = trace.leaves, trace.leaves.modules
@@ -58,17 +63,20 @@ class ParallelWatcher(TracePart):
         self._rank = self._world = 0
         self._parts: list[PartialSum] = []
 
-    def is_there(self) -> bool:
-        """Return whether several processes take part, as far as was seen."""
-        return self.several
-
     def begin_pass(self, _found: Walk, followed: Following) -> None:
         """Note how many collectives were begun so far, by each `DistributedDataParallel`."""
+        self.several = self.several or world_size() > 1
         if not self.several:
-            self.several = world_size() > 1
-        if self.several:
-            self._find()
-            followed.collectives = {id(module): _begun(module) for module in self.wrappers()}
+            return
+        self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        roots = self._modules.roots()
+        met = tuple(id(module) for _, module in roots)
+        if met != self._met:
+            self._met = met
+            self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
+            wrapped = {one.root for one in self._wrapped}
+            self._wrapped += _wrapped_around({id(module): name for name, module in roots if name not in wrapped})
+        followed.collectives = {id(module): _begun(module) for module in self.wrappers()}
 
     def keep_pass(self, followed: Following) -> None:
         """Find out whether a pass reduced the gradients that it brought; None where nothing does, or it is unknown."""
@@ -90,18 +98,12 @@ class ParallelWatcher(TracePart):
 
     def replicas(self) -> tuple[int, ...]:
         """Return the ranks that hold the same parameters, or the same shards, as DDP and FSDP2 say; else none."""
-        if set(self.kinds) == {"FSDP2"}:
-            return self._same_shards()
-        alive = (one.module() for one in self._wrapped if one.kind == "DDP")
-        groups = {id(module.process_group): module.process_group for module in alive if module is not None}
-        if len(groups) != 1 or set(self.kinds) != {"DDP"}:
-            return ()
-        return tuple(torch.distributed.get_process_group_ranks(*groups.values()))
-
-    def _same_shards(self) -> tuple[int, ...]:
         try:
-            every = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
-            groups = {getattr(mesh, "replicate_process_group", None) for mesh in every}
+            if set(self.kinds) == {"FSDP2"}:
+                meshes = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
+                groups = {getattr(mesh, "replicate_process_group", None) for mesh in meshes}
+            else:
+                groups = {module.process_group for module in self.wrappers()} if set(self.kinds) == {"DDP"} else set()
             group = groups.pop() if len(groups) == 1 else None
             return () if group is None else tuple(torch.distributed.get_process_group_ranks(group))
         except (AttributeError, RuntimeError, ValueError):
@@ -164,38 +166,29 @@ class ParallelWatcher(TracePart):
 
     def _whole(self) -> UnshardedParameters | None:
         """Return which parameters lie whole here although they are DTensors, beside others that are cut."""
-        sizes: dict[bool, int] = {True: 0, False: 0}
-        names: list[tuple[int, str]] = []
-        several = 0
+        here: list[tuple[int, str]] = []
+        several = cut = 0
         for leaf in self._leaves.known:
             x = leaf.reference()
             if not leaf.is_parameter or x is None or local_shard(x) is x or x._spec.mesh.size() < 2:  # type: ignore[attr-defined]
                 continue
-            several, is_here = several + 1, is_replicated(x)
-            sizes[is_here] += leaf.numel
-            names += [(leaf.numel, leaf.name)] if is_here else []
-        if not names or not sizes[False]:
+            several += 1
+            if is_replicated(x):
+                here.append((leaf.numel, leaf.name))
+            else:
+                cut += leaf.numel
+        if not here or not cut:
             return None
-        return UnshardedParameters(max(names)[1], len(names), several, sizes[True], sizes[True] + sizes[False])
-
-    def _find(self) -> None:
-        self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        roots = self._modules.roots()
-        met = tuple(id(module) for _, module in roots)
-        if met != self._met:
-            self._met = met
-            self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
-            bare = {id(module): name for name, module in roots if name not in {one.root for one in self._wrapped}}
-            self._wrapped += _wrapped_around(bare) if bare else ()
+        whole = sum(numel for numel, _ in here)
+        return UnshardedParameters(max(here)[1], len(here), several, whole, whole + cut)
 
 
 def _is_taken(node: Any) -> bool:
     """Return whether a node is of ``to_local()`` of a DTensor that is partial over a mesh of several ranks."""
     spec = getattr(node, "dtensor_spec", None) if type(node).__name__ == "_ToTorchTensorBackward" else None
-    sizes = spec.mesh.shape if spec is not None else ()
-    return spec is not None and any(
-        how.is_partial() and size > 1 for how, size in zip(spec.placements, sizes, strict=True)
-    )
+    if spec is None:
+        return False
+    return any(how.is_partial() and size > 1 for how, size in zip(spec.placements, spec.mesh.shape, strict=True))
 
 
 _COLLECTIVE = ("Reduce", "reduce", "c10d")
@@ -221,11 +214,8 @@ def _shares(kind: Spread, module: Any) -> tuple[int, ...]:
     if kind == "FSDP2":
         infos = _meshes(module)
         meshes = [info.mesh for info in infos if getattr(info, "spmd_mesh", None) is None]
-        if (
-            not meshes
-            or len(meshes) < len(infos)
-            or any(set(_OTHERS) & set("_".join(mesh.mesh_dim_names or ()).split("_")) for mesh in meshes)
-        ):
+        names = {part for mesh in meshes for name in mesh.mesh_dim_names or () for part in name.split("_")}
+        if not meshes or len(meshes) < len(infos) or not names.isdisjoint(_OTHERS):
             return ()
         return tuple(sorted(meshes[0].mesh.flatten().tolist()))
     ranks = tuple(sorted(torch.distributed.get_process_group_ranks(module.process_group)))
@@ -258,7 +248,7 @@ def _wrapped_around(roots: dict[int, str]) -> Iterator[_Wrapped]:
     """Yield what wraps a module that was called itself, as in ``ddp.module(x)``: it reduces nothing then."""
     wrapper = nn.parallel.DistributedDataParallel
     kinds = {wrapper, *wrapper.__subclasses__()}
-    for found in gc.get_objects():
+    for found in gc.get_objects() if roots else ():
         if type(found) in kinds:
             inner = (name for module in found.modules() if (name := roots.get(id(module))) is not None)
             yield from (_Wrapped(name, "DDP", weakref.ref(found)) for name in inner)
@@ -282,23 +272,15 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         return
     try:
         if one.kind == "DDP":
-            yield from _reduced_by_ddp(one, module, before)
+            then, now = before.get(id(module), -1), _begun(module)
+            unknown = then < 0 or now < 0 or (one.mixed and now != then)
+            yield None if unknown else now != then
         elif one.kind == "FSDP1":
             yield bool(module._sync_gradients)
         else:
             yield from (bool(group.reduce_grads) for group in _groups(module) if group is not None)
     except AttributeError:
         yield None
-
-
-def _reduced_by_ddp(one: _Wrapped, module: Any, before: dict[int, int]) -> Iterator[bool | None]:
-    then, now = before.get(id(module), -1), _begun(module)
-    if then < 0 or now < 0:
-        yield None
-    elif now == then:
-        yield False
-    else:
-        yield None if one.mixed else True
 
 
 # What a rank reports besides norms: what its forward was given, its generators, buffers and placements.
@@ -407,17 +389,16 @@ class Forwards:
         self._ended = generators()
         drew = self.state is not None and (self.state != self._ended or (drops and self.drew_before))
         found = {"given": "", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
-        self._late.then(None, lambda: found.update(given=f"{_joined(*given):016x}"))
+
+        def join() -> None:  # one number for several tensors in their order
+            total = 0
+            for many, each in zip(*given, strict=True):
+                total = (total * _ODD + each + many) & _MASK
+            found["given"] = f"{total:016x}"
+
+        self._late.then(None, join)
         self.given = self.state = None
         return found
-
-
-def _joined(dimensions: list[int], hashes: list[int]) -> int:
-    """Return one number for several tensors in their order."""
-    total = 0
-    for many, each in zip(dimensions, hashes, strict=True):
-        total = (total * _ODD + each + many) & _MASK
-    return total
 
 
 def generators() -> int:
@@ -433,16 +414,15 @@ def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
     """Yield the tensors in what a module was given, in order."""
     if is_kind(value, torch.Tensor):
         yield value
-    elif not depth:
-        return
-    elif is_kind(value, list, tuple):
-        for each in list(value):
-            yield from _tensors_in(each, depth - 1)
+    inner: list[Any] = []
+    if is_kind(value, list, tuple):
+        inner = list(value)
     elif is_kind(value, dict):
-        for each in list(dict.values(value)):
-            yield from _tensors_in(each, depth - 1)
+        inner = list(dict.values(value))
     elif is_kind(value, UserDict) or dataclasses.is_dataclass(value):
-        yield from _tensors_in(dict(attributes_of(value)), depth - 1)
+        inner = [dict(attributes_of(value))]
+    for each in inner if depth else ():
+        yield from _tensors_in(each, depth - 1)
 
 
 def buffers_of(wrapped: Iterable[Any]) -> dict[str, torch.Tensor]:
