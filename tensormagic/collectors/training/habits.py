@@ -170,7 +170,7 @@ def _rounds(loop: _Loop, frame: FrameType) -> int:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return len(elements)
         case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]):
-            given = [
+            given: list[Any] = [
                 _value(one.id, frame) if isinstance(one, ast.Name) else getattr(one, "value", None) for one in args
             ]
             if given and all(isinstance(one, int) for one in given):
