@@ -102,8 +102,6 @@ class DetachedValues:
         self.trained = Trained()
         self._leaves_at: dict[tuple[str, str, int | None], DetachedLeaves] = {}
 
-    # -- called by the function mode ------------------------------------------------------------------------------
-
     def before(self, func: Any, role: str, args: tuple[Any, ...], frame: FrameType) -> tuple[int, str] | None:
         """Look at a call with a role before it is made; returns what `made` will need afterwards."""
         try:
@@ -136,10 +134,12 @@ class DetachedValues:
                 began = perf_counter()
                 with torch._C.DisableTorchFunction():
                     values = (*given[0], *given[1].values()) if given[1] else given[0]
-                    if history is not None:
-                        self._detached(history, result, frame)
-                    else:
+                    if history is None:
                         self._pass((func, role, off), values, result, frame)
+                    elif history[0] >= 0:  # lost in place
+                        detachment = self._detach(("detach", "detach_"), None, result, frame)
+                        detachment.number, detachment.source_name = history
+                        self._mark(result, detachment)
                 self.seconds += perf_counter() - began
         except Exception as error:
             self.gap = error_text(error)
@@ -207,8 +207,6 @@ class DetachedValues:
             each.clear()
         self._region = None
 
-    # -- calls that make no node ----------------------------------------------------------------------------------
-
     def _switch(self, off: bool, frame: FrameType | None) -> None:  # noqa: FBT001  (as torch takes it)
         """Note that gradients were switched on or off, and where: on the way out of a block, what was before."""
         leaving = False
@@ -229,14 +227,6 @@ class DetachedValues:
         by_library = frame is not None and not is_own_code(frame.f_code.co_filename)
         self._region = Region(site, ignored, by_library, "checkpoint" if lost else "") if off else None
 
-    def _detached(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
-        """Note that ``result`` lost its history in place."""
-        if history[0] < 0:
-            return
-        detachment = self._detach(("detach", "detach_"), None, result, frame)
-        detachment.number, detachment.source_name = history
-        self._mark(result, detachment)
-
     def _pass(self, call: Call, values: tuple[Any, ...], result: Any, frame: FrameType) -> None:
         role = call[1]
         if role is OVERWRITE:
@@ -247,12 +237,14 @@ class DetachedValues:
                 self._detach(("frozen", "requires_grad_(False)"), result, result, frame)
             return
         if role is INTO:
-            self._put_into(values[0], values[-1])
+            target, written = values[0], self._marked([values[-1]])
+            if written is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
+                # Noted only where it explains something.
+                self._mark(target, replace(written, receivers=[], listed=False, quiet=True))
             return
         given = list(flat(values))
         if role is WRITTEN or any(result is value for value in given):
-            if str(getattr(call[0], "__name__", "")).endswith("_"):
-                self._write(given[0])
+            self._write(call[0], given[0])
             return
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
         if not results and role not in _EXPLICIT:
@@ -274,11 +266,19 @@ class DetachedValues:
         source = next((value for value in sources if has_history(value)), None)
         if source is None and marked is not None:
             return marked
-        source = source if source is not None or not sources else sources[0]
-        if kind is None or source is None:
+        if kind is None or not sources:
             return None
-        detachment = self._detach((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
-        return detachment.with_sources(sources)
+        source = sources[0] if source is None else source
+        what = (kind, op_label(func, kind) if role == kind else kind)
+        return self._detach(what, source, result, frame).with_sources(sources)
+
+    def _write(self, func: Any, written: Any) -> None:
+        """Note a leaf that was written to by hand, or the memory that a value shares with one."""
+        shared = self.live.of(written)
+        marked = shared.leaf() if shared is not None and shared.leaf else None
+        leaf = written if marked is None else marked
+        if str(getattr(func, "__name__", "")).endswith("_") and is_leaf(leaf):
+            self.trained.write(leaf)
 
     def _marked(self, values: list[Any]) -> Detachment | None:
         for value in values:
@@ -286,20 +286,6 @@ class DetachedValues:
             if detachment is not None and not has_history(value):
                 return detachment
         return None
-
-    def _put_into(self, target: Any, value: Any) -> None:
-        """Follow what a followed value was written into; noted only where it explains something."""
-        detachment = self._marked([value])
-        if detachment is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
-            self._mark(target, replace(detachment, receivers=[], listed=False, quiet=True))
-
-    def _write(self, written: Any) -> None:
-        """Note that a leaf was written to by hand, or the memory that a value shares with one."""
-        detachment = self.live.of(written)
-        marked = detachment.leaf() if detachment is not None and detachment.leaf else None
-        leaf = marked if marked is not None else written
-        if is_leaf(leaf):
-            self.trained.write(leaf)
 
     def _detach(
         self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType
@@ -334,12 +320,10 @@ class DetachedValues:
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if detachment.kind in _NUMERIC:
-                self.live.add(Held(value, detachment))
+                self.live.add(Held(id(value), detachment, value))
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
             self.live.put(value, detachment)
-
-    # -- calls that make nodes ------------------------------------------------------------------------------------
 
     def _use(self, made: tuple[int, int], values: list[Any], result: Any) -> None:
         for at, value in enumerate(values):

@@ -104,20 +104,16 @@ class DetachedLeaves:
             self._keep(source)
         elif self._fruitless_walks < MOST_FRUITLESS_WALKS and self._nodes_left > 0 and not is_stale(source):
             before = len(self.leaves)
-            for leaf in self._walk(source.grad_fn):
-                self._keep(leaf)
+            for node in walk_nodes([source.grad_fn], self._nodes_left):
+                self._nodes_left -= 1
+                leaf = getattr(node, "variable", None)
+                if isinstance(leaf, torch.Tensor):
+                    self._keep(leaf)
             self._fruitless_walks = 0 if len(self.leaves) > before else self._fruitless_walks + 1
 
     def _keep(self, leaf: torch.Tensor) -> None:
         if not holds(self.leaves, leaf) and len(self.leaves) < MOST_LEAVES:
             self.leaves[id(leaf)] = weakref.ref(leaf)
-
-    def _walk(self, root: Any) -> Iterator[torch.Tensor]:
-        for node in walk_nodes([root], self._nodes_left):
-            self._nodes_left -= 1
-            leaf = getattr(node, "variable", None)
-            if isinstance(leaf, torch.Tensor):
-                yield leaf
 
     def alive(self) -> Iterator[torch.Tensor]:
         """Yield the leaves that are still there."""
@@ -169,26 +165,25 @@ class Trained:
 
 def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
     """Return those of ``leaves`` that ask for a gradient and have none, and that no graph of the run led to."""
+    found = []
     with torch._C.DisableTorchFunction():
-        without = (leaf for leaf in leaves if leaf.requires_grad and leaf.grad_fn is None and leaf.grad is None)
-        found = [_left_out(leaf, known, trained) for leaf in without if known.find(leaf) not in reached]
+        for leaf in leaves:
+            number = known.find(leaf)
+            if not leaf.requires_grad or leaf.grad_fn is not None or leaf.grad is not None or number in reached:
+                continue
+            described = known.known[number] if number is not None else None
+            is_parameter = isinstance(leaf, torch.nn.Parameter)
+            # A module that was met has put another in its place.
+            unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"
+            found.append(LeftOut(
+                name=described.name if described is not None else known.called(leaf) or unnamed,
+                owner=described.owner if described is not None else "",
+                shape=tuple(leaf.shape),
+                is_parameter=is_parameter,
+                held=trained.is_held(leaf),
+                written=trained.is_written(leaf) or number in known.replaced,
+            ))  # fmt: skip
     return tuple(dict.fromkeys(one for one in found if one.name))
-
-
-def _left_out(leaf: torch.Tensor, known: Leaves, trained: Trained) -> LeftOut:
-    number = known.find(leaf)
-    described = known.known[number] if number is not None else None
-    is_parameter = isinstance(leaf, torch.nn.Parameter)
-    unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"  # a module that was met has put another in its place
-    name = described.name if described is not None else known.called(leaf) or unnamed
-    return LeftOut(
-        name=name,
-        owner=described.owner if described is not None else "",
-        shape=tuple(leaf.shape),
-        is_parameter=is_parameter,
-        held=trained.is_held(leaf),
-        written=trained.is_written(leaf) or (number is not None and number in known.replaced),
-    )
 
 
 # What `detached_values` asks of values and nodes: whether a value has a way back, and which node took it as an input.
@@ -234,7 +229,11 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
         return Receiver(number, None, selects=isinstance(value, torch.Tensor), shape=shape, dtype=dtype)
     number, places = ended[0]
     inputs = next(inputs for other, _, inputs, _ in nodes if other == number)
-    place = places[0] if len(places) == 1 else _at_its_place(values, at, (len(nodes), inputs, places))
+    place: int | None = places[0]
+    if len(places) > 1:  # by its place, where the one node has an input for each tensor
+        given = [other for other, x in enumerate(values) if isinstance(x, torch.Tensor)]
+        fits = at in given and len(nodes) == 1 and len(given) == inputs
+        place = given.index(at) if fits and given.index(at) in places else None
     return Receiver(number, place, shape=shape, dtype=dtype)
 
 
@@ -258,14 +257,6 @@ def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int]
         found[number] = (number, ended, len(targets), node.name())
         waiting += [target for target in targets if target is not None]
     return list(found.values())
-
-
-def _at_its_place(values: list[Any], at: int, node: tuple[int, int, list[int]]) -> int | None:
-    """Return which of several inputs without a way back it is: by its place where there is one for each tensor."""
-    made, inputs, ended = node
-    tensors = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
-    place = tensors.index(at) if at in tensors and made == 1 and len(tensors) == inputs else -1
-    return place if place in ended else None
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -320,13 +311,12 @@ class Detachment:
             self.detached_leaves.leaves.pop(id(leaf), None)
 
 
-class Held:
+class Held(NamedTuple):
     """Replaces the mark of a Python number, of which there can be no weak reference."""
 
-    __slots__ = ("key", "note", "value")
-
-    def __init__(self, value: Any, detachment: Detachment) -> None:
-        self.key, self.note, self.value = id(value), detachment, value
+    key: int
+    note: Detachment
+    value: Any
 
     def __call__(self) -> Any:
         """Return the number."""

@@ -179,7 +179,7 @@ class DetachmentLog(TracePart):
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what ended the ways of values that backward was called on, and which of these torch refused."""
         known = {key: known for key, known in self._known.copy().items() if known.graph == NO_GRAPH}
-        places = {key: at for at, key in enumerate(known)}
+        places: dict[_Key | None, int] = {key: at for at, key in enumerate(known)}
         losses = [replace(one, cut=places.get(cut)) for (_, cut), one in list(self._losses.items())]
         return {"cuts": tuple(map(self._cut, known.values())), "losses_without_graph": tuple(losses)}
 
