@@ -320,7 +320,6 @@ CONVOLUTIONS = ("conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d")
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
-MAKING = ("from_numpy", "tensor", "as_tensor", "asarray", "linspace")
 MOST_MADE = 64
 
 
@@ -375,7 +374,6 @@ def _format(x: torch.Tensor) -> str:
 
 # Eight bits without a sign hold 0 to 255: what lies outside comes back at the other end.
 
-ARITHMETIC = ("add", "sub", "mul", "__radd__", "__rsub__", "__rmul__", "rsub", "neg", "__neg__")
 _MOST_COMPARED = 1 << 20
 
 

@@ -33,21 +33,13 @@ from tensormagic.words import error_text
 # gradients are off are an evaluation that moves running statistics. And torch tells the profiler when
 # ``optimizer.zero_grad()`` begins, and with it whoever watches: that gives the line.
 
-SUMS: Final = ("__add__", "__radd__", "__iadd__", "add", "add_")
-NORMS: Final = ("batch_norm",)
 PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 
-CLIPS: Final = ("stack", "tensor")  # what `clip_grad_norm_` calls once, with gradients and without
 _CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
 _SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler.step.__code__
-FACTORS: Final = ("mul", "__mul__")  # with which `GradScaler.scale` multiplies a loss
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
-MOST_LINES = 64
-MOST_MODULES = 256
-
-_CLEARS = "Optimizer.zero_grad"
-_is_grad_enabled = torch.is_grad_enabled
+MOST_LINES, MOST_MODULES = 64, 256
 
 
 class UntrainedNorms:
@@ -82,13 +74,10 @@ class LoopNotes:
     passes: int = 0  # How many backward passes there were.
     froze: int | None = None  # The line that switched a leaf's gradient off last.
     steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
-    # Normalisations that took statistics without gradients.
-    norms: UntrainedNorms = field(default_factory=UntrainedNorms)
-    # Normalisations that took statistics although their weights are frozen.
-    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)
+    norms: UntrainedNorms = field(default_factory=UntrainedNorms)  # Those without gradients.
+    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)  # Those whose weights are frozen.
     region: Callable[[], int | None] = lambda: None  # Gives the line that has switched gradients off.
-    # The optimizers that made a step since the last backward.
-    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)  # Optimizers, since the last backward.
     # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
     clips: dict[int | None, list[int]] = field(default_factory=dict)
     # The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
@@ -97,11 +86,11 @@ class LoopNotes:
     scaled: tuple[weakref.ref[Any], int] | None = None
     scaler: weakref.ref[Any] | None = None  # That whose factor the last backward began with.
     # By line that made a sum: the number of its last node, after how many passes that was, steps that it went on for.
-    _lines: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    lines: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:
         """Return the sums that went on over steps."""
-        lines = list(self._lines.items())
+        lines = list(self.lines.items())
         return tuple(RunningSum(location=site, steps=steps) for site, (_, _, steps) in lines if steps > 1)
 
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
@@ -121,23 +110,18 @@ class LoopNotes:
             return None
         return scaler()
 
-    def add(self, site: int, node: Any) -> None:
-        """Note that a line has made a sum."""
-        number, passes, steps = self._lines.get(site, (-1, self.passes, 1))
-        if number < 0 and len(self._lines) >= MOST_LINES:
-            return
-        if passes != self.passes:
-            steps = steps + self.passes - passes if reaches(node, number) else 1
-        self._lines[site] = node._sequence_nr(), self.passes, steps
-
 
 def added(watch: CallWatch, call: Call) -> None:
     """Look at a sum of two numbers."""
-    result = call.result
-    if isinstance(result, torch.Tensor) and result.grad_fn is not None and result.numel() == 1:
-        site = watch.site(call)
-        if site is not None:
-            watch.loop.add(site, result.grad_fn)
+    result, loop = call.result, watch.loop
+    if not isinstance(result, torch.Tensor) or result.grad_fn is None or result.numel() != 1:
+        return
+    if (site := watch.site(call)) is None or (site not in loop.lines and len(loop.lines) >= MOST_LINES):
+        return
+    number, passes, steps = loop.lines.get(site, (-1, loop.passes, 1))
+    if passes != loop.passes:
+        steps = steps + loop.passes - passes if reaches(result.grad_fn, number) else 1
+    loop.lines[site] = result.grad_fn._sequence_nr(), loop.passes, steps
 
 
 def scaled(watch: CallWatch, call: Call) -> None:
@@ -166,7 +150,7 @@ def _keeps_factor(scaler: Any, number: int, nodes: Iterable[Any]) -> bool:
 
 def normalised(watch: CallWatch, call: Call) -> None:
     """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
-    graded, given = _is_grad_enabled(), call.kwargs
+    graded, given = torch.is_grad_enabled(), call.kwargs
     if call.function is torch.nn.functional.batch_norm:  # seen as a whole, beside a mode of the user's
         mean, weight, training = call.args[1], given.get("weight"), given.get("training", False)
     elif len(call.args) > 5:
@@ -186,7 +170,7 @@ def normalised(watch: CallWatch, call: Call) -> None:
 
 def cleared(watch: CallWatch, call: Call) -> None:
     """Note the line, where it is that which begins."""
-    if str(call.args[0]).startswith(_CLEARS):
+    if str(call.args[0]).startswith("Optimizer.zero_grad"):
         watch.loop.cleared = watch.loop.cleared_last = watch.site(call)
 
 
@@ -244,10 +228,9 @@ def is_scaled(optimizer: Any, scaler: weakref.ref[Any] | None) -> bool:
 
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
 #
-# `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the
-# user's that runs a thousand times is looked at closely in its first calls and at exponentially rarer ones after
-# that; the rest are counted. A call from library code is always looked at: there one place serves many lines of the
-# user's.
+# `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the user's that runs a
+# thousand times is looked at closely in its first calls and at exponentially rarer ones after that; the rest are
+# counted. A call from library code is always looked at: there one place serves many lines of the user's.
 
 Look = Callable[["CallWatch", Call], None]
 
@@ -272,9 +255,7 @@ class CallWatch(NotesOfMade):
     def place(self, line: object, frame: FrameType) -> Place | None:
         """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).
 
-        Args:
-            line: Stands for the line, and is one object for all of its calls.
-            frame: That which called.
+        ``line`` stands for the line, and is one object for all of its calls.
         """
         key = (line, frame.f_lasti)
         place = self._places.get(key)
@@ -356,39 +337,39 @@ class Watched(NamedTuple):
 _OWNERS: tuple[Any, ...] = (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions, nn.functional, nn.init)
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
-    (seen_calls.copied, seen_calls.RESHAPES),
-    (added, SUMS),
+    (seen_calls.copied, ("reshape", "flatten", "ravel", "reshape_as")),
+    (added, ("__add__", "__radd__", "__iadd__", "add", "add_")),
     (seen_calls.both_grew, seen_calls.BROADCASTS),
     (seen_calls.grew_in_a_loss, seen_calls.JOINED),
     (seen_calls.grew_in_a_whole_loss, call_notes.LOSSES),
     (call_notes.promoted, (*call_notes.ELEMENTWISE, *call_notes.LOSSES, *call_notes.JOINING)),
     (call_notes.mixed, (*call_notes.ELEMENTWISE, *call_notes.JOINING, *call_notes.CONVOLUTIONS)),
-    (call_notes.made_double, call_notes.MAKING),
+    (call_notes.made_double, ("from_numpy", "tensor", "as_tensor", "asarray", "linspace")),
     (seen_losses.normalised, seen_losses.NAMES),
-    (seen_calls.regrouped, seen_calls.RESHAPING),
-    (seen_calls.same_memory, seen_calls.STACKING),
-    (call_notes.wrapped, call_notes.ARITHMETIC),
-    (seen_losses.no_logarithms, seen_losses.DIVERGENCES),
-    (seen_losses.likelihood_over, seen_losses.LIKELIHOODS),
-    (seen_losses.weights_over, seen_losses.PRODUCTS),
-    (seen_losses.einsum_over, seen_losses.EINSUMS),
-    (seen_losses.samples_over, seen_losses.SOFTMAXES),
-    (seen_losses.alone, (*seen_losses.SOFTMAXES, "cross_entropy_loss", "cross_entropy")),
-    (seen_calls.recurred, seen_calls.LAYERS),
-    (seen_calls.last_of_the_batch, seen_calls.INDEXING),
-    (seen_calls.attended, seen_calls.ATTENDING),
-    (seen_calls.place_of_the_batch, seen_calls.INDEXING),
-    (seen_losses.not_detached, seen_losses.SCORING),
-    (seen_losses.bootstrapped, seen_losses.COMPARING),
-    (seen_made.loaded, seen_made.SEEDING),
-    (seen_made.dropped, seen_made.DROPPING),
+    (seen_calls.regrouped, ("view", "reshape")),
+    (seen_calls.same_memory, ("stack", "cat", "concat")),
+    (call_notes.wrapped, ("add", "sub", "mul", "__radd__", "__rsub__", "__rmul__", "rsub", "neg", "__neg__")),
+    (seen_losses.no_logarithms, ("kl_div",)),
+    (seen_losses.likelihood_over, ("nll_loss_nd", "nll_loss")),
+    (seen_losses.weights_over, ("matmul", "__matmul__", "bmm")),
+    (seen_losses.einsum_over, ("einsum",)),
+    (seen_losses.samples_over, ("softmax", "log_softmax")),
+    (seen_losses.alone, ("softmax", "log_softmax", "cross_entropy_loss", "cross_entropy")),
+    (seen_calls.recurred, ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+    (seen_calls.last_of_the_batch, ("__getitem__",)),
+    (seen_calls.attended, ("softmax", "scaled_dot_product_attention")),
+    (seen_calls.place_of_the_batch, ("__getitem__",)),
+    (seen_losses.not_detached, ("mul", "__mul__", "__rmul__")),
+    (seen_losses.bootstrapped, ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")),
+    (seen_made.loaded, ("random_",)),
+    (seen_made.dropped, tuple(sorted(seen_made.DROPPING))),
     (seen_made.drew, seen_made.DRAWS),
-    (seen_made.asked_for, seen_made.FRESH),
+    (seen_made.asked_for, ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")),
     (seen_calls.waited, seen_calls.WAITS),
-    (seen_made.updated, seen_made.UPDATING),
-    (normalised, NORMS),
-    (clipped, CLIPS),
-    (scaled, FACTORS),
+    (seen_made.updated, ("add", "sub")),
+    (normalised, ("batch_norm",)),
+    (clipped, ("stack", "tensor")),  # what `clip_grad_norm_` calls once, with gradients and without
+    (scaled, ("mul", "__mul__")),  # what `GradScaler.scale` calls
 )
 
 

@@ -39,9 +39,6 @@ def waited(watch: CallNotes, call: Call) -> None:
 
 # Recurrent layers that take time first, and whose output is read as if the batch came first.
 
-LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-INDEXING = ("__getitem__",)
-
 
 def recurred(watch: CallNotes, call: Call) -> None:
     """Remember the output of a recurrent layer that was built to take (time, batch, features)."""
@@ -66,7 +63,6 @@ def last_of_the_batch(watch: CallNotes, call: Call) -> None:
 
 # Attention that was built to take (places, batch, features), and whose result is read as if the batch came first.
 
-ATTENDING = ("softmax", "scaled_dot_product_attention")
 _ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
 _MOST_FRAMES = 3
 _MOST_ATTENDED = 32
@@ -111,8 +107,6 @@ def place_of_the_batch(watch: CallNotes, call: Call) -> None:
 
 SMALLEST = 1 << 16  # bytes; what is less is not even counted
 
-RESHAPES = ("reshape", "flatten", "ravel", "reshape_as")
-
 
 def copied(watch: CallNotes, call: Call) -> None:
     """Note a copy, identified by the storage behind the result."""
@@ -131,7 +125,6 @@ def copied(watch: CallNotes, call: Call) -> None:
 # ``view`` and ``reshape`` keep the order of the elements. Where the new sizes are the old ones in another order, the
 # elements end up under indices that they do not belong to: (B, C, H, W) as (B, H * W, C) mixes the channels.
 
-RESHAPING = ("view", "reshape")
 _MOST_DIMS = 5
 
 
@@ -192,7 +185,6 @@ def _order(before: tuple[int, ...], after: tuple[int, ...]) -> str:
 
 # Tensors that were stored one by one and are all the same memory: every one is the last.
 
-STACKING = ("stack", "cat", "concat")
 _FEWEST, _MOST_VALUES = 3, 256
 
 

@@ -45,7 +45,6 @@ def normalised(watch: CallNotes, call: Call) -> None:
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
 
-DIVERGENCES = ("kl_div",)
 _ABOVE = 1e-4  # a logarithm of a probability is at most 0, but for rounding
 
 
@@ -87,10 +86,6 @@ def _is_read(x: torch.Tensor) -> bool:
 
 # Over which dimension a softmax went is saved by the node that it made.
 
-LIKELIHOODS = ("nll_loss_nd", "nll_loss")
-PRODUCTS = ("matmul", "__matmul__", "bmm")
-EINSUMS = ("einsum",)
-SOFTMAXES = ("softmax", "log_softmax")
 _SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
 _LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
 _UNSIGNED = 1 << 63
@@ -190,8 +185,6 @@ def samples_over(watch: CallNotes, call: Call) -> None:
 
 # Two networks and one loss: an advantage or a target that still has its gradient trains the network that made it.
 
-SCORING = ("mul", "__mul__", "__rmul__")
-COMPARING = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 _SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackward1", "DivBackward0"})
 _SCALED = frozenset({"MulBackward0", "DivBackward0", "MaskedFillBackward0"})
 _ADDING = frozenset({"AddBackward0"})

@@ -31,7 +31,6 @@ from tensormagic.reports.training import ObservationKind
 # there nothing is followed. Only what the user's own code asks for is, and `Module.to_empty`: torch's own layers fill
 # what they make.
 
-FRESH = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
 MOST_FOLLOWED = 128
 LONGEST = 10_000  # calls that are looked at while something is followed
 SAMPLE = 64  # bytes at either end
@@ -175,7 +174,7 @@ DRAWS = (
     "scaled_dot_product_attention", "dropout1d", "dropout2d", "dropout3d", "kaiming_uniform_", "kaiming_normal_",
     "xavier_uniform_", "xavier_normal_", "trunc_normal_", "orthogonal_",
 )  # fmt: skip
-_DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
+DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
                        "alpha_dropout", "feature_alpha_dropout"})  # fmt: skip
 _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
 
@@ -204,7 +203,7 @@ def was_chosen(seed: int, device: torch.device) -> bool:
 def _draws(call: Call) -> bool:
     """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
     name, given = call.function.__name__, call.kwargs
-    if name in _DROPPING:
+    if name in DROPPING:
         p = call.args[1] if len(call.args) > 1 else given.get("p", 0.5)
         train = call.args[2] if len(call.args) > 2 else given.get("training", given.get("train", True))
         return bool(p) and bool(train)
@@ -216,7 +215,6 @@ def _draws(call: Call) -> bool:
 # Workers of a loader get a copy of the data set each. What it draws from a generator of its own is then the same in all
 # of them, and a stream that does not ask which worker it is in gives each sample as often as there are workers.
 
-SEEDING = ("random_",)
 _ASKS = "get_worker_info"
 _DRAWING = frozenset({"rand", "randn", "randint", "random", "normal", "uniform", "choice", "shuffle", "randperm"})
 _DEEPEST = 4  # data sets in data sets
@@ -253,7 +251,6 @@ def loaded(watch: CallNotes, call: Call) -> None:
 
 # Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.
 
-DROPPING = tuple(sorted(_DROPPING))
 _MODULE: type = nn.modules.dropout._DropoutNd
 _FORWARD = nn.Dropout.forward.__code__
 _MOST_DROPOUTS = 1024
@@ -298,13 +295,12 @@ def _leaves_mode_out(frame: FrameType | None) -> bool:
         return False
     keywords = {keyword.arg for keyword in part.keywords}
     name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-    return name in _DROPPING and len(part.args) <= 2 and keywords <= {"p", "inplace", "input"}
+    return name in DROPPING and len(part.args) <= 2 and keywords <= {"p", "inplace", "input"}
 
 
 # An update by hand of which nothing comes: ``for p in net.parameters(): p = p - lr * p.grad`` makes a new tensor each
 # time, and the parameter stays as it is. That is known when the line runs again, for a later gradient.
 
-UPDATING = ("add", "sub")
 _ROUNDS = (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
 MOST_UPDATES = 64  # that are remembered
 
