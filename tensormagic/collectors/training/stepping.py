@@ -69,11 +69,6 @@ class ParameterProbe:
             self.gradient, self.version = weakref.ref(now), version
         return same
 
-    def is_zero(self) -> bool:
-        """Return whether the gradient is there and all zero: reads its values."""
-        now = gradient_of(self.parameter())
-        return now is not None and all_zero(now)
-
     def before_pass(self) -> bool:
         """Look before a backward; return whether it would add to what a step has used, as far as versions show."""
         if not self.look() or self.gradient is None:
@@ -110,13 +105,11 @@ class ParameterProbe:
         self.used = self.brought = self.emptied = self.by_backward = False
 
 
-def all_zero(gradient: torch.Tensor) -> bool:
-    """Return whether every element is zero; False where that cannot be asked."""
-    try:
-        with quiet():
-            return not bool(_values(gradient).any())
-    except (RuntimeError, NotImplementedError, TypeError):
-        return False
+def all_zero(gradient: torch.Tensor | None) -> bool:
+    """Return whether a gradient is there and every element is zero; False where that cannot be asked."""
+    with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
+        return gradient is not None and not bool(_values(gradient).any())
+    return False
 
 
 def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -> list[ParameterProbe]:
@@ -174,9 +167,8 @@ class Stepping:
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
         self._as_brought = False  # whether the step uses what a backward brought, and nothing changed it since
-        self._asked: Counter[str] = Counter()  # how often there was occasion for each costly question
-        self._cleared_transparent: bool | None = None  # not known
-        self._found_empty: bool | None = None
+        self._asked: Counter[str] = Counter()  # how often there was occasion for each question that waits for values
+        self._answers: dict[str, bool] = {}  # the last to each
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped
         self._at_begin = 0
         self.steps = self.left_out = 0
@@ -209,33 +201,33 @@ class Stepping:
             there = any(probe.brought and not probe.used for probe in self._probes)
             self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
             self._is_mixed, self._is_used_elsewhere = there, False
-        if stale and self._is_time("stale"):
-            self._ask(stale, "_cleared_transparent")
-        if stale and self._cleared_transparent:
+        if self._are_zero(stale, "stale"):
             for probe in stale:
                 probe.forget()
-        self._unanswered |= bool(stale) and self._cleared_transparent is None
 
     def _is_time(self, question: str) -> bool:
         """Count an occasion for a costly question; return whether to ask: the first times, then at powers of two."""
         self._asked[question] = asked = self._asked[question] + 1
         return asked <= FIRST_QUESTIONS or asked & (asked - 1) == 0
 
-    def _ask(self, probes: list[ParameterProbe], answer: str) -> None:
-        """Ask whether all these gradients are zero; of those on a device the answer comes later."""
-        there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
-        far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
-        if not far:
-            setattr(self, answer, all(probe.is_zero() for probe in probes))
-            return
-        with quiet():
-            largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
+    def _are_zero(self, probes: list[ParameterProbe], question: str) -> bool:
+        """Return whether gradients were found all zero when last asked; of those on a device the answer comes later."""
+        if probes and self._is_time(question):
+            there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
+            complete = len(there) == len(probes)
+            far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
+            if not far:
+                self._answers[question] = complete and all(map(all_zero, there))
+            elif len({each.device for each in far}) == 1:
+                with quiet():
+                    largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
 
-        def keep(read: list[float]) -> None:
-            setattr(self, answer, len(there) == len(probes) and not any(read))
+                def keep(read: list[float]) -> None:
+                    self._answers[question] = complete and not any(read)
 
-        if len({each.device for each in far}) == 1:
-            self._late.sent(torch.stack(largest), keep)
+                self._late.sent(torch.stack(largest), keep)
+        self._unanswered |= bool(probes) and question not in self._answers
+        return bool(probes) and self._answers.get(question, False)
 
     def after_pass(self) -> None:
         """Look after a backward."""
@@ -263,7 +255,7 @@ class Stepping:
             probe.by_backward = probe.brought
             if norm is None and probe.gradient is not None:  # it may be zero only where it was written to
                 self._unanswered |= probe.version > 0
-            elif probe.brought and (probe.gradient is None or probe.is_zero()):
+            elif probe.brought and (probe.gradient is None or all_zero(gradient_of(parameter))):
                 probe.empty()
 
     def before_step(self, passes: int) -> None:
@@ -271,18 +263,14 @@ class Stepping:
         self._at_begin = passes
         changed = [probe for probe in self._probes if probe.before_step()]
         self._as_brought = self._at_last_step >= 0 and not changed
-        if changed and self._is_time("changed"):
-            self._ask(changed, "_found_empty")
-        if changed and self._found_empty:
+        if self._are_zero(changed, "changed"):
             for probe in changed:
                 probe.empty()
-        self._unanswered |= bool(changed) and self._found_empty is None
 
     def uses_scaled(self, scale: float | None) -> bool:
         """Return whether the step uses what a backward of a scaled loss brought; what was divided by hand is smaller.
 
-        Args:
-            scale: The factor; None where it is on a device, for which nobody waits: then only versions are compared.
+        Of a scale on a device, for which nobody waits (None), only versions are compared.
         """
         if scale is not None and scale <= 1:
             return False
@@ -391,9 +379,8 @@ class ByHand:
 
     Args:
         leaves: The leaves met so far.
-        brought: As `Stepping` takes it.
+        brought: As `Stepping` takes it, and ``late``.
         blind: What was written through ``.data``.
-        late: As `Stepping` takes it.
     """
 
     def __init__(self, leaves: Leaves, brought: Brought, blind: UntrackedWrites, late: Late) -> None:
