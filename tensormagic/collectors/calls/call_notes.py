@@ -36,15 +36,10 @@ def operand_of(x: torch.Tensor, name: str = "") -> Operand:
     """Describe a tensor; what cannot be read of it is left empty."""
     strided = x.layout is torch.strided and not x.is_nested
     return Operand(
-        name=name,
-        shape=tuple(x.shape) if not x.is_nested else (),
-        dtype=str(x.dtype).removeprefix("torch."),
-        device=str(x.device),
-        stride=tuple(x.stride()) if strided else (),
-        layout=str(x.layout).removeprefix("torch."),
-        requires_grad=x.requires_grad,
-        is_leaf=x.is_leaf,
-    )
+        name=name, shape=tuple(x.shape) if not x.is_nested else (), dtype=str(x.dtype).removeprefix("torch."),
+        device=str(x.device), stride=tuple(x.stride()) if strided else (), requires_grad=x.requires_grad,
+        layout=str(x.layout).removeprefix("torch."), is_leaf=x.is_leaf,
+    )  # fmt: skip
 
 
 def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
@@ -57,11 +52,7 @@ def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
 def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, path: str) -> list[str]:
     """Return what each operand is called: by the user's line, or as a part of the module that is running.
 
-    Args:
-        frame: That which makes the call.
-        operands: Of the call, in order.
-        of: How many operands the call has in all, these first.
-        path: Of the module that runs in ``frame``.
+    The call has ``of`` operands in all, these first; ``path`` is that of the module that runs in ``frame``.
     """
     if is_own_code(frame.f_code.co_filename):
         names = operand_texts(frame, of)[: len(operands)]
@@ -218,13 +209,6 @@ class CallNotes:
         sites: Interns the user's lines.
         module_path: Gives the path of the module that runs in a frame.
         line_of_node: Gives the site that made an autograd node.
-
-    Attributes:
-        gap: Why something could not be looked at; empty where all could.
-        doubles: Where float64 tensors were made, by the address of their storage.
-        sequences: What recurrent layers gave that take time first, each with what made it: ``nn.GRU``.
-        attended: By the number of an attention's node, how many places and samples it had.
-        wide: Results that grew, each with what is to be noted of it.
     """
 
     def __init__(
@@ -233,10 +217,12 @@ class CallNotes:
         self._sites, self.module_path, self.line_of_node = sites, module_path, line_of_node
         self._kept: dict[Key, Found] = {}
         self._place = ALONE
-        self.gap = ""
+        self.gap = ""  # why something could not be looked at
+        # Where float64 tensors were made, by the address of their storage.
         self.doubles: dict[int, tuple[StorageWeakRef, int | None]] = {}
-        self.sequences, self.attended = Marks(MOST_SEQUENCES), dict[int, tuple[int, int]]()
-        self.wide = Marks(MOST_WIDE)
+        self.sequences = Marks(MOST_SEQUENCES)  # what recurrent layers gave that take time first: ``nn.GRU``
+        self.attended: dict[int, tuple[int, int]] = {}  # by number of an attention's node: places and samples
+        self.wide = Marks(MOST_WIDE)  # results that grew, each with what is to be noted of it
 
     def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""
@@ -271,16 +257,9 @@ class CallNotes:
     ) -> Found:
         """Return what was found at a line before, of this kind, or describe it.
 
-        Args:
-            kind: As in `Observation`, as ``made`` and ``detail`` are.
-            call: The call; its operands are called as they are in the user's line, where that is known.
-            operands: Of the call, in order.
-            of: How many operands it has in all, if more than these.
-            about: Which of them is noted, if not all.
-            result: What came out, where that matters.
-            made: Where an operand was made.
-            detail: A word on it.
-            op: What was called, if not what the call says.
+        ``operands`` are those of the call in order, called as in the user's line where that is known; ``of`` says how
+        many it has in all, ``about`` which one is noted, if not all. ``op`` is what was called, if the call does not
+        say it; ``kind``, ``made`` and ``detail`` are as in `Observation`.
         """
         key = (kind, op or call.name, self.site(call))
         found = self._kept.get(key)

@@ -236,20 +236,14 @@ Look = Callable[["CallWatch", Call], None]
 
 
 class CallWatch(NotesOfMade):
-    """Looks at the calls of one run; the arguments are those of `CallNotes`.
-
-    Attributes:
-        reduced: Numbers of nodes whose results ranks have added up in place.
-        seconds: Spent here.
-        loop: What they show of the training loop.
-    """
+    """Looks at the calls of one run; the arguments are those of `CallNotes`."""
 
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
     ) -> None:
         super().__init__(sites, module_path, line_of_node)
         self._places: dict[tuple[object, int], Place] = {}
-        self.reduced: set[int] = set()
+        self.reduced: set[int] = set()  # numbers of nodes whose results ranks have added up in place
         self.seconds, self.loop = 0.0, LoopNotes()
 
     def place(self, line: object, frame: FrameType) -> Place | None:

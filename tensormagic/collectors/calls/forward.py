@@ -44,11 +44,7 @@ _WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "_
 
 
 def look_at_call(func: Any, given: tuple[tuple[Any, ...], Mapping[str, Any]], result: Any) -> None:
-    """Raise where a call made a NaN or Inf of what was finite.
-
-    Raises:
-        NonFiniteError: names the call, and how many elements.
-    """
+    """Raise a `NonFiniteError`, which names the call, where it made a NaN or Inf of what was finite."""
     name = getattr(func, "__name__", "")
     if name.startswith(_UNWRITTEN) or torch._C._current_autograd_node() is not None:
         return
@@ -67,16 +63,7 @@ def look_at_call(func: Any, given: tuple[tuple[Any, ...], Mapping[str, Any]], re
 
 
 def look_at_pass(graph: Graph, values: PassValues, lines: Mapping[int, str]) -> None:
-    """Raise where a backward made a NaN or Inf, once it has ended.
-
-    Args:
-        graph: The graph it went through.
-        values: Its numbers.
-        lines: Places of the lines, by their index.
-
-    Raises:
-        NonFiniteError: names the node, and its line.
-    """
+    """Raise a `NonFiniteError`, which names node and line, where a backward made a NaN or Inf, once it has ended."""
     nonfinite = values.first_nonfinite[0] if values.first_nonfinite else None
     node = graph.nodes[nonfinite.node if nonfinite is not None else values.order[0]]
     nan, inf = (nonfinite.nan, nonfinite.inf) if nonfinite is not None else values.bad[next(iter(values.bad))]
@@ -120,35 +107,23 @@ _watched = WATCHED.get
 
 
 class ForwardRecorder(CallFollower):
-    """Follows the forward of a traced run.
-
-    Args:
-        sites: Interns the user's lines.
-        modules: Names modules.
-
-    Attributes:
-        ops: At level ops, what makes each call (``within``), and knows where the last one comes from (``place``).
-        meter: Called with every call that makes a node, where forward values were asked for: `ForwardMeter.observe`.
-        small: Called with them too: the results that have few elements.
-        stops: Whether the run ends where a call makes a NaN or Inf.
-        module_path: Gives the path of the innermost module that runs in a frame.
-        first_node: Called with each call that makes a node, until it is taken away.
-    """
+    """Follows the forward of a traced run."""
 
     def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:
         self._sites = sites
-        self.module_path = RunningModules(modules).path_in
-        self.ops: Any = None
+        self.module_path = RunningModules(modules).path_in  # of the innermost module that runs in a frame
+        self.ops: Any = None  # at level ops: makes each call (``within``), knows whence the last one comes (``place``)
         self.origins = Origins()
         self.detached = DetachedValues(sites, self.module_path)
         self.calls = CallWatch(sites, self.module_path, self.origins.site_of)
         self._grown, self._unwritten = self.calls.wide, self.calls.fresh
         self.autograd = AutogradWatch(sites)
         self._arrays = self.autograd.arrays.marks
+        # Called with each call that makes a node, the first where forward values were asked for.
         self.meter: Callable[[tuple[int, int], tuple[tuple[Any, ...], Any], Any], None] | None = None
         self.first_node: Callable[[FrameType], None] | None = None
         self.small = SmallResults()
-        self.stops = False
+        self.stops = False  # whether the run ends where a call makes a NaN or Inf
         self.seconds = 0.0
         self._aside_since = 0
         self._applied = self._before_step = -1

@@ -1,8 +1,4 @@
-"""Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions.
-
-``cross_entropy`` takes scores and applies a softmax of its own. The node that made its input shows what that is: a
-softmax or a sigmoid, directly or through calls that only choose, turn or copy elements.
-"""
+"""Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions."""
 
 from __future__ import annotations
 

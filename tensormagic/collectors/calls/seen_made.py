@@ -80,22 +80,15 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
 
 
 class NotesOfMade(CallNotes):
-    """Notes beside which it is remembered what calls have made.
-
-    Attributes:
-        fresh: The memory that is followed, by the address of its storage.
-        dropouts: Those that their model knows, by identity.
-        drops: Whether a dropout was seen that drops.
-        updates: Those by hand, by line and parameter.
-    """
+    """Notes beside which it is remembered what calls have made."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.fresh: dict[int, UninitializedMemory] = {}
+        self.fresh: dict[int, UninitializedMemory] = {}  # by the address of its storage
         self._since_fresh = 0  # calls
-        self.dropouts: dict[int, weakref.ref[Any]] = {}
-        self.drops = False
-        self.updates: dict[tuple[int | None, int], Update] = {}
+        self.dropouts: dict[int, weakref.ref[Any]] = {}  # those that their model knows
+        self.drops = False  # whether a dropout was seen that drops
+        self.updates: dict[tuple[int | None, int], Update] = {}  # those by hand, by line and parameter
 
     def mark_fresh(self, x: torch.Tensor, site: int | None) -> None:
         """Follow the memory behind a tensor from now on."""

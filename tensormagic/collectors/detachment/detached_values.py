@@ -1,13 +1,12 @@
 """Follows what the gradient cannot follow: values whose history a call did not pass on, to the nodes that use them.
 
-The function mode sees the call that ended the way; nothing of it is left in the graph. What came out is known from
-then on by a weak reference. A call that makes no node passes the mark on from what goes in to what comes out; a call
-that makes nodes, one of which has an input without a way back, is where it was used. In-place writes into other
-tensors pass it on quietly: a buffer that is updated from detached values (an exponential moving average, a queue
-of keys) is no end of a way, unless something misses its gradient because of it.
+The function mode sees the call that ended the way; nothing of it is left in the graph. What came out is known from then
+on by a weak reference. A call that makes no node passes the mark on from what goes in to what comes out; a call that
+makes nodes, one of which has an input without a way back, is where it was used. In-place writes into other tensors pass
+it on quietly: a buffer that is updated from detached values (an exponential moving average, a queue of keys) is no end
+of a way, unless something misses its gradient because of it.
 
-Nothing is done in a call as long as no marked value lives, gradients are on and the function is not one of
-`cut_calls.ROLES`.
+Nothing is done in a call while no marked value lives, gradients are on and the function is not among the `ROLES`.
 """
 
 from __future__ import annotations
@@ -74,19 +73,7 @@ class Region(NamedTuple):
 
 
 class DetachedValues:
-    """What is known of ended ways while a run goes on.
-
-    Args:
-        sites: Interns the user's lines.
-        module_path: Gives the path of the innermost module that runs in a frame.
-
-    Attributes:
-        live: Marked values, by identity. Falsy where there are none: then a call costs nothing more.
-        open: Cuts that wait for a backward pass, by identity.
-        seconds: Spent here.
-        gap: Why something could not be followed; empty where all could.
-        trained: What else changes leaves: optimizers, and writes by hand.
-    """
+    """What is known of ended ways while a run goes on."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         self._sites = sites
@@ -95,10 +82,9 @@ class DetachedValues:
         self._regions: list[Region | None] = []
         self._numbers: list[int] = []
         self._last_roots: frozenset[int] = frozenset()
-        self.live = Marks(MOST_LIVE)
-        self.open: dict[int, Detachment] = {}
-        self.seconds = 0.0
-        self.gap = ""
+        self.live = Marks(MOST_LIVE)  # falsy where there are none: then a call costs nothing more
+        self.open: dict[int, Detachment] = {}  # those that wait for a backward pass
+        self.seconds, self.gap = 0.0, ""  # why something could not be followed
         self.trained = Trained()
         self._leaves_at: dict[tuple[str, str, int | None], DetachedLeaves] = {}
 

@@ -86,11 +86,7 @@ MOST_FRUITLESS_WALKS = 3  # walks in a row without a new leaf, after which a pla
 
 
 class DetachedLeaves:
-    """The leaves behind the values that one place of the source cut off.
-
-    Attributes:
-        leaves: By identity; an ``id`` counts only while its reference lives.
-    """
+    """The leaves behind the values that one place of the source cut off, by their ``id``."""
 
     __slots__ = ("_fruitless_walks", "_nodes_left", "leaves")
 
@@ -123,11 +119,7 @@ class DetachedLeaves:
 
 
 class Trained:
-    """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes.
-
-    Attributes:
-        any_step: Whether an optimizer made a step.
-    """
+    """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes."""
 
     def __init__(self) -> None:
         self.any_step = False
@@ -177,10 +169,8 @@ def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], t
             unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"
             found.append(LeftOut(
                 name=described.name if described is not None else known.called(leaf) or unnamed,
-                owner=described.owner if described is not None else "",
-                shape=tuple(leaf.shape),
-                is_parameter=is_parameter,
-                held=trained.is_held(leaf),
+                owner=described.owner if described is not None else "", shape=tuple(leaf.shape),
+                is_parameter=is_parameter, held=trained.is_held(leaf),
                 written=trained.is_written(leaf) or number in known.replaced,
             ))  # fmt: skip
     return tuple(dict.fromkeys(one for one in found if one.name))

@@ -54,15 +54,10 @@ def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> L
             if not own.f_code.co_flags & inspect.CO_OPTIMIZED:
                 break  # the cell or the module; what runs it is another matter
         return LossWithoutGraph(
-            name=name_in(frames[0], root) if frames else "",
-            location=site,
-            shape=shape_of(root),
-            dtype=dtype_of(root),
-            grad_enabled=torch.is_grad_enabled(),
-            inference=root.is_inference(),
-            models=_models(frames),
+            name=name_in(frames[0], root) if frames else "", location=site, shape=shape_of(root), dtype=dtype_of(root),
+            grad_enabled=torch.is_grad_enabled(), inference=root.is_inference(), models=_models(frames),
             expected=is_expected(caller),
-        )
+        )  # fmt: skip
 
 
 def _models(frames: list[FrameType]) -> tuple[ModelInScope, ...]:
@@ -222,8 +217,6 @@ class DetachmentLog(TracePart):
         if self._detached.gap:
             reasons.append(f"some cuts of a gradient could not be traced: {self._detached.gap}")
         return tuple(Gap("cuts", reason) for reason in reasons)
-
-    # -- from sequence numbers to nodes ---------------------------------------------------------------------------
 
     def _settle_all(self, now: Walked) -> None:
         graph = now.structure.number

@@ -8,7 +8,6 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType, GeneratorType, ModuleType
 from typing import Any
@@ -37,31 +36,19 @@ _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _Loop = ast.For | ast.While
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstRound:
-    """The first round of a loop over a loader that shuffles, as it stood when a backward was called in it."""
-
-    code: CodeType
-    outer: str
-    value: Any
-    sampler: weakref.ref[DistributedSampler[Any]]
-    epoch: int
-    found: SameOrder
+# The first round of a loop over a loader that shuffles, as it stood when a backward was called in it: code, the name
+# and value of what the outer loop counts with, the sampler and its epoch, and what is told where the next has the same.
+_FirstRound = tuple[CodeType, str, Any, weakref.ref[Any], int, SameOrder]
 
 
 class LoopsOverData:
-    """Finds such loops around the lines that call backward, once for each line.
-
-    Attributes:
-        used_up: Iterators that are empty from the second round on, by file and line of the loop.
-        same_order: Loaders whose second round was seen to have the order of the first.
-    """
+    """Finds such loops around the lines that call backward, once for each line."""
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
         self._looked: set[int | None] = set()
         self._first: dict[int | None, _FirstRound] = {}
-        self.used_up: dict[tuple[str, int], UsedUpIterator] = {}
+        self.used_up: dict[tuple[str, int], UsedUpIterator] = {}  # by file and line of the loop
         self.same_order: list[SameOrder] = []
 
     def look(self, site: int | None, frame: FrameType | None) -> None:
@@ -80,14 +67,15 @@ class LoopsOverData:
 
     def _look_again(self, site: int | None, first: _FirstRound, frame: FrameType | None) -> None:
         """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
-        while frame is not None and frame.f_code is not first.code:
+        code, outer, value, reference, epoch, found = first
+        while frame is not None and frame.f_code is not code:
             frame = frame.f_back
-        sampler = first.sampler()
-        if frame is None or sampler is None or _value(first.outer, frame) == first.value:
+        sampler = reference()
+        if frame is None or sampler is None or _value(outer, frame) == value:
             return
         del self._first[site]
-        if sampler.epoch == first.epoch:
-            self.same_order.append(first.found)
+        if sampler.epoch == epoch:
+            self.same_order.append(found)
 
     def _look_in(self, frame: FrameType, site: int | None) -> None:
         code = frame.f_code
@@ -113,7 +101,7 @@ class LoopsOverData:
                     if type(at := _value(epoch, frame)) is int and type(sampler.epoch) is int:
                         line = self._sites.number(code.co_filename, inner.lineno)
                         found = SameOrder(location=line, loader=called, epoch=epoch)
-                        self._first[site] = _FirstRound(code, epoch, at, weakref.ref(sampler), sampler.epoch, found)
+                        self._first[site] = code, epoch, at, weakref.ref(sampler), sampler.epoch, found
 
 
 _tree_of = lru_cache(maxsize=16)(syntax_of)  # a cell that runs again, and a file that it calls, take milliseconds
@@ -188,13 +176,7 @@ MOST_LOADS = 32
 
 
 class StateLoads:
-    """Loads of a run whose keys do not fit, by the user's line.
-
-    Args:
-        sites: Interns the user's lines.
-        leaves: Knows the modules.
-        namespace: Where modules may have a name.
-    """
+    """Loads of a run whose keys do not fit, by the user's line."""
 
     def __init__(self, sites: SourceLines, leaves: Leaves, namespace: Mapping[str, Any]) -> None:
         self._sites, self._leaves, self._namespace = sites, leaves, namespace

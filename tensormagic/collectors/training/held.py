@@ -25,35 +25,22 @@ from tensormagic.reports import FrozenUpdate, GraphGrowth, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
-MOST_SHAPES = 8
-
 
 class Held:
     """What one optimizer holds.
 
     A parameter is looked up at the first step, and what was not known then at steps that become exponentially rarer:
     the module that it belongs to may not have run yet.
-
-    Attributes:
-        numbers: Of the leaves among them.
-        owners: The names of the models that they belong to.
-        unknown: Those that are not leaves of the run, each with its shape.
-        unknown_owner: The name of the module that these are parameters of, where one has a name.
-        unknown_idle: Whether none of these had a gradient when looked at.
     """
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
         self._looks = self._count = 0
-        self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}
-        self.numbers: set[int] = set()
-        self.unknown_idle = True
-        self.unknown_owner = ""
-        self.owners: dict[str, None] = {}
-
-    def unknown_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of the first of the unknown."""
-        return tuple(shape for _, shape in list(self.unknown.values())[:MOST_SHAPES])
+        self.numbers: set[int] = set()  # of the leaves among them
+        self.owners: dict[str, None] = {}  # the names of the models that they belong to
+        self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}  # no leaves of the run, with shapes
+        self.unknown_owner = ""  # the name of the module that these are parameters of
+        self.unknown_idle = True  # whether none of these had a gradient when looked at
 
     def find_owner(self, namespace: Mapping[str, Any]) -> None:
         """Look, once, whether the unknown are the parameters of a module that has a name."""

@@ -46,12 +46,7 @@ class _Wrapped:
 
 
 class ParallelWatcher(TracePart):
-    """Looks at the modules that were met, before and after each pass.
-
-    Attributes:
-        kinds: What reduces gradients, or spreads parameters.
-        several: Whether several processes take part, as far as was seen.
-    """
+    """Looks at the modules that were met, before and after each pass."""
 
     def __init__(self, trace: TraceContext) -> None:
         self._leaves, self._modules = trace.leaves, trace.leaves.modules
@@ -59,7 +54,7 @@ class ParallelWatcher(TracePart):
         self._wrapped: list[_Wrapped] = []
         self._met: tuple[int, ...] = ()
         self.kinds: dict[Spread, None] = {}
-        self.several = world_size() > 1
+        self.several = world_size() > 1  # as far as was seen
         self._rank = self._world = 0
         self._parts: list[PartialSum] = []
 
@@ -289,7 +284,6 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
 
 _MOST_READ = 65_536  # elements of an input that are read for its hash
 _MOST_TENSORS = 64
-_hash_tensor = getattr(torch, "hash_tensor", None)
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _PIECE = 1 << 22  # elements that are added up at once: 32 MiB as whole numbers of 64 bits
 _ODD, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
@@ -307,13 +301,13 @@ def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, 
         if x.layout is not torch.strided or whole is None or x.is_complex() or not x.numel():
             keep(at, 0)
             continue
-        total, other = _sums_of(_flat(x), whole)
-        if not devices.there.holds(x):
-            keep(at, (int(total.item()) * _ODD ^ (0 if other is None else int(other.item()))) & _MASK)
-            continue
-        places, rows = far.setdefault(x.device, ([], []))
-        places.append(at)
-        rows.append(torch.stack([total, torch.zeros_like(total) if other is None else other]))
+        sums = _sums_of(_flat(x), whole)
+        if devices.there.holds(x):
+            places, rows = far.setdefault(x.device, ([], []))
+            places.append(at)
+            rows.append(sums)
+        else:
+            _keep_hashes([at], keep, sums.tolist())
     for places, rows in far.values():
         late.sent(torch.cat(rows), partial(_keep_hashes, places, keep))
 
@@ -331,35 +325,26 @@ def _flat(x: torch.Tensor) -> torch.Tensor:
     return whole.reshape(-1)
 
 
-def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> torch.Tensor:
     """Return the sum and torch's hash: in pieces, since torch makes wide copies of what it adds up."""
     row = flat.contiguous()
     pieces = (row,) if len(row) <= _PIECE else torch.split(row, _PIECE)
-    totals = [piece.view(whole).sum(dtype=torch.int64) for piece in pieces]
-    total = totals[0] if len(totals) == 1 else torch.stack(totals).sum()
-    if _hash_tensor is None:
-        return total, None
-    hashes = [_hash_tensor(piece).view(torch.int64) for piece in pieces]
-    return total, hashes[0] if len(hashes) == 1 else _hash_tensor(torch.stack(hashes)).view(torch.int64)
+    total = torch.stack([piece.view(whole).sum(dtype=torch.int64) for piece in pieces]).sum()
+    hashes = [torch.hash_tensor(piece).view(torch.int64) for piece in pieces]
+    hashed = hashes[0] if len(hashes) == 1 else torch.hash_tensor(torch.stack(hashes)).view(torch.int64)
+    return torch.stack([total, hashed])
 
 
 class Forwards:
-    """What the outermost module was given since the last pass: the first call of it that made a node.
-
-    Attributes:
-        given: For each tensor the number of its dimensions and a hash, which a device may still owe; None where they
-            cannot be read.
-        sizes: The first size of each tensor.
-        state: Of the generators, as that call began; None where it was not read.
-        drew_before: Whether they had drawn since the pass before: the loader draws there too, once an epoch.
-    """
+    """What the outermost module was given since the last pass: the first call of it that made a node."""
 
     def __init__(self, late: Late) -> None:
         self._late = late
-        self.given: tuple[list[int], list[int]] | None = None
-        self.sizes: tuple[int, ...] = ()
-        self.state: int | None = None
-        self.drew_before = False
+        # Of each tensor the number of dimensions and a hash, which a device may still owe; None where unreadable.
+        self._given: tuple[list[int], list[int]] | None = None
+        self._sizes: tuple[int, ...] = ()  # the first of each tensor
+        self._state: int | None = None  # of the generators, as that call began
+        self._drew_before = False  # since the pass before: the loader draws there too, once an epoch
         self._ended: int | None = None
 
     def note(self, frame: FrameType) -> bool:
@@ -367,16 +352,16 @@ class Forwards:
         call = outermost_call(frame)
         if call is None:
             return False
-        self.given, self.sizes, self.state = None, (), None
+        self._given, self._sizes, self._state = None, (), None
         tensors = [x for _, x in zip(range(_MOST_TENSORS), _tensors_in(call, 4), strict=False)]
         local = [local_shard(x) for x in tensors]
         if not local or any(dispatches_to_python(x) or x.device.type == "meta" for x in local):
             return True
         hashes = [0] * len(local)
         hash_each((_flat(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__)
-        self.given, self.sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
-        self.state = generators()
-        self.drew_before = self._ended is not None and self._ended != self.state
+        self._given, self._sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
+        self._state = generators()
+        self._drew_before = self._ended is not None and self._ended != self._state
         return True
 
     def taken(self, *, drops: bool) -> dict[str, Any] | None:
@@ -384,11 +369,11 @@ class Forwards:
 
         What was given is in it when all that `Late` was told before is done.
         """
-        if (given := self.given) is None:
+        if (given := self._given) is None:
             return None
         self._ended = generators()
-        drew = self.state is not None and (self.state != self._ended or (drops and self.drew_before))
-        found = {"given": "", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
+        drew = self._state is not None and (self._state != self._ended or (drops and self._drew_before))
+        found = {"given": "", "sizes": self._sizes[:1], "state": f"{self._state:016x}", "drew": drew}
 
         def join() -> None:  # one number for several tensors in their order
             total = 0
@@ -397,7 +382,7 @@ class Forwards:
             found["given"] = f"{total:016x}"
 
         self._late.then(None, join)
-        self.given = self.state = None
+        self._given = self._state = None
         return found
 
 

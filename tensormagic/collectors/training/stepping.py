@@ -153,13 +153,10 @@ _Key = tuple[StepKind, "int | None", "int | None", "int | None"]
 
 
 class Stepping:
-    """Follows one optimizer.
+    """Follows one optimizer by a few of its parameters.
 
-    Args:
-        probes: A few of its parameters.
-        brought: Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
-            None where that is still to come from a device.
-        late: Takes what is still to come from a device.
+    ``brought`` gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
+    None where that is still to come from a device, as ``late`` knows.
     """
 
     def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
@@ -375,13 +372,7 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
 
 
 class ByHand:
-    """Follows leaves that no optimizer holds.
-
-    Args:
-        leaves: The leaves met so far.
-        brought: As `Stepping` takes it, and ``late``.
-        blind: What was written through ``.data``.
-    """
+    """Follows leaves that no optimizer holds; ``blind`` knows what was written through ``.data``."""
 
     def __init__(self, leaves: Leaves, brought: Brought, blind: UntrackedWrites, late: Late) -> None:
         self._leaves, self._blind, self._late, self._brought = leaves, blind, late, brought

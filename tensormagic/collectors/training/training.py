@@ -32,15 +32,13 @@ from tensormagic.words import error_text
 
 MOST_OPTIMIZERS = 32
 MOST_STATES = 4096
+MOST_SHAPES = 8
 _STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
 NO_RATE = 1e-7  # of the largest rate: less is none
 
 
 class Restarts:
-    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch.
-
-    A state that stays as it is shows nothing: nobody has drawn.
-    """
+    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch."""
 
     __slots__ = ("_last", "_seen", "again", "at", "of")
 
@@ -54,7 +52,7 @@ class Restarts:
         generator = torch.default_generator.get_state()  # always on the CPU
         state = hash(ctypes.string_at(generator.data_ptr(), _STATE))
         if state == self._last:
-            return
+            return  # nobody has drawn
         self._last, before = state, self._seen.get(state)
         if before is not None:
             self.again.add(state)
@@ -96,7 +94,8 @@ class Followed:
         return OptimizerUse(
             name=self.name, type_name=self.type_name, steps=stepping.steps, patterns=stepping.patterns(),
             left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), unknown_parameters=len(held.unknown),
-            unknown_shapes=held.unknown_shapes(), unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
+            unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
+            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
             accumulation=stepping.accumulation, discarded=discarded, discarded_at=discarded_at, rate=self.rate,
             zero_rate_steps=self.zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
             foreign=sum(stepping.foreign.values()), foreign_at=foreign_at,
@@ -110,10 +109,7 @@ _Given = ParamSpec("_Given")
 def _guarded(
     look: Callable[Concatenate[TrainingWatcher, _Given], None],
 ) -> Callable[Concatenate[TrainingWatcher, _Given], None]:
-    """Look outside the user's modes; what goes wrong becomes a gap.
-
-    What is recorded into a CUDA graph does not run: nothing is looked at then.
-    """
+    """Look outside the user's modes; what goes wrong becomes a gap. What a CUDA graph records does not run: no look."""
 
     @wraps(look)
     def guarded(self: TrainingWatcher, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
@@ -165,8 +161,6 @@ class TrainingWatcher(TracePart):
     def enter(self, undoing: Undoing) -> None:
         """Note loads of states."""
         undoing.enter_context(self._loads.noted())
-
-    # -- passes --------------------------------------------------------------------------------------------------
 
     @_guarded
     def before_pass(self, call: BackwardCall, followed: Following) -> None:
@@ -232,8 +226,6 @@ class TrainingWatcher(TracePart):
         for optimizer in list(self._optimizers):
             optimizer.held.find_owner(self._namespace)
         self._finished = True
-
-    # -- steps ---------------------------------------------------------------------------------------------------
 
     @_guarded
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -333,8 +325,6 @@ class TrainingWatcher(TracePart):
         if number is None or row is None or number >= len(row.norms):
             return number, UNTOUCHED
         return number, row.norms[number]
-
-    # -- what is known so far -------------------------------------------------------------------------------------
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be followed."""

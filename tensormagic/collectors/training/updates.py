@@ -61,15 +61,10 @@ def _ends(optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
 
 
 class _Table(UserDict[int, Any]):
-    """Replaces one of torch's tables; lives as long as the process, as the handles do that it is asked for.
-
-    Args:
-        name: Of the table in torch's module.
-        ours: Called with every step, after what is in the table.
-    """
+    """Replaces one of torch's tables; lives as long as the process, as the handles do that it is asked for."""
 
     def __init__(self, name: str, ours: Callable[..., None]) -> None:
-        self.name, self._ours = name, (ours,)
+        self.name, self._ours = name, (ours,)  # called with every step, after what is in the table
         self.data = getattr(_MODULE, name, {})
 
     def values(self) -> Iterator[Callable[..., Any]]:  # type: ignore[override]
