@@ -163,7 +163,7 @@ class DetachedValues:
                     detachment = self._detach(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
                     detachment.with_sources(sources)
                     for asked in inputs:
-                        detachment.forget_leaf(asked)
+                        detachment.detached_leaves.leaves.pop(id(asked), None)  # its gradient was returned
                     for each in found:
                         self._mark(each, detachment)
         except Exception as error:
@@ -285,9 +285,9 @@ class DetachedValues:
         listed = is_own_code(frame.f_code.co_filename) and kind in _LISTED and (leaf is None or kind == "frozen")
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
-        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
-        detachment.by_library = region is not None and region.by_library
-        detachment.detached_leaves = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
+        behind = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
+        shape, dtype, by_library = shape_of(result), dtype_of(result), region is not None and region.by_library
+        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape, dtype, behind, by_library)
         detachment.with_sources(() if source is None else (source,))
         if leaf is not None and region is not None:
             detachment.call_site = self._sites.of_frame(frame)

@@ -52,18 +52,18 @@ def named(names: Iterable[str], owners: Iterable[Any] = (torch.Tensor, torch)) -
                 yield name, function
 
 
-def _roles() -> dict[Any, str]:
-    roles: dict[Any, str] = {function: CUTTING[name] for name, function in named(CUTTING)}
-    roles |= dict.fromkeys((function for _, function in named((*_LIKE, *_NEW))), VALUELESS)
-    roles |= dict.fromkeys((function for _, function in named(_FILLING)), OVERWRITE)
-    tensor: Any = torch.Tensor
-    roles |= {tensor.data.__get__: "data", tensor.grad.__get__: VALUELESS}
-    roles |= {torch.Tensor.requires_grad_: "frozen", torch._C._set_grad_enabled: GRAD_MODE}
-    roles |= {tensor.data.__set__: WRITTEN, torch.Tensor.__setitem__: INTO}
-    return roles
-
-
-ROLES: dict[Any, str] = _roles()
+_TENSOR: Any = torch.Tensor
+ROLES: dict[Any, str] = {
+    **{function: CUTTING[name] for name, function in named(CUTTING)},
+    **dict.fromkeys((function for _, function in named((*_LIKE, *_NEW))), VALUELESS),
+    **dict.fromkeys((function for _, function in named(_FILLING)), OVERWRITE),
+    _TENSOR.data.__get__: "data",
+    _TENSOR.grad.__get__: VALUELESS,
+    _TENSOR.requires_grad_: "frozen",
+    torch._C._set_grad_enabled: GRAD_MODE,
+    _TENSOR.data.__set__: WRITTEN,
+    _TENSOR.__setitem__: INTO,
+}
 
 
 def op_label(function: Any, kind: str) -> str:
@@ -113,9 +113,7 @@ class DetachedLeaves:
 
     def alive(self) -> Iterator[torch.Tensor]:
         """Yield the leaves that are still there."""
-        for reference in list(self.leaves.values()):
-            if (leaf := reference()) is not None:
-                yield leaf
+        return (leaf for reference in list(self.leaves.values()) if (leaf := reference()) is not None)
 
 
 class Trained:
@@ -279,26 +277,20 @@ class Detachment:
     listed: bool  # Whether to tell of it also where nothing used the value.
     shape: tuple[int, ...]  # Of what came out.
     dtype: str  # Of what came out.
+    detached_leaves: DetachedLeaves  # The leaves behind all that this place of the source cut off.
+    by_library: bool  # As in `Cut`.
+    call_site: int | None = None  # Of a leaf in a region: the site of the call.
     receivers: list[Receiver] = field(default_factory=list)  # What used it.
     age: int = 0  # How many passes it has waited for.
     place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.
-    detached_leaves: DetachedLeaves | None = None  # The leaves behind all that this place of the source cut off.
     # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
-    by_library: bool = False  # as in `Cut`
-    call_site: int | None = None  # Of a leaf in a region: the site of the call.
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
         """Note values that went in here besides, and what lies behind them; returns itself."""
-        if self.detached_leaves is not None:
-            for source in sources:
-                self.detached_leaves.add(source)
+        for source in sources:
+            self.detached_leaves.add(source)
         return self
-
-    def forget_leaf(self, leaf: Any) -> None:
-        """Take a leaf out of what lies behind: its gradient was asked for, and returned."""
-        if self.detached_leaves is not None:
-            self.detached_leaves.leaves.pop(id(leaf), None)
 
 
 class Held(NamedTuple):

@@ -103,7 +103,7 @@ class _Known:
 
     graph: int
     cut: Cut
-    detached_leaves: DetachedLeaves | None
+    detached_leaves: DetachedLeaves
     quiet: bool
     count: int = 0
 
@@ -180,8 +180,8 @@ class DetachmentLog(TracePart):
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that lie behind cuts."""
-        behind = [known.detached_leaves for known in self._known.copy().values()]
-        return [reference for one in behind if one is not None for reference in list(one.leaves.values())]
+        every = self._known.copy().values()
+        return [reference for known in every for reference in list(known.detached_leaves.leaves.values())]
 
     def finish(self, _error: BaseException | None) -> None:
         """Settle what was made after the last pass."""
@@ -295,6 +295,5 @@ class DetachmentLog(TracePart):
         return name, None
 
     def _cut(self, known: _Known) -> Cut:
-        leaves = known.detached_leaves.alive() if known.detached_leaves is not None else ()
-        missed = left_out(leaves, self._leaves, self._passes.used, self._detached.trained)
+        missed = left_out(known.detached_leaves.alive(), self._leaves, self._passes.used, self._detached.trained)
         return replace(known.cut, count=known.count, left_out=missed)

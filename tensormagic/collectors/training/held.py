@@ -148,12 +148,7 @@ class FrozenMoves:
 
     def __init__(self, leaves: Leaves, namespace: Mapping[str, Any], passes: PassLog) -> None:
         self._leaves, self._namespace, self._passes = leaves, namespace, passes
-        self._every: dict[int, _Frozen] = {}
-
-    @property
-    def any(self) -> bool:
-        """Whether there was any that has a gradient left."""
-        return bool(self._every)
+        self.every: dict[int, _Frozen] = {}  # those that have a gradient left
 
     def before_step(self, optimizer: torch.optim.Optimizer, name: str, frozen: int | None) -> None:
         """Look before a step of an optimizer; ``frozen`` is the line that was seen to freeze something last."""
@@ -167,11 +162,11 @@ class FrozenMoves:
     def _look(
         self, held: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any], name: str, line: int | None
     ) -> None:
-        one = self._every.get(id(held))
+        one = self.every.get(id(held))
         if one is None or one.reference() is not held:
-            if len(self._every) >= MOST_FROZEN:
+            if len(self.every) >= MOST_FROZEN:
                 return
-            one = self._every[id(held)] = _Frozen(FrozenUpdate(
+            one = self.every[id(held)] = _Frozen(FrozenUpdate(
                 parameter=self._name(held), optimizer=name, steps=0, zero=False,
                 momentum=bool(group.get("momentum") or group.get("betas")),
                 weight_decay=float(group.get("weight_decay") or 0), frozen=line,
@@ -197,7 +192,7 @@ class FrozenMoves:
 
     def after_step(self, location: int | None, cleared: int | None) -> None:
         """Look at what moved; at the line ``cleared`` the gradients were cleared last."""
-        for one in self._every.values():
+        for one in self.every.values():
             before, held, one.before = one.before, one.reference(), None
             if held is None or (gradient := held.grad) is None:
                 continue
@@ -221,7 +216,7 @@ class FrozenMoves:
 
     def report(self) -> tuple[FrozenUpdate, ...]:
         """Return those that moved."""
-        every = list(self._every.values())
+        every = list(self.every.values())
         return tuple(replace(one.found, steps=one.steps, zero=one.zero) for one in every if one.steps)
 
 
@@ -333,7 +328,7 @@ class Growth:
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._lines: dict[int | None, _Line] = {}
-        self._found: dict[int | None, GraphGrowth] = {}
+        self.found: dict[int | None, GraphGrowth] = {}
         self._begun = 0
 
     def before_pass(self, site: int | None, nodes: Sequence[Any], steps: int) -> None:
@@ -360,10 +355,6 @@ class Growth:
             line.mark = now
             line.streak = 0 if now != self._begun else line.streak
 
-    def report(self) -> tuple[GraphGrowth, ...]:
-        """Return what grew."""
-        return tuple(self._found.values())
-
     def _ask(self, site: int | None, line: _Line, nodes: Sequence[Any]) -> None:
         made = [node for node in nodes if not hasattr(node, "variable")]
         old = [node for node in made if node._sequence_nr() < line.mark]
@@ -377,7 +368,7 @@ class Growth:
         ]
         if bridges:
             newer, older = (self._origins.origin_of(number)[0] for number in max(bridges))
-            self._found[site] = GraphGrowth(
+            self.found[site] = GraphGrowth(
                 backward=site, passes=line.streak + 1, first_size=line.first, last_size=line.size,
                 increment=line.increment, older=len(old), joined=newer, reaches=older,
             )  # fmt: skip

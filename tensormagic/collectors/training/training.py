@@ -237,7 +237,7 @@ class TrainingWatcher(TracePart):
             followed.stepping.before_step(self._passes)
             followed.before = () if _is_torchs(optimizer) else followed.stepping.states()
             steps = followed.stepping.steps
-            if self._loop.steps_to_look or steps & (steps - 1) == 0 or self._frozen.any:
+            if self._loop.steps_to_look or steps & (steps - 1) == 0 or self._frozen.every:
                 self._loop.steps_to_look = max(self._loop.steps_to_look - 1, 0)
                 self._frozen.before_step(optimizer, followed.name, self._loop.froze)
 
@@ -270,7 +270,7 @@ class TrainingWatcher(TracePart):
             forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
         )  # fmt: skip
         self._nodes = nodes
-        if self._frozen.any:
+        if self._frozen.every:
             self._frozen.after_step(site, self._loop.cleared_last)
         stepping.after_step(moment, held_by(optimizer))
         for other in self._alive():
@@ -347,7 +347,7 @@ class TrainingWatcher(TracePart):
             optimizers=tuple(followed.use() for followed in every), optimizers_seen=self.optimizers_seen,
             by_hand=self._by_hand.use(),
             elsewhere=tuple(sorted(self._elsewhere.found.difference(*held))) if self._finished else None,
-            growth=self._growth.report(), sums=self._loop.sums(), norms=self._loop.norms.report(),
+            growth=tuple(self._growth.found.values()), sums=self._loop.sums(), norms=self._loop.norms.report(),
             drifting=self._loop.drifting.report(), alike=self._alike, frozen=self._frozen.report(), idle=self._idle,
             names=self._names, used_up=tuple(self._loops.used_up.values()), same_order=tuple(self._loops.same_order),
             loads=tuple(self._loads.found.values()),
