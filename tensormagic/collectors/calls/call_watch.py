@@ -27,11 +27,10 @@ from tensormagic.words import error_text
 
 # What single calls show of the training loop: sums over steps, normalisations without gradients, clearing.
 #
-# A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last
-# sum that a line made, only the number of its node is kept: a sum that was made since, with a backward in between,
-# and in whose history that node is found again, goes on from step to step. Batch normalisations in train mode where
-# gradients are off are an evaluation that moves running statistics. And torch tells the profiler when
-# ``optimizer.zero_grad()`` begins, and with it whoever watches: that gives the line.
+# A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last sum
+# that a line made, only the number of its node is kept: one that was made after a later backward, and has that node in
+# its history, goes on from step to step. Batch normalisations in train mode where gradients are off are an evaluation
+# that moves running statistics. And torch tells the profiler, and so us, when ``optimizer.zero_grad()`` begins.
 
 PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 

@@ -15,9 +15,7 @@ from tensormagic.collectors.graphs.live_nodes import flat, reaches
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import is_own_code
 
-# Calls for which the host has to wait until a device has done all that it was given: reading a value is one.
-#
-# On the CPU there is nothing to wait for, and nothing is noted.
+# Calls for which the host has to wait until a device has done all that it was given. On the CPU nothing is noted.
 
 WAITS = (
     "item", "tolist", "cpu", "to", "__float__", "__int__", "__bool__", "__index__", "is_nonzero", "nonzero", "argwhere",

@@ -152,10 +152,9 @@ def asked_for(watch: NotesOfMade, call: Call) -> None:
 
 # Random numbers that come from a generator whose seed nobody chose.
 #
-# torch seeds its default generators from the system's entropy, with 64 bits, on a GPU with 53; so does
-# ``torch.seed()`` (c10/core/GeneratorImpl.cpp). A seed that a user or a program writes down is smaller: a date with
-# its time, 20261121204500, has 45 bits. So a larger one is one that no second run will have: of a quarter of a
-# million seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
+# torch seeds its generators from the system's entropy, with 64 bits, on a GPU with 53, as ``torch.seed()`` does.
+# A seed that a user or a program writes down is smaller: a date with its time, 20261121204500, has 45 bits. A larger
+# one no second run will have: one of a quarter of a million that torch draws would be taken for a chosen one.
 
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
 _NEGATIVE = 1 << 64  # what torch adds to a seed below zero
@@ -208,7 +207,6 @@ def _draws(call: Call) -> bool:
 # Workers of a loader get a copy of the data set each. What it draws from a generator of its own is then the same in all
 # of them, and a stream that does not ask which worker it is in gives each sample as often as there are workers.
 
-_ASKS = "get_worker_info"
 _DRAWING = frozenset({"rand", "randn", "randint", "random", "normal", "uniform", "choice", "shuffle", "randperm"})
 _DEEPEST = 4  # data sets in data sets
 
@@ -229,7 +227,7 @@ def loaded(watch: CallNotes, call: Call) -> None:
     kind = type(dataset)
     methods = (value for each in kind.__mro__ for name, value in vars(each).items() if name != "__init__")
     names = {name for method in methods for name in getattr(getattr(method, "__code__", None), "co_names", ())}
-    if _ASKS in names:
+    if "get_worker_info" in names:
         return
     numpy = sys.modules.get("numpy")
     kinds = (random.Random, torch.Generator, *((numpy.random.Generator, numpy.random.RandomState) if numpy else ()))

@@ -15,9 +15,7 @@ from tensormagic.collectors.objects.identity import Leaves, holds
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
-# Which calls end the gradient's way, known from the function alone: one look-up a call.
-#
-# What a call is to the tracer is its role. Most have none; those are only timed and counted.
+# Which calls end the gradient's way, known from the function alone: what it is to the tracer is its role.
 
 GRAD_MODE: Final = "grad mode"
 VALUELESS: Final = "valueless"  # the result does not depend on the values of what goes in
@@ -174,10 +172,8 @@ def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], t
     return tuple(dict.fromkeys(one for one in found if one.name))
 
 
-# What `detached_values` asks of values and nodes: whether a value has a way back, and which node took it as an input.
-#
-# Nothing here may change what is asked: a view that was written to is not asked for its node, because torch would
-# make one to answer.
+# Which node took a value as an input. Nothing here may change what is asked: a view that was written to is not asked
+# for its node, because torch would make one to answer.
 
 _TAKE_MASKS = ("Where", "IndexPut")  # nodes that have no input for a mask, and one for a number
 MOST_SEARCHED = 64  # nodes that one call made, looked through for an input without a way back
@@ -259,9 +255,6 @@ def dtype_of(value: Any) -> str:
     """Return the dtype of a tensor or an array, without the prefix; of a number its type."""
     plain = isinstance(value, torch.Tensor | np.ndarray)
     return str(value.dtype).removeprefix("torch.") if plain else type(value).__name__
-
-
-# What is remembered of one call that ended the gradient's way, and of the values that came out of it.
 
 
 @dataclass(slots=True, eq=False)

@@ -35,10 +35,8 @@ from tensormagic.reports.failure import LossWithoutGraph, ModelInScope
 from tensormagic.reports.graph import Cut
 from tensormagic.words import error_text
 
-# Looks at a value without a history that backward is about to be called on; torch will refuse, and not say why.
-#
-# Called only then: everything here may take its time, and looks at the names of the user's functions that are
-# running.
+# Looks at a value without a history that backward is about to be called on; torch will refuse, and not say why. It may
+# take its time, and looks at the names of the user's functions that are running.
 
 MOST_KINDS = 16  # different ones kept of one run
 MOST_FRAMES = 8

@@ -262,10 +262,8 @@ def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) 
     return found if found and not found.startswith("_") else type(optimizer).__name__
 
 
-# What the modules of a traced run hold beside their registries.
-#
-# Only the ties of weights are taken down when a module is first met: that two Parameters were one cannot be seen
-# later.
+# What the modules of a traced run hold beside their registries: only the ties of weights are taken down when a module
+# is first met, since that two Parameters were one cannot be seen later.
 
 
 class ModuleWatch(TracePart):

@@ -30,9 +30,8 @@ from tensormagic.collectors.objects.identity import outermost_call
 from tensormagic.collectors.quiet import dispatches_to_python, is_replicated, local_shard
 from tensormagic.reports import Graph, Parallel, PartialSum, Spread, UnshardedParameters
 
-# What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
-#
-# It asks no other process, and begins no collective: it reads flags, and how many collectives this process has begun.
+# What a rank can say of a run of several by itself: it asks no other process, and begins no collective. It reads flags,
+# and how many collectives this process has begun.
 
 
 @dataclass(slots=True)
@@ -278,9 +277,7 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         yield None
 
 
-# What a rank reports besides norms: what its forward was given, its generators, buffers and placements.
-#
-# All of it is read from what lies in this process.
+# What a rank reports besides norms, from what lies in this process: what its forward was given, generators, buffers.
 
 _MOST_READ = 65_536  # elements of an input that are read for its hash
 _MOST_TENSORS = 64
@@ -301,7 +298,7 @@ def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, 
         if x.layout is not torch.strided or whole is None or x.is_complex() or not x.numel():
             keep(at, 0)
             continue
-        sums = _sums_of(_flat(x), whole)
+        sums = _sums_of(in_memory_order(x), whole)
         if devices.there.holds(x):
             places, rows = far.setdefault(x.device, ([], []))
             places.append(at)
@@ -317,7 +314,7 @@ def _keep_hashes(places: list[int], keep: Callable[[int, int], object], read: li
         keep(at, (int(total) * _ODD ^ int(other)) & _MASK)
 
 
-def _flat(x: torch.Tensor) -> torch.Tensor:
+def in_memory_order(x: torch.Tensor) -> torch.Tensor:
     """Return a tensor's elements in the order in which they lie there; copied only where there are gaps in between."""
     whole = x.detach()
     if not x.is_contiguous():
@@ -358,7 +355,9 @@ class Forwards:
         if not local or any(dispatches_to_python(x) or x.device.type == "meta" for x in local):
             return True
         hashes = [0] * len(local)
-        hash_each((_flat(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__)
+        hash_each(
+            (in_memory_order(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__
+        )
         self._given, self._sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
         self._state = generators()
         self._drew_before = self._ended is not None and self._ended != self._state

@@ -69,31 +69,6 @@ class ParameterProbe:
             self.gradient, self.version = weakref.ref(now), version
         return same
 
-    def before_pass(self) -> bool:
-        """Look before a backward; return whether it would add to what a step has used, as far as versions show."""
-        if not self.look() or self.gradient is None:
-            self.forget()
-        return self.used
-
-    def after_pass(self) -> None:
-        """Look after a backward."""
-        if not self.look():
-            self.brought = self.by_backward = self.gradient is not None
-
-    def before_step(self) -> bool:
-        """Look before a step; return whether what a backward brought was changed since, and may have been cleared."""
-        same = self.look()
-        if self.gradient is None:
-            self.empty()
-        elif not same and not self.brought:
-            self.used = self.by_backward = False
-        return not same and self.brought
-
-    def after_step(self) -> None:
-        """Look after a step, which has used it."""
-        self.look()
-        self.used, self.brought, self.emptied = self.gradient is not None, False, False
-
     def empty(self) -> None:
         """Note that it is cleared, just before a step."""
         emptied = self.brought or self.emptied
@@ -193,7 +168,12 @@ class Stepping:
         # What a backward brought since the last step, and is gone: no step has used it.
         if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self._probes):
             self.discarded[last] += 1
-        stale = [probe for probe in self._probes if probe.before_pass()]
+        stale = []  # those of which a backward would add to what a step has used, as far as versions show
+        for probe in self._probes:
+            if not probe.look() or probe.gradient is None:
+                probe.forget()
+            if probe.used:
+                stale.append(probe)
         if self._is_used_elsewhere or self._is_mixed:
             there = any(probe.brought and not probe.used for probe in self._probes)
             self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
@@ -229,7 +209,8 @@ class Stepping:
     def after_pass(self) -> None:
         """Look after a backward."""
         for probe in self._probes:
-            probe.after_pass()
+            if not probe.look():
+                probe.brought = probe.by_backward = probe.gradient is not None
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
@@ -258,7 +239,15 @@ class Stepping:
     def before_step(self, passes: int) -> None:
         """Look before a step."""
         self._at_begin = passes
-        changed = [probe for probe in self._probes if probe.before_step()]
+        changed = []  # those of which what a backward brought was changed since, and may have been cleared
+        for probe in self._probes:
+            same = probe.look()
+            if probe.gradient is None:
+                probe.empty()
+            elif not same and not probe.brought:
+                probe.used = probe.by_backward = False
+            if not same and probe.brought:
+                changed.append(probe)
         self._as_brought = self._at_last_step >= 0 and not changed
         if self._are_zero(changed, "changed"):
             for probe in changed:
@@ -288,7 +277,8 @@ class Stepping:
             self.foreign[line] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = False
         for probe in self._probes:
-            probe.after_step()
+            probe.look()
+            probe.used, probe.brought, probe.emptied = probe.gradient is not None, False, False
 
     def states(self) -> tuple[tuple[int, bytes], ...]:
         """Return what shows whether a step did anything: versions, and first values; empty where it is not known."""

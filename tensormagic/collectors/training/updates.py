@@ -23,8 +23,8 @@ from tensormagic.collectors.gradients.measures import NORM_RELIABLE
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
-from tensormagic.collectors.training.parallel import ParallelWatcher
-from tensormagic.collectors.training.training import TrainingWatcher
+from tensormagic.collectors.training.parallel import ParallelWatcher, in_memory_order
+from tensormagic.collectors.training.training import TrainingWatcher, held_by
 from tensormagic.words import error_text
 
 # Sees every optimizer's step, on whichever thread, without a change to the table that torch looks its hooks up in.
@@ -129,12 +129,9 @@ class UpdateWatcher(TracePart):
 
     def enter(self, undoing: Undoing) -> None:
         """Watch."""
-        undoing.callback(self._leave)
+        undoing.callback(self._before.clear)
+        undoing.callback(self.step_aside)
         self.step_back()
-
-    def _leave(self) -> None:
-        self.step_aside()
-        self._before.clear()
 
     def step_aside(self) -> bool:
         """Watch no more: Dynamo would follow the hooks into a compiled step."""
@@ -228,15 +225,14 @@ class UpdateWatcher(TracePart):
         numbers: list[int] = []
         parameters: list[torch.Tensor] = []
         gradients: list[torch.Tensor] = []
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                local = local_shard(parameter)
-                plain = local.layout is torch.strided and not dispatches_to_python(local)
-                number = self._passes.leaves.find(parameter) if plain else None
-                if number is not None and parameter.grad is not None and local.device.type != "meta":
-                    numbers.append(number)
-                    parameters.append(local)
-                    gradients.append(local_shard(parameter.grad))
+        for parameter in held_by(optimizer):
+            local = local_shard(parameter)
+            plain = local.layout is torch.strided and not dispatches_to_python(local)
+            number = self._passes.leaves.find(parameter) if plain else None
+            if number is not None and parameter.grad is not None and local.device.type != "meta":
+                numbers.append(number)
+                parameters.append(local)
+                gradients.append(local_shard(parameter.grad))
         # The norms of several cannot be taken together because of one whose class answers, or that is sparse.
         odd = any(dispatches_to_python(each) or each.layout is not torch.strided for each in gradients)
         return numbers, parameters, [] if odd else gradients
@@ -250,11 +246,7 @@ def _sample_size(parameters: list[torch.Tensor]) -> int:
 
 def _sample(parameter: torch.Tensor, most: int) -> torch.Tensor:
     """Return a view of at most about ``most`` elements, evenly spaced in memory; a copy of what has no such view."""
-    flat = parameter.detach()
-    if not flat.is_contiguous():
-        stride = flat.stride()
-        flat = flat.permute(sorted(range(flat.dim()), key=lambda dim: -stride[dim]))
-    flat = flat.reshape(-1)
+    flat = in_memory_order(parameter)
     flat = torch.view_as_real(flat.resolve_conj()).reshape(-1) if flat.is_complex() else flat
     step = -(-flat.numel() // most)
     return flat[::step] if step > 1 else flat
