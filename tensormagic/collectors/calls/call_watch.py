@@ -211,7 +211,6 @@ def clipped(watch: CallWatch, call: Call) -> None:
 
 
 def _holds(optimizer: Any, wanted: int) -> bool:
-    """Return whether an optimizer has the parameter of that identity."""
     groups = optimizer.param_groups if optimizer is not None else ()
     return any(id(one) == wanted for group in groups for one in group["params"])
 
@@ -349,9 +348,8 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_losses.samples_over, ("softmax", "log_softmax")),
     (seen_losses.alone, ("softmax", "log_softmax", "cross_entropy_loss", "cross_entropy")),
     (seen_calls.recurred, ("lstm", "gru", "rnn_tanh", "rnn_relu")),
-    (seen_calls.last_of_the_batch, ("__getitem__",)),
     (seen_calls.attended, ("softmax", "scaled_dot_product_attention")),
-    (seen_calls.place_of_the_batch, ("__getitem__",)),
+    (seen_calls.one_of_the_batch, ("__getitem__",)),
     (seen_losses.not_detached, ("mul", "__mul__", "__rmul__")),
     (seen_losses.bootstrapped, ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")),
     (seen_made.loaded, ("random_",)),
@@ -387,7 +385,7 @@ def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
 
 
 # What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
-_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.last_of_the_batch, seen_calls.place_of_the_batch})
+_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.one_of_the_batch})
 
 
 def _watched() -> dict[Any, Watched]:

@@ -191,11 +191,9 @@ class ForwardRecorder(CallFollower):
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""
-        found = []
-        if lost := self.origins.lost:
-            reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
-            found.append(Gap("source", reason))
-        return (*found, *self.calls.gaps(), *self.autograd.gaps())
+        lost = self.origins.lost
+        reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
+        return (*((Gap("source", reason),) if lost else ()), *self.calls.gaps(), *self.autograd.gaps())
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.

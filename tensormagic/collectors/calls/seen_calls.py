@@ -35,7 +35,12 @@ def waited(watch: CallNotes, call: Call) -> None:
     watch.note("synchronised", call, operands=(x,), detail=str(x.device))
 
 
-# Recurrent layers that take time first, and whose output is read as if the batch came first.
+# Recurrent layers that take time first, and attention that was built to take (places, batch, features): their results
+# are read as if the batch came first.
+
+_ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
+_MOST_FRAMES = 3
+_MOST_ATTENDED = 32
 
 
 def recurred(watch: CallNotes, call: Call) -> None:
@@ -44,26 +49,6 @@ def recurred(watch: CallNotes, call: Call) -> None:
     output = result[0] if isinstance(result, tuple) and result else None
     if isinstance(output, torch.Tensor) and output.dim() == 3 and call.args and call.args[-1] is False:
         watch.sequences.put(output, f"nn.{call.name.partition('_')[0].upper()}")
-
-
-def last_of_the_batch(watch: CallNotes, call: Call) -> None:
-    """Note ``output[:, -1]``: the last sample of the batch, where the layer takes time first."""
-    if not watch.sequences or len(call.args) < 2 or not (layer := watch.sequences.of(call.args[0])):
-        return
-    output, index = call.args[:2]
-    if not isinstance(index, tuple) or len(index) not in {2, 3} or output.shape[1] < 2 or output.grad_fn is None:
-        return
-    whole = slice(None)
-    rest = all(part == whole for part in index[2:] if isinstance(part, slice)) and len(index[2:]) < 2
-    if isinstance(index[0], slice) and index[0] == whole and index[1] in (-1, output.shape[1] - 1) and rest:
-        watch.note("last sample", call, operands=(output,), detail=layer)
-
-
-# Attention that was built to take (places, batch, features), and whose result is read as if the batch came first.
-
-_ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
-_MOST_FRAMES = 3
-_MOST_ATTENDED = 32
 
 
 def attended(watch: CallNotes, call: Call) -> None:
@@ -87,18 +72,23 @@ def attended(watch: CallNotes, call: Call) -> None:
     watch.attended[node._sequence_nr()] = places, samples
 
 
-def place_of_the_batch(watch: CallNotes, call: Call) -> None:
-    """Note ``x[:, 0]`` or ``x[:, -1]`` after such an attention: one sample, where one place may have been meant."""
-    if not watch.attended or len(call.args) < 2:
+def one_of_the_batch(watch: CallNotes, call: Call) -> None:
+    """Note ``output[:, -1]`` of such a layer, ``x[:, 0]`` or ``x[:, -1]`` after such an attention: one sample."""
+    if len(call.args) < 2 or not (watch.sequences or watch.attended):
         return
     x, index = call.args[:2]
-    if not isinstance(index, tuple) or [type(part) for part in index] != [slice, int] or index[0] != slice(None):
+    if not isinstance(x, torch.Tensor) or not isinstance(index, tuple) or len(index) not in {2, 3}:
         return
-    if index[1] not in (0, -1) or not isinstance(x, torch.Tensor) or x.dim() != 3 or x.grad_fn is None:
+    whole = slice(None)
+    if not isinstance(index[0], slice) or index[0] != whole:
         return
-    numbers = [number for number, sizes in watch.attended.items() if sizes == tuple(x.shape[:2])]
-    if numbers and reaches(x.grad_fn, numbers[-1]):
-        watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
+    layer, rest = watch.sequences.of(x), not isinstance(index[-1], slice) or index[-1] == whole
+    if layer and x.shape[1] > 1 and x.grad_fn is not None and index[1] in (-1, x.shape[1] - 1) and rest:
+        watch.note("last sample", call, operands=(x,), detail=layer)
+    if watch.attended and len(index) == 2 and type(index[1]) is int and index[1] in (0, -1) and x.dim() == 3:
+        numbers = [number for number, sizes in watch.attended.items() if sizes == tuple(x.shape[:2])]
+        if numbers and x.grad_fn is not None and reaches(x.grad_fn, numbers[-1]):
+            watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
 
 
 # Calls that change shapes or join tensors: copies, elements that are regrouped, views that are all the same memory.

@@ -18,7 +18,7 @@ from tensormagic.collectors.graphs.live_nodes import (
 )
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import innermost_own
 
 NAMES = (
     "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
@@ -69,10 +69,8 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
 
 def _given(call: Call) -> int:
     """Return how much the user's line gives to a loss: two tensors, and perhaps how to reduce."""
-    frame = call.frame
-    while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
-        frame = frame.f_back
-    return len(operand_parts(frame) or ()) or 2
+    own = innermost_own(call.frame)
+    return len((operand_parts(own) if own is not None else None) or ()) or 2
 
 
 def _is_read(x: torch.Tensor) -> bool:

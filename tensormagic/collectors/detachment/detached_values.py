@@ -36,7 +36,6 @@ from tensormagic.collectors.detachment.detachment_facts import (
     Trained,
     differentiable,
     dtype_of,
-    op_label,
     receiver_of,
     shape_of,
 )
@@ -171,11 +170,8 @@ class DetachedValues:
 
     def detachments_of(self, values: Iterable[Any]) -> list[Detachment]:
         """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
-        if not self.live:
-            return []
         with torch._C.DisableTorchFunction():
-            found = (self._marked([value]) for value in values)
-            return [detachment for detachment in found if detachment is not None]
+            return [found for value in values if (found := self._marked([value])) is not None]
 
     def finish_pass(self, roots: frozenset[int]) -> None:
         """Say that a pass has ended, and from which nodes it had started: reading those is mere logging now."""
@@ -255,8 +251,9 @@ class DetachedValues:
         if kind is None or not sources:
             return None
         source = sources[0] if source is None else source
-        what = (kind, op_label(func, kind) if role == kind else kind)
-        return self._detach(what, source, result, frame).with_sources(sources)
+        name = str(getattr(func, "__name__", kind))  # as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``
+        op: str = kind if role != kind else ".data" if kind == "data" else _SHOWN.get(name, name)
+        return self._detach((kind, op), source, result, frame).with_sources(sources)
 
     def _write(self, func: Any, written: Any) -> None:
         """Note a leaf that was written to by hand, or the memory that a value shares with one."""
@@ -301,7 +298,6 @@ class DetachedValues:
             self.open[id(detachment)] = detachment
 
     def _mark(self, value: Any, detachment: Detachment) -> None:
-        """Follow a value from now on, until it is gone."""
         if detachment.kind in _READ and (detachment.number in self._last_roots):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
@@ -327,6 +323,7 @@ class DetachedValues:
 
 
 _is_grad_enabled = torch.is_grad_enabled
+_SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
 _BLIND = frozenset({VALUELESS, GRAD_MODE})
 _DETACH_IN_PLACE: Any = torch.Tensor.detach_
 _FOLLOWED = (torch.Tensor, np.ndarray, tuple, list)
@@ -343,7 +340,6 @@ def _is_backward() -> bool:
 
 
 def _any_of(live: Mapping[int, Any], given: Given) -> bool:
-    """Say whether a marked value is among the arguments of a call, or in a list of them."""
     if not live:
         return False
     for value in given[0]:

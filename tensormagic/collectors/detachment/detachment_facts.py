@@ -39,7 +39,6 @@ CUTTING: dict[str, CutKind] = {
 _LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")
 _NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
 _FILLING = ("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
-_SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
 
 
 def named(names: Iterable[str], owners: Iterable[Any] = (torch.Tensor, torch)) -> Iterator[tuple[str, Any]]:
@@ -62,14 +61,6 @@ ROLES: dict[Any, str] = {
     _TENSOR.data.__set__: WRITTEN,
     _TENSOR.__setitem__: INTO,
 }
-
-
-def op_label(function: Any, kind: str) -> str:
-    """Return what was called, as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``."""
-    if kind == "data":
-        return ".data"
-    name = str(getattr(function, "__name__", kind))
-    return _SHOWN.get(name, name)
 
 
 # Which leaves lie behind a cut: what would have got a gradient through here, and may get none anywhere now.

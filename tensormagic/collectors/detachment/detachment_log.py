@@ -282,7 +282,6 @@ class DetachmentLog(TracePart):
         return key
 
     def _origin(self, detachment: Detachment) -> tuple[str, int | None]:
-        """Return what made what went in, in words, and at which line."""
         name = detachment.source_name
         if detachment.number >= 0:
             return op_name(name), self._origins.origin_of(detachment.number)[0]

@@ -53,8 +53,8 @@ class LoopsOverData:
 
     def look(self, site: int | None, frame: FrameType | None) -> None:
         """Look at the loops around a backward; ``frame`` is where it was called."""
-        if first := self._first.get(site):
-            self._look_again(site, first, frame)
+        if site in self._first:
+            self._look_again(site, frame)
         if site in self._looked or len(self._looked) >= MOST_LOOPS:
             return
         self._looked.add(site)
@@ -65,9 +65,9 @@ class LoopsOverData:
                 self._look_in(frame, site)
             frame = frame.f_back
 
-    def _look_again(self, site: int | None, first: _FirstRound, frame: FrameType | None) -> None:
+    def _look_again(self, site: int | None, frame: FrameType | None) -> None:
         """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
-        code, outer, value, reference, epoch, found = first
+        code, outer, value, reference, epoch, found = self._first[site]
         while frame is not None and frame.f_code is not code:
             frame = frame.f_back
         sampler = reference()

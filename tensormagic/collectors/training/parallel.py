@@ -67,9 +67,7 @@ class ParallelWatcher(TracePart):
         met = tuple(id(module) for _, module in roots)
         if met != self._met:
             self._met = met
-            self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
-            wrapped = {one.root for one in self._wrapped}
-            self._wrapped += _wrapped_around({id(module): name for name, module in roots if name not in wrapped})
+            self._wrapped = _wrapped_of(roots)
         followed.collectives = {id(module): _begun(module) for module in self.wrappers()}
 
     def keep_pass(self, followed: Following) -> None:
@@ -191,7 +189,6 @@ _MOST_PARTS = 8
 
 
 def _meshes(module: Any) -> list[Any]:
-    """Return over which mesh each group of parameters of an FSDP2 module is spread."""
     return [group.mesh_info for group in _groups(module) if group is not None] if module is not None else []
 
 
@@ -226,29 +223,26 @@ def world_size() -> int:
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
-def _wrapped_in(root: str, module: nn.Module) -> Iterator[_Wrapped]:
-    newer, older = (sys.modules.get(f"torch.distributed.fsdp.{name}") for name in _FSDP)
-    for child in module.modules():
-        if isinstance(child, nn.parallel.DistributedDataParallel):
+def _wrapped_of(roots: list[tuple[str, nn.Module]]) -> list[_Wrapped]:
+    """Return what reduces gradients in these modules, or else around one: in ``ddp.module(x)`` it does nothing."""
+    newer = sys.modules.get("torch.distributed.fsdp._fully_shard")
+    older = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    wrapper, found = nn.parallel.DistributedDataParallel, list[_Wrapped]()
+    for root, child in ((root, child) for root, module in roots for child in module.modules()):
+        if isinstance(child, wrapper):
             mixed = any(isinstance(inner, nn.SyncBatchNorm) for inner in child.modules())
-            yield _Wrapped(root, "DDP", weakref.ref(child), mixed)
+            found.append(_Wrapped(root, "DDP", weakref.ref(child), mixed))
         elif newer is not None and isinstance(child, newer.FSDPModule):
-            yield _Wrapped(root, "FSDP2", weakref.ref(child))
+            found.append(_Wrapped(root, "FSDP2", weakref.ref(child)))
         elif older is not None and isinstance(child, older.FullyShardedDataParallel):
-            yield _Wrapped(root, "FSDP1", weakref.ref(child))
-
-
-def _wrapped_around(roots: dict[int, str]) -> Iterator[_Wrapped]:
-    """Yield what wraps a module that was called itself, as in ``ddp.module(x)``: it reduces nothing then."""
-    wrapper = nn.parallel.DistributedDataParallel
-    kinds = {wrapper, *wrapper.__subclasses__()}
-    for found in gc.get_objects() if roots else ():
-        if type(found) in kinds:
-            inner = (name for module in found.modules() if (name := roots.get(id(module))) is not None)
-            yield from (_Wrapped(name, "DDP", weakref.ref(found)) for name in inner)
-
-
-_FSDP = ("_fully_shard", "fully_sharded_data_parallel")
+            found.append(_Wrapped(root, "FSDP1", weakref.ref(child)))
+    known, kinds = {one.root for one in found}, {wrapper, *wrapper.__subclasses__()}
+    bare = {id(module): name for name, module in roots if name not in known}
+    for around in gc.get_objects() if bare else ():
+        if type(around) in kinds:
+            inside = (bare[id(module)] for module in around.modules() if id(module) in bare)
+            found += [_Wrapped(name, "DDP", weakref.ref(around)) for name in inside]
+    return found
 
 
 def _begun(module: Any) -> int:
@@ -395,7 +389,6 @@ def generators() -> int:
 
 
 def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
-    """Yield the tensors in what a module was given, in order."""
     if is_kind(value, torch.Tensor):
         yield value
     inner: list[Any] = []
