@@ -79,8 +79,9 @@ class LoopNotes:
     stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)  # Optimizers, since the last backward.
     # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
     clips: dict[int | None, list[int]] = field(default_factory=dict)
-    # The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
-    scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=dict)
+    scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(
+        default_factory=dict
+    )  # Optimizer, its scaler.
     # The ``GradScaler`` that scaled a loss last, and the number of the node that did; None from each backward on.
     scaled: tuple[weakref.ref[Any], int] | None = None
     scaler: weakref.ref[Any] | None = None  # That whose factor the last backward began with.

@@ -7,6 +7,7 @@ import ctypes
 import random
 import sys
 import weakref
+from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
@@ -56,17 +57,15 @@ _READING = frozenset({
 })  # fmt: skip
 
 
+@dataclass(slots=True)
 class UninitializedMemory:
     """One piece of memory that nobody has written yet, as far as torch knows."""
 
-    __slots__ = ("bits", "intact", "reference", "site", "version")
-
-    def __init__(self, x: torch.Tensor, site: int | None) -> None:
-        storage = x.untyped_storage()
-        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it lives, no other storage gets this address
-        self.site, self.version = site, x._version
-        self.bits = _ends(storage)
-        self.intact = False  # when a call began that reads and writes it
+    reference: StorageWeakRef  # while it lives, no other storage gets this address
+    site: int | None
+    version: int
+    bits: bytes
+    intact: bool = False  # when a call began that reads and writes it
 
     def still_is(self, x: torch.Tensor) -> bool:
         """Return whether what was asked for is as it was when it came, judged by versions and bytes."""
@@ -96,7 +95,9 @@ class NotesOfMade(CallNotes):
             gone = [key for key, mark in self.fresh.items() if mark.reference.expired()]  # type: ignore[no-untyped-call]
             for key in gone or [next(iter(self.fresh))]:
                 del self.fresh[key]
-        self.fresh[x.untyped_storage()._cdata] = UninitializedMemory(x, site)
+        storage = x.untyped_storage()
+        reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self.fresh[storage._cdata] = UninitializedMemory(reference, site, x._version, _ends(storage))
         self._since_fresh = 0
 
     def follow_fresh(self, call: Call) -> None:

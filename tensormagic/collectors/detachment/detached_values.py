@@ -75,8 +75,7 @@ class DetachedValues:
     """What is known of ended ways while a run goes on."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
-        self._sites = sites
-        self._module_path = module_path
+        self._sites, self._module_path = sites, module_path
         self._region: Region | None = None
         self._regions: list[Region | None] = []
         self._numbers: list[int] = []
@@ -284,10 +283,9 @@ class DetachedValues:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         behind = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
         shape, dtype, by_library = shape_of(result), dtype_of(result), region is not None and region.by_library
-        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape, dtype, behind, by_library)
+        called = self._sites.of_frame(frame) if leaf is not None and region is not None else None
+        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape, dtype, behind, by_library, called)
         detachment.with_sources(() if source is None else (source,))
-        if leaf is not None and region is not None:
-            detachment.call_site = self._sites.of_frame(frame)
         if listed:
             self._wait(detachment)
         return detachment

@@ -263,7 +263,7 @@ class Detachment:
     dtype: str  # Of what came out.
     detached_leaves: DetachedLeaves  # The leaves behind all that this place of the source cut off.
     by_library: bool  # As in `Cut`.
-    call_site: int | None = None  # Of a leaf in a region: the site of the call.
+    call_site: int | None  # Of a leaf in a region: the site of the call.
     receivers: list[Receiver] = field(default_factory=list)  # What used it.
     age: int = 0  # How many passes it has waited for.
     place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.

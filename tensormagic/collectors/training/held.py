@@ -312,8 +312,6 @@ MOST_LINES = 64
 
 @dataclass(slots=True)
 class _Line:
-    """What is known of the passes that one line starts."""
-
     size: int  # nodes of the last one
     increment: int = 0  # by how many it was larger than the one before
     streak: int = 0  # how often in a row it was so

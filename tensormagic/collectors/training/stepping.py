@@ -438,7 +438,7 @@ class ByHand:
         found = array("q")
         for probe in self._probes:
             leaf = probe.parameter()
-            blind = self._blind.any and leaf is not None and leaf.layout is torch.strided
+            blind = leaf is not None and self._blind.any and leaf.layout is torch.strided
             found.append(-1 if leaf is None else leaf._version)
             found.append(self._blind.last_at(leaf.data_ptr()) if leaf is not None and blind else -1)
         return found
