@@ -39,8 +39,7 @@ def waited(watch: CallNotes, call: Call) -> None:
 # are read as if the batch came first.
 
 _ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
-_MOST_FRAMES = 3
-_MOST_ATTENDED = 32
+_MOST_FRAMES, _MOST_ATTENDED = 3, 32
 
 
 def recurred(watch: CallNotes, call: Call) -> None:

@@ -47,8 +47,7 @@ from tensormagic.words import error_text
 
 MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first
 MOST_OPEN = 512  # cuts of one forward that wait for a backward to say which node is which
-MOST_RECEIVERS = 16
-MOST_REGIONS = 64
+MOST_RECEIVERS, MOST_REGIONS = 16, 64
 
 _TORCH = Path(torch.__file__).parent
 _OF_TORCH = str(_TORCH) + os.path.sep

@@ -36,8 +36,8 @@ CUTTING: dict[str, CutKind] = {
         "non-differentiable",
     ),
 }  # fmt: skip
-_LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")
-_NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
+_MAKING = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
+           "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")  # fmt: skip
 _FILLING = ("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
 
 
@@ -52,7 +52,7 @@ def named(names: Iterable[str], owners: Iterable[Any] = (torch.Tensor, torch)) -
 _TENSOR: Any = torch.Tensor
 ROLES: dict[Any, str] = {
     **{function: CUTTING[name] for name, function in named(CUTTING)},
-    **dict.fromkeys((function for _, function in named((*_LIKE, *_NEW))), VALUELESS),
+    **dict.fromkeys((function for _, function in named(_MAKING)), VALUELESS),
     **dict.fromkeys((function for _, function in named(_FILLING)), OVERWRITE),
     _TENSOR.data.__get__: "data",
     _TENSOR.grad.__get__: VALUELESS,

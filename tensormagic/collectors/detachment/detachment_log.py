@@ -39,8 +39,7 @@ from tensormagic.words import error_text
 # take its time, and looks at the names of the user's functions that are running.
 
 MOST_KINDS = 16  # different ones kept of one run
-MOST_FRAMES = 8
-MOST_MODELS = 8
+MOST_FRAMES, MOST_MODELS = 8, 8
 
 
 def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> LossWithoutGraph:

@@ -21,7 +21,7 @@ from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, 
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of, syntax_of
+from tensormagic.collectors.where.source import SourceLines, lines_of, names_of, own_frames, syntax_of
 from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
@@ -58,12 +58,8 @@ class LoopsOverData:
         if site in self._looked or len(self._looked) >= MOST_LOOPS:
             return
         self._looked.add(site)
-        left = MOST_FRAMES
-        while frame is not None and left:
-            if is_own_frame(frame):
-                left -= 1
-                self._look_in(frame, site)
-            frame = frame.f_back
+        for own in itertools.islice(own_frames(frame), MOST_FRAMES):
+            self._look_in(own, site)
 
     def _look_again(self, site: int | None, frame: FrameType | None) -> None:
         """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""

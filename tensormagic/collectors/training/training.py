@@ -30,9 +30,7 @@ from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, p
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
 from tensormagic.words import error_text
 
-MOST_OPTIMIZERS = 32
-MOST_STATES = 4096
-MOST_SHAPES = 8
+MOST_OPTIMIZERS, MOST_STATES, MOST_SHAPES = 32, 4096, 8
 _STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
 NO_RATE = 1e-7  # of the largest rate: less is none
 
