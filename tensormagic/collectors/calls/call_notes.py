@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import Gap, Observation, Operand
@@ -21,39 +23,36 @@ from tensormagic.reports.training import ObservationKind
 
 # What the operands of a call are, and what the user calls them in the line that made it.
 #
-# Names come from the source, not from the frame's variables: reading those would make a copy that keeps tensors
-# alive. Where Python knows which part of a line is running (from 3.11 on), that part is parsed, and its operands are
-# what is there: ``pred``, ``self.w``, ``x[:, None]``.
+# Names come from the source: reading the frame's variables would make a copy that keeps tensors alive. Where Python
+# knows which part of a line is running (from 3.11 on), that part is parsed: ``pred``, ``self.w``, ``x[:, None]``.
 
 LONGEST = 40  # characters of an operand's text; a longer one is not repeated
 MOST_LINES = 20
 
-_MODULE_CALL = nn.Module._call_impl.__code__
+MODULE_CALL = nn.Module._call_impl.__code__
 
 
 def operand_of(x: torch.Tensor, name: str = "") -> Operand:
     """Describe a tensor; what cannot be read of it is left empty."""
     strided = x.layout is torch.strided and not x.is_nested
     return Operand(
-        name=name,
-        shape=tuple(x.shape) if not x.is_nested else (),
-        dtype=str(x.dtype).removeprefix("torch."),
-        device=str(x.device),
-        stride=tuple(x.stride()) if strided else (),
-        layout=str(x.layout).removeprefix("torch."),
-        requires_grad=x.requires_grad,
-        is_leaf=x.is_leaf,
-    )
+        name=name, shape=tuple(x.shape) if not x.is_nested else (), dtype=str(x.dtype).removeprefix("torch."),
+        device=str(x.device), stride=tuple(x.stride()) if strided else (), requires_grad=x.requires_grad,
+        layout=str(x.layout).removeprefix("torch."), is_leaf=x.is_leaf,
+    )  # fmt: skip
+
+
+def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
+    """Return the innermost call of a function, from a frame outwards; None where it does not run."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame
 
 
 def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, path: str) -> list[str]:
     """Return what each operand is called: by the user's line, or as a part of the module that is running.
 
-    Args:
-        frame: That which makes the call.
-        operands: Of the call, in order.
-        of: How many operands the call has in all, these first.
-        path: Of the module that runs in ``frame``.
+    The call has ``of`` operands in all, these first; ``path`` is that of the module that runs in ``frame``.
     """
     if is_own_code(frame.f_code.co_filename):
         names = operand_texts(frame, of)[: len(operands)]
@@ -63,13 +62,11 @@ def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, p
     return [name or next(others, "") for name in names]
 
 
-def _as_attribute(frame: FrameType | None, x: torch.Tensor, path: str) -> str:
+def _as_attribute(frame: FrameType, x: torch.Tensor, path: str) -> str:
     """Return ``net.fc1.weight`` where ``x`` is a parameter or buffer of the module that is running."""
-    while frame is not None and frame.f_code is not _MODULE_CALL:
-        frame = frame.f_back
-    if frame is None:
+    if (called := frame_of(MODULE_CALL, frame)) is None:
         return ""
-    module = frame.f_locals["self"]
+    module = called.f_locals["self"]
     own = {**module._parameters, **module._buffers}
     return next((f"{path}.{name}" for name, value in own.items() if value is x), "")
 
@@ -82,7 +79,7 @@ def operand_texts(frame: FrameType, count: int) -> list[str]:
     """
     modules = 0
     while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
-        modules += frame.f_code is _MODULE_CALL
+        modules += frame.f_code is MODULE_CALL
         frame = frame.f_back
     found = [ast.unparse(node) for node in _operands(running_part(frame))] if modules <= 1 else []
     if len(found) < count or (count > 1 and len(found) > count):
@@ -102,10 +99,7 @@ def running_part(frame: FrameType) -> ast.AST | None:
     lines = [linecache.getline(frame.f_code.co_filename, at, frame.f_globals).encode() for at in numbers]
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][start:]
-    return _parsed(b"".join(lines).decode(errors="replace"))
-
-
-def _parsed(text: str) -> ast.AST | None:
+    text = b"".join(lines).decode(errors="replace")
     try:
         (statement,) = ast.parse(f"({text})" if "\n" in text else text).body
     except (SyntaxError, ValueError):
@@ -115,44 +109,31 @@ def _parsed(text: str) -> ast.AST | None:
 
 def operand_parts(frame: FrameType) -> list[ast.expr] | None:
     """Return the operands of what the user's own ``frame`` is in the middle of; None where not known."""
-    part = running_part(frame) if is_own_code(frame.f_code.co_filename) else None
-    return _operands(part) or None
+    return (_operands(running_part(frame)) if is_own_code(frame.f_code.co_filename) else None) or None
 
 
 def _operands(part: ast.AST | None) -> list[ast.expr]:
-    """Return the operands of an expression: both sides, or what a call is given, its tensor first."""
-    nodes: list[ast.expr] = []
-    if isinstance(part, ast.BinOp):
-        nodes = [part.left, part.right]
-    elif isinstance(part, ast.AugAssign):
-        nodes = [part.target, part.value]
-    elif isinstance(part, ast.Compare):
-        nodes = [part.left, *part.comparators]
-    elif isinstance(part, ast.Subscript):
-        nodes = [part.value]
-    elif isinstance(part, ast.Call):
-        nodes = _given(part)
-    return nodes
+    """Return the operands of an expression: both sides, or what a call is given, its tensor first.
 
-
-def _given(call: ast.Call) -> list[ast.expr]:
-    """Return what a call is given; ``x.reshape(…)`` is given ``x``, but ``F.relu(x)`` is not given ``F``.
-
-    Of ``torch.cat([a, b], dim=1)``, the tensors.
+    ``x.reshape(…)`` is given ``x``, but ``F.relu(x)`` is not given ``F``; ``torch.cat([a, b], dim=1)``, the tensors.
     """
-    first = call.args[0] if call.args else None
-    free = isinstance(call.func, ast.Attribute) and _is_namespace(call.func.value)
-    if free and isinstance(first, ast.List | ast.Tuple):
-        return [] if any(isinstance(each, ast.Starred) for each in first.elts) else first.elts
-    method = isinstance(call.func, ast.Attribute) and not _is_namespace(call.func.value)
-    own = [call.func.value] if method and isinstance(call.func, ast.Attribute) else []
-    return [*own, *call.args, *(keyword.value for keyword in call.keywords)]
-
-
-def _is_namespace(node: ast.expr) -> bool:
-    """Return whether an expression is, by what everybody calls it, a module of torch's or the object itself."""
-    text = ast.unparse(node)
-    return text in {"F", "torch", "nn", "self"} or text.startswith(("torch.", "nn.", "F."))
+    match part:
+        case ast.BinOp(left=x, right=y) | ast.AugAssign(target=x, value=y):
+            return [x, y]
+        case ast.Compare(left=x, comparators=others):
+            return [x, *others]
+        case ast.Subscript(value=x):
+            return [x]
+        case ast.Call(func=func, args=args, keywords=keywords):
+            owner = func.value if isinstance(func, ast.Attribute) else None
+            text = ast.unparse(owner) if owner is not None else ""  # by what everybody calls torch's modules
+            free = text in {"F", "torch", "nn", "self"} or text.startswith(("torch.", "nn.", "F."))
+            if free and args and isinstance(args[0], ast.List | ast.Tuple):
+                tensors = args[0].elts
+                return [] if any(isinstance(each, ast.Starred) for each in tensors) else tensors
+            own = [] if owner is None or free else [owner]
+            return [*own, *args, *(keyword.value for keyword in keywords)]
+    return []
 
 
 # One call that was looked at, and what was found about the calls of a line: what every look at calls notes.
@@ -160,6 +141,7 @@ def _is_namespace(node: ast.expr) -> bool:
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
 OFTEN = 16  # of a place in library code that are noted one by one, where it only matters that they were made
 MOST_FOUND = 512  # different things that are kept
+MOST_SEQUENCES, MOST_WIDE = 32, 64  # results that are followed
 
 _SHOWN = {
     "__radd__": "add", "__rsub__": "sub", "rsub": "sub", "__rmul__": "mul", "__rtruediv__": "div", "__rpow__": "pow",
@@ -186,41 +168,35 @@ class Call(NamedTuple):
         return _SHOWN.get(name, name)
 
 
+@dataclass(slots=True, eq=False)
 class Place:
     """A place in code that makes a watched call, and how often it did."""
 
-    __slots__ = ("calls", "looked", "sparing")
-
-    def __init__(self, *, sparing: bool) -> None:
-        self.calls, self.looked, self.sparing = 0, 0, sparing
+    sparing: bool  # whether most of its calls are only counted: not in library code, where it may be another line's
+    calls: int = 0
+    looked: int = 0
 
 
 Key = tuple[str, str, "int | None"]  # kind, op, site
 
 
+@dataclass(slots=True, eq=False)
 class Found:
     """What becomes an `Observation`: the first of its kind at a line, and counts."""
 
-    __slots__ = ("first", "key", "nbytes", "places", "seen")
-
-    def __init__(self, key: Key, first: Observation) -> None:
-        self.key = key
-        self.first, self.nbytes, self.seen = first, 0, 0
-        self.places: dict[int, Place] = {}
+    key: Key
+    first: Observation
+    nbytes: int = 0
+    seen: int = 0
+    places: dict[int, Place] = field(default_factory=dict)
 
     def report(self) -> Observation:
         """Return it with its counts so far."""
         places = [place for place in self.places.values() if place.sparing]
-        calls, looked = sum(place.calls for place in places), sum(place.looked for place in places)
-        # In library code each call is looked at, and may be another line's.
         everywhere = len(places) == len(self.places)
-        first = self.first
-        return Observation(
-            kind=first.kind, op=first.op, location=first.location, module=first.module,
-            calls=max(calls, self.seen) if everywhere else self.seen, looked=max(looked, self.seen) if everywhere
-            else self.seen, seen=self.seen, nbytes=self.nbytes, operands=first.operands, result=first.result,
-            made=first.made, detail=first.detail,
-        )  # fmt: skip
+        calls, looked = sum(place.calls for place in places), sum(place.looked for place in places)
+        counts = (max(calls, self.seen), max(looked, self.seen)) if everywhere else (self.seen, self.seen)
+        return replace(self.first, calls=counts[0], looked=counts[1], seen=self.seen, nbytes=self.nbytes)
 
 
 ALONE = Place(sparing=False)  # of calls that are not counted by place
@@ -233,20 +209,20 @@ class CallNotes:
         sites: Interns the user's lines.
         module_path: Gives the path of the module that runs in a frame.
         line_of_node: Gives the site that made an autograd node.
-
-    Attributes:
-        gap: Why something could not be looked at; empty where all could.
     """
 
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
     ) -> None:
-        self._sites = sites
-        self.line_of_node = line_of_node
-        self._module_path = module_path
+        self._sites, self.module_path, self.line_of_node = sites, module_path, line_of_node
         self._kept: dict[Key, Found] = {}
         self._place = ALONE
-        self.gap = ""
+        self.gap = ""  # why something could not be looked at
+        # Where float64 tensors were made, by the address of their storage.
+        self.doubles: dict[int, tuple[StorageWeakRef, int | None]] = {}
+        self.sequences = Marks(MOST_SEQUENCES)  # what recurrent layers gave that take time first: ``nn.GRU``
+        self.attended: dict[int, tuple[int, int]] = {}  # by number of an attention's node: places and samples
+        self.wide = Marks(MOST_WIDE)  # results that grew, each with what is to be noted of it
 
     def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""
@@ -281,21 +257,14 @@ class CallNotes:
     ) -> Found:
         """Return what was found at a line before, of this kind, or describe it.
 
-        Args:
-            kind: As in `Observation`.
-            call: The call; its operands are called as they are in the user's line, where that is known.
-            operands: Of the call, in order.
-            of: How many operands it has in all, if more than these.
-            about: Which of them is noted, if not all.
-            result: What came out, where that matters.
-            made: As in `Observation`.
-            detail: As in `Observation`.
-            op: What was called, if not what the call says.
+        ``operands`` are those of the call in order, called as in the user's line where that is known; ``of`` says how
+        many it has in all, ``about`` which one is noted, if not all. ``op`` is what was called, if the call does not
+        say it; ``kind``, ``made`` and ``detail`` are as in `Observation`.
         """
         key = (kind, op or call.name, self.site(call))
         found = self._kept.get(key)
         if found is None:
-            path = self._module_path(call.frame)
+            path = self.module_path(call.frame)
             names = operand_names(call.frame, operands, max(of, len(operands)), path)
             described = tuple(operand_of(x, name) for x, name in zip(operands, names, strict=True))
             found = Found(key, Observation(
@@ -309,10 +278,6 @@ class CallNotes:
     def site(self, call: Call) -> int | None:
         """Return the user's line that made a call."""
         return self._sites.of_frame(call.frame)
-
-    def path(self, call: Call) -> str:
-        """Return the path of the module whose forward makes a call."""
-        return self._module_path(call.frame)
 
     def observations(self) -> tuple[Observation, ...]:
         """Return what was found so far, in order of first appearance."""
@@ -334,44 +299,20 @@ CONVOLUTIONS = ("conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d")
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
-
-MAKING = ("from_numpy", "tensor", "as_tensor", "asarray", "linspace")
 MOST_MADE = 64
 
 
-class Doubles:
-    """Where the float64 tensors of this run were made, by the address of their storage."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[StorageWeakRef, int | None]] = {}
-
-    def line_of(self, x: torch.Tensor) -> int | None:
-        """Return the line that made a tensor, or what it is a view of; None where that is not known."""
-        known = self._made.get(x.untyped_storage()._cdata) if x.layout is torch.strided else None
-        return known[1] if known is not None else None
-
-    def add(self, x: torch.Tensor, site: int | None) -> None:
-        """Remember where a tensor was made."""
-        storage = x.untyped_storage()
-        if len(self._made) >= MOST_MADE:
-            del self._made[next(iter(self._made))]
-        self._made[storage._cdata] = (StorageWeakRef(storage), site)  # type: ignore[no-untyped-call]
-
-
-class NotesOfDoubles(CallNotes):
-    """Notes beside which float64 tensors are remembered."""
-
-    doubles: Doubles
-
-
-def made_double(watch: NotesOfDoubles, call: Call) -> None:
+def made_double(watch: CallNotes, call: Call) -> None:
     """Remember where a float64 tensor was made from data."""
     x = call.result
     if isinstance(x, torch.Tensor) and x.dtype is torch.float64 and x.dim() and x.layout is torch.strided:
-        watch.doubles.add(x, watch.site(call))
+        storage, site = x.untyped_storage(), watch.site(call)
+        if len(watch.doubles) >= MOST_MADE:
+            del watch.doubles[next(iter(watch.doubles))]
+        watch.doubles[storage._cdata] = (StorageWeakRef(storage), site)  # type: ignore[no-untyped-call]
 
 
-def promoted(watch: NotesOfDoubles, call: Call) -> None:
+def promoted(watch: CallNotes, call: Call) -> None:
     """Note a result in float64 where something narrower met float64; a number or a 0-d tensor never promotes."""
     result = call.result
     if not isinstance(result, torch.Tensor) or result.dtype is not torch.float64:
@@ -382,8 +323,10 @@ def promoted(watch: NotesOfDoubles, call: Call) -> None:
     if wide is None or narrow is None:
         return
     operands = given if len(given) == 2 else [wide, narrow]
-    origin = "" if wide.layout is not torch.strided or wide.untyped_storage().resizable() else "numpy"
-    watch.note("promoted", call, operands=operands, result=result, made=watch.doubles.line_of(wide), detail=origin)
+    storage = wide.untyped_storage() if wide.layout is torch.strided else None
+    _, made = watch.doubles.get(storage._cdata, (None, None)) if storage is not None else (None, None)
+    origin = "" if storage is None or storage.resizable() else "numpy"
+    watch.note("promoted", call, operands=operands, result=result, made=made, detail=origin)
 
 
 def mixed(watch: CallNotes, call: Call) -> None:
@@ -410,7 +353,6 @@ def _format(x: torch.Tensor) -> str:
 
 # Eight bits without a sign hold 0 to 255: what lies outside comes back at the other end.
 
-ARITHMETIC = ("add", "sub", "mul", "__radd__", "__rsub__", "__rmul__", "rsub", "neg", "__neg__")
 _MOST_COMPARED = 1 << 20
 
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -15,10 +15,9 @@ from torch import nn
 
 from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
-from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, CallNotes, Doubles, NotesOfDoubles, Place
-from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSequences, Sequences, Wide
-from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh, NotesOfUpdates
-from tensormagic.collectors.detachment.detachment_facts import ROLES
+from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, Place, frame_of
+from tensormagic.collectors.calls.seen_made import NotesOfMade, storage_key
+from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
 from tensormagic.collectors.quiet import quiet
@@ -28,79 +27,41 @@ from tensormagic.words import error_text
 
 # What single calls show of the training loop: sums over steps, normalisations without gradients, clearing.
 #
-# A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last
-# sum that a line made, only the number of its node is kept: a sum that was made since, with a backward in between,
-# and in whose history that node is found again, goes on from step to step. Batch normalisations in train mode where
-# gradients are off are an evaluation that moves running statistics. And torch tells the profiler when
-# ``optimizer.zero_grad()`` begins, and with it whoever watches: that gives the line.
+# A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last sum
+# that a line made, only the number of its node is kept: one that was made after a later backward, and has that node in
+# its history, goes on from step to step. Batch normalisations in train mode where gradients are off are an evaluation
+# that moves running statistics. And torch tells the profiler, and so us, when ``optimizer.zero_grad()`` begins.
 
-SUMS: Final = ("__add__", "__radd__", "__iadd__", "add", "add_")
-NORMS: Final = ("batch_norm",)
 PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 
-CLIPS: Final = ("stack", "tensor")  # what `clip_grad_norm_` calls once, with gradients and without
 _CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
 _SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler.step.__code__
-FACTORS: Final = ("mul", "__mul__")  # with which `GradScaler.scale` multiplies a loss
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
-MOST_LINES = 64
-MOST_MODULES = 256
-
-_CLEARS = "Optimizer.zero_grad"
-_WEIGHT, _RUNNING_MEAN, _TRAINING = 1, 3, 5  # places among the arguments of torch.batch_norm
-_MODULE_CALL = nn.Module._call_impl.__code__
-_is_grad_enabled = torch.is_grad_enabled
-
-
-@dataclass(slots=True)
-class _Norm:
-    path: str
-    site: int | None
-    passes: int
-    batches: int = 0
-    in_a_row: int = 0
-    longest: int = 0
-
-
-def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
-    """Return the innermost call of a function, from a frame outwards; None where it does not run."""
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame
+MOST_LINES, MOST_MODULES = 64, 256
 
 
 class UntrainedNorms:
     """Normalisations that took statistics from batches that nothing was learned from."""
 
     def __init__(self) -> None:
-        self._norms: dict[tuple[str, int | None], _Norm] = {}
+        # By module and line: after how many passes the last batch was, batches, how many in a row now, the most.
+        self._norms: dict[tuple[str, int | None], tuple[int, int, int, int]] = {}
 
     def add(self, path: str, site: int | None, passes: int) -> None:
         """Note one batch, after so many backward passes."""
-        norm = self._norms.get((path, site))
-        if norm is None:
-            if len(self._norms) >= MOST_MODULES:
-                return
-            norm = self._norms[path, site] = _Norm(path, site, passes)
-        norm.in_a_row = norm.in_a_row + 1 if norm.passes == passes else 1
-        norm.passes = passes
-        norm.batches += 1
-        norm.longest = max(norm.longest, norm.in_a_row)
+        if (path, site) not in self._norms and len(self._norms) >= MOST_MODULES:
+            return
+        last, batches, in_a_row, longest = self._norms.get((path, site), (passes, 0, 0, 0))
+        in_a_row = in_a_row + 1 if last == passes else 1
+        self._norms[path, site] = passes, batches + 1, in_a_row, max(longest, in_a_row)
 
     def report(self) -> tuple[UntrainedNorm, ...]:
         """Return what was seen."""
         return tuple(
-            UntrainedNorm(module=norm.path, location=norm.site, batches=norm.batches, longest=norm.longest)
-            for norm in list(self._norms.values())
+            UntrainedNorm(module=path, location=site, batches=batches, longest=longest)
+            for (path, site), (_, batches, _, longest) in list(self._norms.items())
         )
-
-
-@dataclass(slots=True)
-class _Line:
-    number: int
-    passes: int
-    steps: int = 1
 
 
 @dataclass(slots=True)
@@ -112,26 +73,25 @@ class LoopNotes:
     passes: int = 0  # How many backward passes there were.
     froze: int | None = None  # The line that switched a leaf's gradient off last.
     steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
-    # Normalisations that took statistics without gradients.
-    norms: UntrainedNorms = field(default_factory=UntrainedNorms)
-    # Normalisations that took statistics although their weights are frozen.
-    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)
+    norms: UntrainedNorms = field(default_factory=UntrainedNorms)  # Those without gradients.
+    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)  # Those whose weights are frozen.
     region: Callable[[], int | None] = lambda: None  # Gives the line that has switched gradients off.
-    # The optimizers that made a step since the last backward.
-    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)  # Optimizers, since the last backward.
     # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
     clips: dict[int | None, list[int]] = field(default_factory=dict)
-    # The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
-    scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=dict)
+    scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(
+        default_factory=dict
+    )  # Optimizer, its scaler.
     # The ``GradScaler`` that scaled a loss last, and the number of the node that did; None from each backward on.
     scaled: tuple[weakref.ref[Any], int] | None = None
     scaler: weakref.ref[Any] | None = None  # That whose factor the last backward began with.
-    _lines: dict[int, _Line] = field(default_factory=dict)
+    # By line that made a sum: the number of its last node, after how many passes that was, steps that it went on for.
+    lines: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:
         """Return the sums that went on over steps."""
-        lines = list(self._lines.items())
-        return tuple(RunningSum(location=site, steps=line.steps) for site, line in lines if line.steps > 1)
+        lines = list(self.lines.items())
+        return tuple(RunningSum(location=site, steps=steps) for site, (_, _, steps) in lines if steps > 1)
 
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
@@ -150,34 +110,21 @@ class LoopNotes:
             return None
         return scaler()
 
-    def add(self, site: int, node: Any) -> None:
-        """Note that a line has made a sum."""
-        number, line = node._sequence_nr(), self._lines.get(site)
-        if line is None:
-            if len(self._lines) < MOST_LINES:
-                self._lines[site] = _Line(number, self.passes)
-            return
-        if line.passes != self.passes:
-            line.steps = line.steps + self.passes - line.passes if reaches(node, line.number) else 1
-        line.number, line.passes = number, self.passes
 
-
-class NotesOfLoop(CallNotes):
-    """Notes beside which the training loop is followed."""
-
-    loop: LoopNotes
-
-
-def added(watch: NotesOfLoop, call: Call) -> None:
+def added(watch: CallWatch, call: Call) -> None:
     """Look at a sum of two numbers."""
-    result = call.result
-    if isinstance(result, torch.Tensor) and result.grad_fn is not None and result.numel() == 1:
-        site = watch.site(call)
-        if site is not None:
-            watch.loop.add(site, result.grad_fn)
+    result, loop = call.result, watch.loop
+    if not isinstance(result, torch.Tensor) or result.grad_fn is None or result.numel() != 1:
+        return
+    if (site := watch.site(call)) is None or (site not in loop.lines and len(loop.lines) >= MOST_LINES):
+        return
+    number, passes, steps = loop.lines.get(site, (-1, loop.passes, 1))
+    if passes != loop.passes:
+        steps = steps + loop.passes - passes if reaches(result.grad_fn, number) else 1
+    loop.lines[site] = result.grad_fn._sequence_nr(), loop.passes, steps
 
 
-def scaled(watch: NotesOfLoop, call: Call) -> None:
+def scaled(watch: CallWatch, call: Call) -> None:
     """Note the ``GradScaler`` that scales a loss."""
     if call.frame.f_code is _SCALE and getattr(call.result, "grad_fn", None) is not None:
         watch.loop.scaled = weakref.ref(call.frame.f_locals["self"]), call.result.grad_fn._sequence_nr()
@@ -201,33 +148,33 @@ def _keeps_factor(scaler: Any, number: int, nodes: Iterable[Any]) -> bool:
     return abs(left) * math.sqrt(scaler._init_scale) > 1
 
 
-def normalised(watch: NotesOfLoop, call: Call) -> None:
+def normalised(watch: CallWatch, call: Call) -> None:
     """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
-    graded = _is_grad_enabled()
+    graded, given = torch.is_grad_enabled(), call.kwargs
     if call.function is torch.nn.functional.batch_norm:  # seen as a whole, beside a mode of the user's
-        mean, weight, training = call.args[1], call.kwargs.get("weight"), call.kwargs.get("training", False)
-    elif len(call.args) > _TRAINING:
-        weight, mean, training = call.args[_WEIGHT], call.args[_RUNNING_MEAN], call.args[_TRAINING]
+        mean, weight, training = call.args[1], given.get("weight"), given.get("training", False)
+    elif len(call.args) > 5:
+        _, weight, _, mean, _, training = call.args[:6]
     else:
         return
     if not (graded or watch.loop.passes) or not training:
         return
     if weight is None or mean is None or weight.requires_grad is graded:
         return
-    frame = frame_of(_MODULE_CALL, call.frame)
+    frame = frame_of(MODULE_CALL, call.frame)
     module = frame.f_locals["self"] if frame is not None else None
     if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
         kept, region = (watch.loop.drifting, None) if graded else (watch.loop.norms, watch.loop.region())
-        kept.add(watch.path(call), region, watch.loop.passes)
+        kept.add(watch.module_path(call.frame), region, watch.loop.passes)
 
 
-def cleared(watch: NotesOfLoop, call: Call) -> None:
+def cleared(watch: CallWatch, call: Call) -> None:
     """Note the line, where it is that which begins."""
-    if str(call.args[0]).startswith(_CLEARS):
+    if str(call.args[0]).startswith("Optimizer.zero_grad"):
         watch.loop.cleared = watch.loop.cleared_last = watch.site(call)
 
 
-def froze(watch: NotesOfLoop, call: Call) -> None:
+def froze(watch: CallWatch, call: Call) -> None:
     """Note the line, where the gradient of a leaf is switched off; `zero_grad` does so to gradients themselves."""
     if False in (*call.args[1:2], *call.kwargs.values()) and call.frame.f_code.co_name != "zero_grad":
         watch.loop.froze, watch.loop.steps_to_look = watch.site(call), CLOSELY
@@ -240,7 +187,7 @@ def reduced(watch: CallWatch, call: Call) -> None:
         watch.reduced.add(x.grad_fn._sequence_nr())
 
 
-def clipped(watch: NotesOfLoop, call: Call) -> None:
+def clipped(watch: CallWatch, call: Call) -> None:
     """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
     if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_CLIP_FILE):
         return
@@ -265,7 +212,6 @@ def clipped(watch: NotesOfLoop, call: Call) -> None:
 
 
 def _holds(optimizer: Any, wanted: int) -> bool:
-    """Return whether an optimizer has the parameter of that identity."""
     groups = optimizer.param_groups if optimizer is not None else ()
     return any(id(one) == wanted for group in groups for one in group["params"])
 
@@ -281,49 +227,28 @@ def is_scaled(optimizer: Any, scaler: weakref.ref[Any] | None) -> bool:
 
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
 #
-# `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the
-# user's that runs a thousand times is looked at closely in its first calls and at exponentially rarer ones after
-# that; the rest are counted. A call from library code is always looked at: there one place serves many lines of the
-# user's.
+# `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the user's that runs a
+# thousand times is looked at closely in its first calls and at exponentially rarer ones after that; the rest are
+# counted. A call from library code is always looked at: there one place serves many lines of the user's.
 
 Look = Callable[["CallWatch", Call], None]
 
 
-class CallWatch(
-    NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, NotesOfSequences, NotesOfDropouts, NotesOfUpdates
-):
-    """Looks at the calls of one run; the arguments are those of `CallNotes`.
-
-    Attributes:
-        wide: Results that grew, which are followed.
-        fresh: Memory that nobody wrote, which is followed.
-        doubles: Where float64 tensors were made.
-        sequences: What recurrent layers gave that take time first.
-        dropouts: Dropouts that their model knows, by identity.
-        drops: Whether a dropout was seen that drops.
-        reduced: Numbers of nodes whose results ranks have added up in place.
-        seconds: Spent here.
-        loop: What they show of the training loop.
-    """
+class CallWatch(NotesOfMade):
+    """Looks at the calls of one run; the arguments are those of `CallNotes`."""
 
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
     ) -> None:
         super().__init__(sites, module_path, line_of_node)
         self._places: dict[tuple[object, int], Place] = {}
-        self.wide, self.fresh, self.doubles = Wide(), Fresh(), Doubles()
-        self.sequences, self.updates = Sequences(), {}
-        self.dropouts: dict[int, weakref.ref[Any]] = {}
-        self.reduced: set[int] = set()
-        self.drops, self.seconds = False, 0.0
-        self.loop = LoopNotes()
+        self.reduced: set[int] = set()  # numbers of nodes whose results ranks have added up in place
+        self.seconds, self.loop = 0.0, LoopNotes()
 
     def place(self, line: object, frame: FrameType) -> Place | None:
         """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).
 
-        Args:
-            line: Stands for the line, and is one object for all of its calls.
-            frame: That which called.
+        ``line`` stands for the line, and is one object for all of its calls.
         """
         key = (line, frame.f_lasti)
         place = self._places.get(key)
@@ -351,7 +276,9 @@ class CallWatch(
         try:
             if not _is_hidden():
                 with torch._C.DisableTorchFunction():
-                    self.fresh.before(str(getattr(function, "__name__", "")), args)
+                    written = args and str(getattr(function, "__name__", "")).endswith("_")
+                    if written and (mark := self.fresh.get(storage_key(args[0]))) is not None:
+                        mark.intact = mark.still_is(args[0])  # afterwards it has changed anyway
         except Exception as error:
             self.gap = error_text(error)
 
@@ -362,10 +289,10 @@ class CallWatch(
             if not _is_hidden():
                 self._place = ALONE
                 with torch._C.DisableTorchFunction():
-                    if self.wide.marks:
-                        self.wide.follow(self, call)
-                    if self.fresh.marks:
-                        self.fresh.follow(self, call)
+                    if self.wide:
+                        seen_calls.follow_wide(self, call)
+                    if self.fresh:
+                        self.follow_fresh(call)
         except Exception as error:
             self.gap = error_text(error)
         self.seconds += perf_counter() - began
@@ -400,49 +327,41 @@ class Watched(NamedTuple):
 
 
 # The last two are seen as wholes where a mode of the user's is on beside ours, as with ``torch.set_default_device``.
-_OWNERS: tuple[Any, ...] = (
-    torch.Tensor,
-    torch,
-    torch._C._nn,
-    torch._C._VariableFunctions,
-    torch.nn.functional,
-    torch.nn.init,
-)
+_OWNERS: tuple[Any, ...] = (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions, nn.functional, nn.init)
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
-    (seen_calls.copied, seen_calls.RESHAPES),
-    (added, SUMS),
+    (seen_calls.copied, ("reshape", "flatten", "ravel", "reshape_as")),
+    (added, ("__add__", "__radd__", "__iadd__", "add", "add_")),
     (seen_calls.both_grew, seen_calls.BROADCASTS),
     (seen_calls.grew_in_a_loss, seen_calls.JOINED),
     (seen_calls.grew_in_a_whole_loss, call_notes.LOSSES),
     (call_notes.promoted, (*call_notes.ELEMENTWISE, *call_notes.LOSSES, *call_notes.JOINING)),
     (call_notes.mixed, (*call_notes.ELEMENTWISE, *call_notes.JOINING, *call_notes.CONVOLUTIONS)),
-    (call_notes.made_double, call_notes.MAKING),
+    (call_notes.made_double, ("from_numpy", "tensor", "as_tensor", "asarray", "linspace")),
     (seen_losses.normalised, seen_losses.NAMES),
-    (seen_calls.regrouped, seen_calls.RESHAPING),
-    (seen_calls.same_memory, seen_calls.STACKING),
-    (call_notes.wrapped, call_notes.ARITHMETIC),
-    (seen_losses.no_logarithms, seen_losses.DIVERGENCES),
-    (seen_losses.likelihood_over, seen_losses.LIKELIHOODS),
-    (seen_losses.weights_over, seen_losses.PRODUCTS),
-    (seen_losses.einsum_over, seen_losses.EINSUMS),
-    (seen_losses.samples_over, seen_losses.SOFTMAXES),
-    (seen_losses.alone, (*seen_losses.SOFTMAXES, "cross_entropy_loss", "cross_entropy")),
-    (seen_calls.recurred, seen_calls.LAYERS),
-    (seen_calls.last_of_the_batch, seen_calls.INDEXING),
-    (seen_calls.attended, seen_calls.ATTENDING),
-    (seen_calls.place_of_the_batch, seen_calls.INDEXING),
-    (seen_losses.not_detached, seen_losses.SCORING),
-    (seen_losses.bootstrapped, seen_losses.COMPARING),
-    (seen_made.loaded, seen_made.SEEDING),
-    (seen_made.dropped, seen_made.DROPPING),
+    (seen_calls.regrouped, ("view", "reshape")),
+    (seen_calls.same_memory, ("stack", "cat", "concat")),
+    (call_notes.wrapped, ("add", "sub", "mul", "__radd__", "__rsub__", "__rmul__", "rsub", "neg", "__neg__")),
+    (seen_losses.no_logarithms, ("kl_div",)),
+    (seen_losses.likelihood_over, ("nll_loss_nd", "nll_loss")),
+    (seen_losses.weights_over, ("matmul", "__matmul__", "bmm")),
+    (seen_losses.einsum_over, ("einsum",)),
+    (seen_losses.samples_over, ("softmax", "log_softmax")),
+    (seen_losses.alone, ("softmax", "log_softmax", "cross_entropy_loss", "cross_entropy")),
+    (seen_calls.recurred, ("lstm", "gru", "rnn_tanh", "rnn_relu")),
+    (seen_calls.attended, ("softmax", "scaled_dot_product_attention")),
+    (seen_calls.one_of_the_batch, ("__getitem__",)),
+    (seen_losses.not_detached, ("mul", "__mul__", "__rmul__")),
+    (seen_losses.bootstrapped, ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")),
+    (seen_made.loaded, ("random_",)),
+    (seen_made.dropped, tuple(sorted(seen_made.DROPPING))),
     (seen_made.drew, seen_made.DRAWS),
-    (seen_made.asked_for, seen_made.FRESH),
+    (seen_made.asked_for, ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")),
     (seen_calls.waited, seen_calls.WAITS),
-    (seen_made.updated, seen_made.UPDATING),
-    (normalised, NORMS),
-    (clipped, CLIPS),
-    (scaled, FACTORS),
+    (seen_made.updated, ("add", "sub")),
+    (normalised, ("batch_norm",)),
+    (clipped, ("stack", "tensor")),  # what `clip_grad_norm_` calls once, with gradients and without
+    (scaled, ("mul", "__mul__")),  # what `GradScaler.scale` calls
 )
 
 
@@ -467,15 +386,7 @@ def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
 
 
 # What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
-_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.last_of_the_batch, seen_calls.place_of_the_batch})
-
-
-def _functions(names: Iterable[str]) -> Iterable[Any]:
-    """Yield what bears each name: the method of a tensor, and the function of torch."""
-    for name in names:
-        for owner in _OWNERS:
-            if callable(function := getattr(owner, name, None)) and not isinstance(function, type | torch.dtype):
-                yield function
+_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.one_of_the_batch})
 
 
 def _watched() -> dict[Any, Watched]:
@@ -485,16 +396,14 @@ def _watched() -> dict[Any, Watched]:
     if torch.distributed.is_available():
         looks[torch.distributed.all_reduce] = (reduced,)
     for look, names in _LOOKS:
-        for function in dict.fromkeys(_functions(names)):
+        for function in dict.fromkeys(function for _, function in named(names, _OWNERS)):
             looks[function] = (*looks.get(function, ()), look)
-    looks = {function: _of_unlike(every) for function, every in looks.items()}
-    anywhere = {function: tuple(one for one in every if one not in _OF_OWN_LINES) for function, every in looks.items()}
-    return {
-        function: Watched(
-            ROLES.get(function), looks.get(function, ()), NOTED.get(function, ""), anywhere.get(function, ())
-        )
-        for function in {**ROLES, **looks, **NOTED}
-    }
+    watched = {}
+    for function in {**ROLES, **looks, **NOTED}:
+        every = _of_unlike(looks.get(function, ()))
+        anywhere = tuple(look for look in every if look not in _OF_OWN_LINES)
+        watched[function] = Watched(ROLES.get(function), every, NOTED.get(function, ""), anywhere)
+    return watched
 
 
 WATCHED: Final[dict[Any, Watched]] = _watched()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,7 +22,7 @@ from tensormagic.collectors.hooks.replacing import Replacements, skip_in_dynamo
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, without_modes
-from tensormagic.collectors.where.caller import Origin, Origins, sequence_number, uncounted
+from tensormagic.collectors.where.caller import Origins, sequence_number, uncounted
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Gap
@@ -45,11 +44,7 @@ _WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "_
 
 
 def look_at_call(func: Any, given: tuple[tuple[Any, ...], Mapping[str, Any]], result: Any) -> None:
-    """Raise where a call made a NaN or Inf of what was finite.
-
-    Raises:
-        NonFiniteError: names the call, and how many elements.
-    """
+    """Raise a `NonFiniteError`, which names the call, where it made a NaN or Inf of what was finite."""
     name = getattr(func, "__name__", "")
     if name.startswith(_UNWRITTEN) or torch._C._current_autograd_node() is not None:
         return
@@ -59,25 +54,16 @@ def look_at_call(func: Any, given: tuple[tuple[Any, ...], Mapping[str, Any]], re
     if found is None:
         return
     writes = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
-    before = arguments[1:] if writes else arguments
-    tensors = [value for value in flat(arguments) if isinstance(value, torch.Tensor)]
-    if not tensors or any(map(_is_infinite_number, flat(before))) or _first_bad(flat(before)) is not None:
+    before = list(flat(arguments[1:] if writes else arguments))
+    if any(isinstance(value, float) and not math.isfinite(value) for value in before) or _first_bad(before) is not None:
         return
-    nan, inf, elements = found
-    raise NonFiniteError(f"{name.strip('_')} made {_words(nan, inf)} of {count(elements)} elements here; {_LOOK}")
+    if any(isinstance(value, torch.Tensor) for value in flat(arguments)):
+        nan, inf, elements = found
+        raise NonFiniteError(f"{name.strip('_')} made {_words(nan, inf)} of {count(elements)} elements here; {_LOOK}")
 
 
 def look_at_pass(graph: Graph, values: PassValues, lines: Mapping[int, str]) -> None:
-    """Raise where a backward made a NaN or Inf, once it has ended.
-
-    Args:
-        graph: The graph it went through.
-        values: Its numbers.
-        lines: Places of the lines, by their index.
-
-    Raises:
-        NonFiniteError: names the node, and its line.
-    """
+    """Raise a `NonFiniteError`, which names node and line, where a backward made a NaN or Inf, once it has ended."""
     nonfinite = values.first_nonfinite[0] if values.first_nonfinite else None
     node = graph.nodes[nonfinite.node if nonfinite is not None else values.order[0]]
     nan, inf = (nonfinite.nan, nonfinite.inf) if nonfinite is not None else values.bad[next(iter(values.bad))]
@@ -93,16 +79,8 @@ def _words(nan: int, inf: int) -> str:
     return " and ".join(f"{count(number)} {name}" for number, name in ((nan, "NaN"), (inf, "Inf")) if number) or "Inf"
 
 
-def _is_infinite_number(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
 def _first_bad(values: Iterable[Any]) -> tuple[int, int, int] | None:
     """Return NaN, infinities and elements of the first tensor that is not finite."""
-    return next(_bad_among(values), None)
-
-
-def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
     with torch._C.DisableTorchFunction(), without_modes():
         for value in values:
             if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
@@ -112,7 +90,8 @@ def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
                 continue
             plain = local.detach()
             if not bool(plain.isfinite().all()):
-                yield int(plain.isnan().sum()), int(plain.isinf().sum()), plain.numel()
+                return int(plain.isnan().sum()), int(plain.isinf().sum()), plain.numel()
+    return None
 
 
 # Records which line and which module made each autograd node, without looking at a single node.
@@ -127,51 +106,24 @@ _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
 
 
-class Operations(Protocol):
-    """What level ``ops`` does around each call of the user's; `tensormagic.collectors.runs.ops` does it."""
-
-    place: Any  # where the last call comes from, if that was looked up: ``place.origin``
-
-    def within(self, call: Any, line: Any, frame: FrameType, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
-        """Return ``call(func, args, kwargs)``, made from ``frame``, for whose line ``line`` stands."""
-
-
-class Meter(Protocol):
-    """What measures the forward where that was asked for; `ForwardMeter` does it."""
-
-    def observe(self, made: tuple[int, int], given: tuple[tuple[Any, ...], Any], result: Any) -> None:
-        """Measure the outputs of a call that made the nodes ``made`` (from, to). Never raises."""
-
-
 class ForwardRecorder(CallFollower):
-    """Follows the forward of a traced run.
-
-    Args:
-        sites: Interns the user's lines.
-        modules: Names modules.
-
-    Attributes:
-        meter: Called with every call that makes a node, where forward values were asked for.
-        small: Called with them too: the results that have few elements.
-        stops: Whether the run ends where a call makes a NaN or Inf.
-        module_path: Gives the path of the innermost module that runs in a frame.
-        first_node: Called with each call that makes a node, until it is taken away.
-    """
+    """Follows the forward of a traced run."""
 
     def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:
         self._sites = sites
-        self.module_path = RunningModules(modules).path_in
-        self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
+        self.module_path = RunningModules(modules).path_in  # of the innermost module that runs in a frame
+        self.ops: Any = None  # at level ops: makes each call (``within``), knows whence the last one comes (``place``)
         self.origins = Origins()
         self.detached = DetachedValues(sites, self.module_path)
         self.calls = CallWatch(sites, self.module_path, self.origins.site_of)
-        self._grown, self._unwritten = self.calls.wide.marks, self.calls.fresh.marks
+        self._grown, self._unwritten = self.calls.wide, self.calls.fresh
         self.autograd = AutogradWatch(sites)
         self._arrays = self.autograd.arrays.marks
-        self.meter: Meter | None = None
+        # Called with each call that makes a node, the first where forward values were asked for.
+        self.meter: Callable[[tuple[int, int], tuple[tuple[Any, ...], Any], Any], None] | None = None
         self.first_node: Callable[[FrameType], None] | None = None
         self.small = SmallResults()
-        self.stops = False
+        self.stops = False  # whether the run ends where a call makes a NaN or Inf
         self.seconds = 0.0
         self._aside_since = 0
         self._applied = self._before_step = -1
@@ -212,7 +164,7 @@ class ForwardRecorder(CallFollower):
                 self.autograd.arrays.used((start, stop), args)
             self.small.note(result)
             if self.meter is not None:
-                self.meter.observe((start, stop), (args, kwargs), result)
+                self.meter((start, stop), (args, kwargs), result)
             if self.detached.live:
                 self.detached.used((start, stop), (args, kwargs), result)
         elif role is not None or self.detached.live or not _is_grad_enabled():
@@ -239,11 +191,9 @@ class ForwardRecorder(CallFollower):
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""
-        found = []
-        if lost := self.origins.lost:
-            reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
-            found.append(Gap("source", reason))
-        return (*found, *self.calls.gaps(), *self.autograd.gaps())
+        lost = self.origins.lost
+        reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
+        return (*((Gap("source", reason),) if lost else ()), *self.calls.gaps(), *self.autograd.gaps())
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.
@@ -268,8 +218,7 @@ class ForwardRecorder(CallFollower):
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         super().step_back(caller)
         self._ranges.resume()
-        if (stop := sequence_number()) != self._aside_since and caller is not None:
-            self._note(self._aside_since, stop, caller)
+        self.note_backward(self._aside_since, caller)
 
     def leave_step(self) -> None:
         """Leave while a step of an optimizer runs, of whose calls nothing is noted."""
@@ -301,37 +250,38 @@ class ForwardRecorder(CallFollower):
         if self.is_on():
             return lambda: None
         self.come_back(torch._C._len_torch_function_stack())
-        return self._leave_top
+
+        def leave() -> None:
+            self._applied = -1
+            self.leave()
+
+        return leave
 
     def out_of_engine(self) -> Callable[[], None] | None:
         """Leave this thread's stack while the engine runs; returns what undoes it, None where it was not there."""
         place = self.leave()
-        return None if place < 0 else functools.partial(self._go_back, place)
 
-    def _leave_top(self) -> None:
-        self._applied = -1
-        self.leave()
+        def go_back() -> None:
+            self._applied = -1
+            self.come_back(place)
 
-    def _go_back(self, place: int) -> None:
-        self._applied = -1
-        self.come_back(place)
+        return None if place < 0 else go_back
 
     def note_backward(self, start: int, caller: FrameType | None) -> None:
-        """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""
+        """Note what a call of ``caller``'s made unseen, as a backward with ``create_graph=True`` makes nodes."""
         if (stop := sequence_number()) != start and caller is not None:
             self._note(start, stop, caller)
 
-    def _origin(self, frame: FrameType) -> Origin:
-        """Return where a call comes from. Never raises: a module may answer by code of its own what lies in it."""
-        site = self._sites.of_frame(frame)
-        try:
-            return site, self.module_path(frame)
-        except Exception:
-            return site, ""
-
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
-        origin = self._origin(frame) if place is None else place.origin
+        if place is None:
+            site = self._sites.of_frame(frame)
+            try:
+                origin = site, self.module_path(frame)
+            except Exception:  # a module may answer by code of its own what lies in it
+                origin = site, ""
+        else:
+            origin = place.origin
         if self.first_node is not None:
             self.first_node(frame)
         if start == self._applied:  # that custom Function refused its arguments: it made no node

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import ast
-import weakref
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from itertools import permutations
+from functools import lru_cache
+from itertools import accumulate, permutations
+from operator import mul
 from typing import Any
 
 import torch
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
-from tensormagic.collectors.objects.identity import Marks, holds
+from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import is_own_code
 
-# Calls for which the host has to wait until a device has done all that it was given: reading a value is one.
-#
-# On the CPU there is nothing to wait for, and nothing is noted.
+# Calls for which the host has to wait until a device has done all that it was given. On the CPU nothing is noted.
 
 WAITS = (
     "item", "tolist", "cpu", "to", "__float__", "__int__", "__bool__", "__index__", "is_nonzero", "nonzero", "argwhere",
@@ -38,67 +35,22 @@ def waited(watch: CallNotes, call: Call) -> None:
     watch.note("synchronised", call, operands=(x,), detail=str(x.device))
 
 
-# Recurrent layers that take time first, and whose output is read as if the batch came first.
+# Recurrent layers that take time first, and attention that was built to take (places, batch, features): their results
+# are read as if the batch came first.
 
-LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-INDEXING = ("__getitem__",)
-_MOST_MARKS = 32
-
-
-@dataclass(eq=False)
-class Sequences:
-    """What recurrent layers gave that take time first, by identity, as long as it lives."""
-
-    marks: dict[int, tuple[weakref.ref[torch.Tensor], str]] = field(default_factory=dict)
-    attended: dict[int, tuple[int, int]] = field(default_factory=dict)  # by node of an attention: its sizes
-
-    def add(self, output: torch.Tensor, layer: str) -> None:
-        """Remember an output, and what made it."""
-        if len(self.marks) >= _MOST_MARKS:
-            del self.marks[next(iter(self.marks))]
-        self.marks[id(output)] = weakref.ref(output), layer
-
-    def layer(self, x: object) -> str:
-        """Return what made one of these outputs: ``nn.GRU``; empty for anything else."""
-        mark, layer = self.marks.get(id(x), (None, ""))
-        return layer if mark is not None and mark() is x else ""
+_ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
+_MOST_FRAMES, _MOST_ATTENDED = 3, 32
 
 
-class NotesOfSequences(CallNotes):
-    """Notes beside which the outputs of recurrent layers are remembered."""
-
-    sequences: Sequences
-
-
-def recurred(watch: NotesOfSequences, call: Call) -> None:
+def recurred(watch: CallNotes, call: Call) -> None:
     """Remember the output of a recurrent layer that was built to take (time, batch, features)."""
     result: Any = call.result
     output = result[0] if isinstance(result, tuple) and result else None
     if isinstance(output, torch.Tensor) and output.dim() == 3 and call.args and call.args[-1] is False:
-        watch.sequences.add(output, f"nn.{call.name.partition('_')[0].upper()}")
+        watch.sequences.put(output, f"nn.{call.name.partition('_')[0].upper()}")
 
 
-def last_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
-    """Note ``output[:, -1]``: the last sample of the batch, where the layer takes time first."""
-    if not watch.sequences.marks or len(call.args) < 2 or not watch.sequences.layer(call.args[0]):
-        return
-    output, index = call.args[:2]
-    if not isinstance(index, tuple) or len(index) not in {2, 3} or output.shape[1] < 2 or output.grad_fn is None:
-        return
-    whole = slice(None)
-    rest = all(part == whole for part in index[2:] if isinstance(part, slice)) and len(index[2:]) < 2
-    if isinstance(index[0], slice) and index[0] == whole and index[1] in (-1, output.shape[1] - 1) and rest:
-        watch.note("last sample", call, operands=(output,), detail=watch.sequences.layer(output))
-
-
-# Attention that was built to take (places, batch, features), and whose result is read as if the batch came first.
-
-ATTENDING = ("softmax", "scaled_dot_product_attention")
-_ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
-_MOST_FRAMES = 3
-
-
-def attended(watch: NotesOfSequences, call: Call) -> None:
+def attended(watch: CallNotes, call: Call) -> None:
     """Remember an attention of torch's whose first dimension is that of the places: how many there are, and samples."""
     frame = call.frame
     for _ in range(_MOST_FRAMES):
@@ -114,30 +66,33 @@ def attended(watch: NotesOfSequences, call: Call) -> None:
     node = getattr(call.result, "grad_fn", None)
     if node is None or not (places and samples) or places == samples or 1 in sizes:
         return
-    if len(watch.sequences.attended) >= _MOST_MARKS:
-        del watch.sequences.attended[next(iter(watch.sequences.attended))]
-    watch.sequences.attended[node._sequence_nr()] = places, samples
+    if len(watch.attended) >= _MOST_ATTENDED:
+        del watch.attended[next(iter(watch.attended))]
+    watch.attended[node._sequence_nr()] = places, samples
 
 
-def place_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
-    """Note ``x[:, 0]`` or ``x[:, -1]`` after such an attention: one sample, where one place may have been meant."""
-    if not watch.sequences.attended or len(call.args) < 2:
+def one_of_the_batch(watch: CallNotes, call: Call) -> None:
+    """Note ``output[:, -1]`` of such a layer, ``x[:, 0]`` or ``x[:, -1]`` after such an attention: one sample."""
+    if len(call.args) < 2 or not (watch.sequences or watch.attended):
         return
     x, index = call.args[:2]
-    if not isinstance(index, tuple) or [type(part) for part in index] != [slice, int] or index[0] != slice(None):
+    if not isinstance(x, torch.Tensor) or not isinstance(index, tuple) or len(index) not in {2, 3}:
         return
-    if index[1] not in (0, -1) or not isinstance(x, torch.Tensor) or x.dim() != 3 or x.grad_fn is None:
+    whole = slice(None)
+    if not isinstance(index[0], slice) or index[0] != whole:
         return
-    numbers = [number for number, sizes in watch.sequences.attended.items() if sizes == tuple(x.shape[:2])]
-    if numbers and reaches(x.grad_fn, numbers[-1]):
-        watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
+    layer, rest = watch.sequences.of(x), not isinstance(index[-1], slice) or index[-1] == whole
+    if layer and x.shape[1] > 1 and x.grad_fn is not None and index[1] in (-1, x.shape[1] - 1) and rest:
+        watch.note("last sample", call, operands=(x,), detail=layer)
+    if watch.attended and len(index) == 2 and type(index[1]) is int and index[1] in (0, -1) and x.dim() == 3:
+        numbers = [number for number, sizes in watch.attended.items() if sizes == tuple(x.shape[:2])]
+        if numbers and x.grad_fn is not None and reaches(x.grad_fn, numbers[-1]):
+            watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
 
 
 # Calls that change shapes or join tensors: copies, elements that are regrouped, views that are all the same memory.
 
 SMALLEST = 1 << 16  # bytes; what is less is not even counted
-
-RESHAPES = ("reshape", "flatten", "ravel", "reshape_as")
 
 
 def copied(watch: CallNotes, call: Call) -> None:
@@ -157,7 +112,6 @@ def copied(watch: CallNotes, call: Call) -> None:
 # ``view`` and ``reshape`` keep the order of the elements. Where the new sizes are the old ones in another order, the
 # elements end up under indices that they do not belong to: (B, C, H, W) as (B, H * W, C) mixes the channels.
 
-RESHAPING = ("view", "reshape")
 _MOST_DIMS = 5
 
 
@@ -177,18 +131,14 @@ def regrouped(watch: CallNotes, call: Call) -> None:
 
 @lru_cache(maxsize=256)
 def _orders(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[str, ...]:
-    """Return how dimensions would have to be swapped, for each part of both shapes that tells."""
+    """Return how dimensions would have to be swapped, for each part of both shapes that tells.
+
+    Parts are those that hold the same elements, and are neither one dimension split nor merged: of (8, 16, 4, 4) as
+    (8, 16, 16) the first dimension stays, and (16, 4, 4) becomes (16, 16).
+    """
     old, new = (tuple(size for size in sizes if size != 1) for sizes in (before, after))
     if old == new or not 2 <= len(old) <= _MOST_DIMS or not 2 <= len(new) <= _MOST_DIMS or 0 in old:
         return ()
-    return tuple(order for pair in _segments(old, new) if (order := _order(*pair)))
-
-
-def _segments(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the parts of both shapes that hold the same elements, and that are neither one dimension split nor merged.
-
-    (8, 16, 4, 4) as (8, 16, 16): the first dimension stays, and (16, 4, 4) becomes (16, 16).
-    """
     found, first, second = [], 0, 0
     while first < len(old) and second < len(new):
         begin, start = first, second
@@ -200,8 +150,8 @@ def _segments(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[in
             else:
                 right, second = right * new[second], second + 1
         if first - begin > 1 and second - start > 1:
-            found.append((old[begin:first], new[start:second]))
-    return found
+            found.append(_order(old[begin:first], new[start:second]))
+    return tuple(filter(None, found))
 
 
 def _order(before: tuple[int, ...], after: tuple[int, ...]) -> str:
@@ -211,31 +161,17 @@ def _order(before: tuple[int, ...], after: tuple[int, ...]) -> str:
     """
     if len(before) > len(after) == 2 and before[0] % after[0] == 0:
         return ""
-    same = tuple(range(len(before)))
-    for order in permutations(same):
-        swapped = tuple(before[at] for at in order)
-        if order != same and swapped != before and _merges(swapped, after):
-            return "swapped" if len(before) == len(after) == 2 else "permuted"
+    ends = set(accumulate(after, mul))
+    # Of some other order, neighbouring sizes multiply to the new ones.
+    if any(ends <= set(accumulate(swapped, mul)) for swapped in permutations(before) if swapped != before):
+        return "swapped" if len(before) == len(after) == 2 else "permuted"
     if len(before) == 2 and len(after) == 3 and after[1] == before[0] != after[0] and after[0] * after[2] == before[1]:
         return "split"
     return ""
 
 
-def _merges(sizes: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Return whether neighbouring sizes multiply to the others, one after the other."""
-    at = 0
-    for size in into:
-        product = 1
-        while product < size and at < len(sizes):
-            product, at = product * sizes[at], at + 1
-        if product != size:
-            return False
-    return at == len(sizes)
-
-
 # Tensors that were stored one by one and are all the same memory: every one is the last.
 
-STACKING = ("stack", "cat", "concat")
 _FEWEST, _MOST_VALUES = 3, 256
 
 
@@ -267,22 +203,9 @@ def _is_plain(x: object) -> bool:
 # is one number. So the result is followed, weakly, through calls that work element by element, and noted only where
 # it is reduced to a single number.
 
-BROADCASTS = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "eq",
-    "__eq__",
-    "ne",
-    "rsub",
-    "__radd__",
-    "__rsub__",
-    "__rmul__",
-    "__rtruediv__",
-)
+BROADCASTS = ("add", "sub", "mul", "div", "eq", "__eq__", "ne", "rsub", "__radd__", "__rsub__", "__rmul__",
+              "__rtruediv__")  # fmt: skip
 JOINED = ("broadcast_tensors",)
-MOST_FOLLOWED = 64
 
 _PASSING = frozenset({
     *BROADCASTS, "pow", "__pow__", "square", "abs", "__abs__", "neg", "__neg__", "float", "double", "long", "int", "to",
@@ -294,38 +217,26 @@ _FUNCTIONAL = "torch/nn/functional.py"
 _TURNING = frozenset({"unsqueeze", "view", "reshape", "expand", "T", "mT", "t", "transpose"})
 
 
-@dataclass(eq=False)
-class Wide:
-    """Results that are larger than both operands, until they are gone or reduced."""
-
-    marks: Marks = field(default_factory=partial(Marks, MOST_FOLLOWED))  # with what is to be noted of each
-
-    def follow(self, watch: CallNotes, call: Call) -> None:
-        """Pass the mark on, or note what came of it."""
-        result, name = call.result, str(getattr(call.function, "__name__", ""))
-        mark = next((self.marks[id(value)] for value in flat(call.args) if holds(self.marks, value)), None)
-        if mark is None:
-            return
-        if name in JOINED:
-            for x in result:
-                self.marks.put(x, mark.note)
-        elif not isinstance(result, torch.Tensor):
-            return
-        elif name in _REDUCING and result.dim() == 0:
-            watch.keep(mark.note)
-            for key in [key for key, other in self.marks.items() if other.note is mark.note]:
-                del self.marks[key]
-        elif name in _PASSING and result.dim() and result is not mark():
-            self.marks.put(result, mark.note)
+def follow_wide(watch: CallNotes, call: Call) -> None:
+    """Pass the mark of a result that is larger than both operands on, or note what came of it."""
+    marks, result, name = watch.wide, call.result, str(getattr(call.function, "__name__", ""))
+    mark = next((marks[id(value)] for value in flat(call.args) if holds(marks, value)), None)
+    if mark is None:
+        return
+    if name in JOINED:
+        for x in result:
+            marks.put(x, mark.note)
+    elif not isinstance(result, torch.Tensor):
+        return
+    elif name in _REDUCING and result.dim() == 0:
+        watch.keep(mark.note)
+        for key in [key for key, other in marks.items() if other.note is mark.note]:
+            del marks[key]
+    elif name in _PASSING and result.dim() and result is not mark():
+        marks.put(result, mark.note)
 
 
-class NotesOfBroadcasts(CallNotes):
-    """Notes beside which results are followed that grew."""
-
-    wide: Wide
-
-
-def both_grew(watch: NotesOfBroadcasts, call: Call) -> None:
+def both_grew(watch: CallNotes, call: Call) -> None:
     """Follow what came of a column and a row of the same length, where nothing says that a table was meant."""
     result = call.result
     if not isinstance(result, torch.Tensor) or len(call.args) < 2:
@@ -336,11 +247,11 @@ def both_grew(watch: NotesOfBroadcasts, call: Call) -> None:
     column, row = (left, right) if left.dim() > right.dim() else (right, left)
     if column.shape != (*row.shape, 1) or result.numel() <= max(column.numel(), row.numel()):
         return
-    if not _meant(column, row) and not _turned(call, 0 if column is left else 1):
-        watch.wide.marks.put(result, watch.found("both broadcast", call, operands=(left, right), result=result))
+    if not _is_meant(column, row) and not _turns(call, 0 if column is left else 1):
+        watch.wide.put(result, watch.found("both broadcast", call, operands=(left, right), result=result))
 
 
-def _meant(column: torch.Tensor, row: torch.Tensor) -> bool:
+def _is_meant(column: torch.Tensor, row: torch.Tensor) -> bool:
     """Return whether the operands themselves say that pairs are wanted: of one tensor, or made into a column just now.
 
     A parameter against data is a feature map; two predictions against each other are a ranking.
@@ -351,24 +262,22 @@ def _meant(column: torch.Tensor, row: torch.Tensor) -> bool:
     return made == "UnsqueezeBackward0" or column.untyped_storage()._cdata == row.untyped_storage()._cdata
 
 
-def _turned(call: Call, at: int) -> bool:
-    """Return whether the line itself makes the column, so that whoever reads it sees a table."""
+def _turns(call: Call, at: int) -> bool:
+    """Return whether the line itself makes the column, so that whoever reads it sees a table, or is not known."""
     parts = operand_parts(call.frame)
     if parts is None:
-        return True  # what the line says is not known
-    inner = ast.walk(parts[at]) if len(parts) == 2 else (node for part in parts for node in ast.walk(part))
-    return any(_says_so(node) for node in inner)
+        return True
+    for part in parts[at : at + 1] if len(parts) == 2 else parts:
+        for node in ast.walk(part):
+            match node:
+                case ast.Constant(value=None) | ast.keyword(arg="keepdim"):
+                    return True
+                case ast.Attribute(attr=name) if name in _TURNING:
+                    return True
+    return False
 
 
-def _says_so(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in _TURNING
-    return (isinstance(node, ast.Constant) and node.value is None) or (
-        isinstance(node, ast.keyword) and node.arg == "keepdim"
-    )
-
-
-def grew_in_a_loss(watch: NotesOfBroadcasts, call: Call) -> None:
+def grew_in_a_loss(watch: CallNotes, call: Call) -> None:
     """Follow what a loss makes of operands that both grow: it warns, but of two sizes only."""
     given = call.args[0] if call.args and isinstance(call.args[0], tuple | list) else call.args
     if len(given) != 2 or given[0].shape == given[1].shape:
@@ -380,7 +289,7 @@ def grew_in_a_loss(watch: NotesOfBroadcasts, call: Call) -> None:
     for x in call.result:
         if x.numel() > max(left.numel(), right.numel()):
             op = above.f_code.co_name
-            watch.wide.marks.put(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
+            watch.wide.put(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
 
 
 def grew_in_a_whole_loss(watch: CallNotes, call: Call) -> None:

@@ -1,8 +1,4 @@
-"""Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions.
-
-``cross_entropy`` takes scores and applies a softmax of its own. The node that made its input shows what that is: a
-softmax or a sigmoid, directly or through calls that only choose, turn or copy elements.
-"""
+"""Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from tensormagic.collectors.graphs.live_nodes import (
 )
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import innermost_own
 
 NAMES = (
     "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
@@ -45,7 +41,6 @@ def normalised(watch: CallNotes, call: Call) -> None:
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
 
-DIVERGENCES = ("kl_div",)
 _ABOVE = 1e-4  # a logarithm of a probability is at most 0, but for rounding
 
 
@@ -58,7 +53,13 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
     made = NORMALISING[node.name()] if node is not None else ""
     site = watch.line_of_node(node._sequence_nr()) if node is not None else None
     with quiet():
-        detail = "probabilities" if made in {"softmax", "sigmoid"} else "" if made else _above_zero(scores)
+        detail = "probabilities" if made in {"softmax", "sigmoid"} else ""
+        if not made and _is_read(scores):
+            values = scores.detach()
+            highest, lowest = float(values.max()), float(values.min())
+            if highest > _ABOVE:
+                probable = lowest >= 0 and highest <= 1 + _ABOVE
+                detail = "probabilities" if probable else f"scores up to {highest:.3g}"
         of_probabilities = not call.kwargs.get("log_target", False)
         if not detail and of_probabilities and _is_read(target) and bool((target < -_ABOVE).any()):
             detail, site = "target", None
@@ -68,10 +69,8 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
 
 def _given(call: Call) -> int:
     """Return how much the user's line gives to a loss: two tensors, and perhaps how to reduce."""
-    frame = call.frame
-    while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
-        frame = frame.f_back
-    return len(operand_parts(frame) or ()) or 2
+    own = innermost_own(call.frame)
+    return len((operand_parts(own) if own is not None else None) or ()) or 2
 
 
 def _is_read(x: torch.Tensor) -> bool:
@@ -79,23 +78,8 @@ def _is_read(x: torch.Tensor) -> bool:
     return plain and x.numel() > 0 and x.is_floating_point()
 
 
-def _above_zero(scores: torch.Tensor) -> str:
-    """Return what values that are no logarithms of probabilities look like; empty where they may be some."""
-    if not _is_read(scores):
-        return ""
-    values = scores.detach()
-    highest, lowest = float(values.max()), float(values.min())
-    if not highest > _ABOVE:
-        return ""
-    return "probabilities" if lowest >= 0 and highest <= 1 + _ABOVE else f"scores up to {highest:.3g}"
-
-
 # Over which dimension a softmax went is saved by the node that it made.
 
-LIKELIHOODS = ("nll_loss_nd", "nll_loss")
-PRODUCTS = ("matmul", "__matmul__", "bmm")
-EINSUMS = ("einsum",)
-SOFTMAXES = ("softmax", "log_softmax")
 _SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
 _LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
 _UNSIGNED = 1 << 63
@@ -150,10 +134,8 @@ def einsum_over(watch: CallNotes, call: Call) -> None:
             continue
         dim, scores = _dim_of(node, x.dim()), _past(first_input(node), _SCALED)
         if term[dim] in out and x.shape[dim] > 1 and scores is not None and scores.name() == "BmmBackward0":
-            made = watch.line_of_node(node._sequence_nr())
-            watch.note(
-                "normalised over", call, operands=given, about=at, made=made, detail=f"product {dim} {summed[0]}"
-            )
+            watch.note("normalised over", call, operands=given, about=at, detail=f"product {dim} {summed[0]}",
+                       made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
             return
 
 
@@ -185,10 +167,10 @@ def _behind_dropout(node: Any) -> Any:
 
 def samples_over(watch: CallNotes, call: Call) -> None:
     """Note a softmax over the first dimension of what a linear layer made: that of the samples."""
-    x, result = call.args[0] if call.args else None, call.result
+    x = call.args[0] if call.args else None
     if not isinstance(x, torch.Tensor) or x.dim() != 2 or x.grad_fn is None or x.grad_fn.name() not in _LINEAR:
         return
-    node = getattr(result, "grad_fn", None)
+    node = getattr(call.result, "grad_fn", None)
     if _weight(x.grad_fn) is None:
         return  # similarities of two batches, which are normalised both ways
     if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
@@ -197,8 +179,6 @@ def samples_over(watch: CallNotes, call: Call) -> None:
 
 # Two networks and one loss: an advantage or a target that still has its gradient trains the network that made it.
 
-SCORING = ("mul", "__mul__", "__rmul__")
-COMPARING = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 _SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackward1", "DivBackward0"})
 _SCALED = frozenset({"MulBackward0", "DivBackward0", "MaskedFillBackward0"})
 _ADDING = frozenset({"AddBackward0"})
@@ -260,9 +240,9 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
     last = _past(first_input(node) if best else node, frozenset())
     first = _past(value.grad_fn, frozenset({"GatherBackward0"}))
     if last is not None and first is not None and _weight(last) is not None and _weight(last) is _weight(first):
-        made = watch.line_of_node(target.grad_fn._sequence_nr())
-        detail = "best" if best else "value"
-        watch.note("target", call, operands=(value, target), of=_given(call), about=1, detail=detail, made=made)
+        watch.note("target", call, operands=(value, target), of=_given(call), about=1,
+                   detail="best" if best else "value",
+                   made=watch.line_of_node(target.grad_fn._sequence_nr()))  # fmt: skip
 
 
 def _weight(node: Any) -> Any:

@@ -7,7 +7,7 @@ import ctypes
 import random
 import sys
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,22 +16,22 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes, running_part
+from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, frame_of, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import is_own_code, lines_of, syntax_of
+from tensormagic.reports.training import ObservationKind
 
 # Memory that was asked for without a value, and read before anybody wrote one.
 #
-# What ``torch.empty`` gave is known by a weak reference to its storage, so that views of it and an ``nn.Parameter``
-# made of it are known too. The first write by torch ends that, wherever it comes from (the version counter shows
-# writes that are not seen), and so does handing the memory to somebody else. Who writes without telling torch (a
-# compiled extension) changes what is there: a few bytes from its ends are compared before anything is said. On
-# other devices than the CPU they cannot be had without waiting: there nothing is followed. Only what the user's own
-# code asks for is followed, and `Module.to_empty`: torch's own layers fill what they make.
+# What ``torch.empty`` gave is known by a weak reference to its storage: so are views and an ``nn.Parameter`` of it. The
+# first write by torch ends that, also one that is not seen (the version counter shows it), and so does handing the
+# memory to somebody else. Who writes without telling torch (a compiled extension) changes what is there: a few bytes
+# from its ends are compared before anything is said. On other devices than the CPU they cannot be had without waiting:
+# there nothing is followed. Only what the user's own code asks for is, and `Module.to_empty`: torch's own layers fill
+# what they make.
 
-FRESH = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
 MOST_FOLLOWED = 128
 LONGEST = 10_000  # calls that are looked at while something is followed
 SAMPLE = 64  # bytes at either end
@@ -40,24 +40,10 @@ _TO_EMPTY = "torch/nn/modules/module.py"
 _COPYING = frozenset({"clone", "to", "cpu", "float", "double", "half", "bfloat16", "contiguous", "type", "detach"})
 _FILLING = frozenset({"__setitem__", "numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__",
                       "_typed_storage", "set_", "__reduce_ex__", "__deepcopy__", "share_memory_"})  # fmt: skip
-_LOOKING = frozenset(
-    {
-        "__repr__",
-        "__format__",
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "new_zeros",
-        "new_ones",
-        "new_empty",
-        "new_full",
-        "__get__",
-    }
-)
+_LOOKING = frozenset({
+    "__repr__", "__format__", "__get__", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like",
+    "randn_like", "randint_like", "new_zeros", "new_ones", "new_empty", "new_full",
+})  # fmt: skip
 # These ignore their first operand where beta is 0.
 _BETA = frozenset({"addmm", "addmv", "addr", "baddbmm", "addbmm", "sspaddmm"})
 _READING = frozenset({
@@ -71,21 +57,15 @@ _READING = frozenset({
 })  # fmt: skip
 
 
+@dataclass(slots=True)
 class UninitializedMemory:
     """One piece of memory that nobody has written yet, as far as torch knows."""
 
-    __slots__ = ("bits", "intact", "reference", "site", "version")
-
-    def __init__(self, x: torch.Tensor, site: int | None) -> None:
-        storage = x.untyped_storage()
-        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it lives, no other storage gets this address
-        self.site, self.version = site, x._version
-        self.bits = _ends(storage)
-        self.intact = False  # when a call began that reads and writes it
-
-    def is_gone(self) -> bool:
-        """Return whether the memory was given back."""
-        return bool(self.reference.expired())  # type: ignore[no-untyped-call]
+    reference: StorageWeakRef  # while it lives, no other storage gets this address
+    site: int | None
+    version: int
+    bits: bytes
+    intact: bool = False  # when a call began that reads and writes it
 
     def still_is(self, x: torch.Tensor) -> bool:
         """Return whether what was asked for is as it was when it came, judged by versions and bytes."""
@@ -98,97 +78,84 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
     return ctypes.string_at(start, size) + ctypes.string_at(start + length - size, size)
 
 
-@dataclass(eq=False)
-class Fresh:
-    """The memory that is followed, by the address of its storage."""
+class NotesOfMade(CallNotes):
+    """Notes beside which it is remembered what calls have made."""
 
-    marks: dict[int, UninitializedMemory] = field(default_factory=dict)
-    _calls: int = 0
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.fresh: dict[int, UninitializedMemory] = {}  # by the address of its storage
+        self._since_fresh = 0  # calls
+        self.dropouts: dict[int, weakref.ref[Any]] = {}  # those that their model knows
+        self.drops = False  # whether a dropout was seen that drops
+        self.updates: dict[tuple[int | None, int], Update] = {}  # those by hand, by line and parameter
 
-    def mark(self, x: torch.Tensor, site: int | None) -> None:
+    def mark_fresh(self, x: torch.Tensor, site: int | None) -> None:
         """Follow the memory behind a tensor from now on."""
-        if len(self.marks) >= MOST_FOLLOWED:
-            for key in [key for key, mark in self.marks.items() if mark.is_gone()] or [next(iter(self.marks))]:
-                del self.marks[key]
-        self.marks[x.untyped_storage()._cdata] = UninitializedMemory(x, site)
-        self._calls = 0
+        if len(self.fresh) >= MOST_FOLLOWED:
+            gone = [key for key, mark in self.fresh.items() if mark.reference.expired()]  # type: ignore[no-untyped-call]
+            for key in gone or [next(iter(self.fresh))]:
+                del self.fresh[key]
+        storage = x.untyped_storage()
+        reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self.fresh[storage._cdata] = UninitializedMemory(reference, site, x._version, _ends(storage))
+        self._since_fresh = 0
 
-    def before(self, name: str, args: tuple[Any, ...]) -> None:
-        """Look at memory that is about to be read and written in one call: afterwards it has changed anyway."""
-        mark = self.marks.get(_key(args[0])) if args and name.endswith("_") else None
-        if mark is not None:
-            mark.intact = mark.still_is(args[0])
-
-    def follow(self, watch: CallNotes, call: Call) -> None:
+    def follow_fresh(self, call: Call) -> None:
         """Look at what a call does with memory that is followed: it fills it, reads it, or looks away."""
-        self._calls += 1
-        if self._calls > LONGEST:
-            self.marks.clear()
-        given = [x for x in flat((*call.args, *call.kwargs.values())) if _key(x) in self.marks]
+        self._since_fresh += 1
+        if self._since_fresh > LONGEST:
+            self.fresh.clear()
+        given = [x for x in flat((*call.args, *call.kwargs.values())) if storage_key(x) in self.fresh]
         if not given:
             return
         name = str(getattr(call.function, "__name__", ""))
         # ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant: the values are ignored.
         blind = name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
-        if name in _LOOKING or blind or self._goes_on(name, call, given):
+        if name in _LOOKING or blind or self._goes_on(name, call, given[0]):
             return
-        if name in _READING and "out" not in call.kwargs:
-            self._read(watch, call, given[0])
+        x, mark = given[0], self.fresh[storage_key(given[0])]
+        if name in _READING and "out" not in call.kwargs and (mark.intact or mark.still_is(x)):
+            operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
+            place = next(at for at, value in enumerate(operands) if value is x)
+            self.note("uninitialised", call, operands=operands, about=place, nbytes=x.nbytes, made=mark.site)
         for x in given:
-            self.marks.pop(_key(x), None)
+            self.fresh.pop(storage_key(x), None)
 
-    def _goes_on(self, name: str, call: Call, given: list[torch.Tensor]) -> bool:
+    def _goes_on(self, name: str, call: Call, x: torch.Tensor) -> bool:
         """Return whether memory stays unwritten and unread: what came out is a view of it, a copy, or no tensor."""
         result = call.result
         if name in _FILLING or (name.endswith("_") and not name.endswith("__")):
             return False
         if not isinstance(result, torch.Tensor):
             return name not in _READING and not isinstance(result, tuple | list)
-        if _key(result) == _key(given[0]):
-            return True
-        if name in _COPYING and is_followable(result):
-            self.mark(result, self.marks[_key(given[0])].site)
-            return True
-        return False
-
-    def _read(self, watch: CallNotes, call: Call, x: torch.Tensor) -> None:
-        mark = self.marks[_key(x)]
-        if mark.intact or mark.still_is(x):
-            operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
-            place = next(at for at, value in enumerate(operands) if value is x)
-            watch.note("uninitialised", call, operands=operands, about=place, nbytes=x.nbytes, made=mark.site)
+        if copied := name in _COPYING and storage_key(result) != storage_key(x) and _is_followable(result):
+            self.mark_fresh(result, self.fresh[storage_key(x)].site)
+        return copied or storage_key(result) == storage_key(x)
 
 
-def _key(x: Any) -> int:
+def storage_key(x: Any) -> int:
+    """Return under which key the memory of a tensor is followed; 0 where it is not plain."""
     if not isinstance(x, torch.Tensor) or type(x) not in PLAIN or x.layout is not torch.strided or x.is_nested:
         return 0
     return int(x.untyped_storage()._cdata)
 
 
-def is_followable(x: Any) -> bool:
-    """Return whether memory can be followed: on the CPU, plain, not empty."""
-    return bool(_key(x)) and x.device.type == "cpu" and x.numel() > 0 and not x.is_inference()
+def _is_followable(x: Any) -> bool:
+    return bool(storage_key(x)) and x.device.type == "cpu" and x.numel() > 0 and not x.is_inference()
 
 
-class NotesOfFresh(CallNotes):
-    """Notes beside which memory is followed that nobody wrote."""
-
-    fresh: Fresh
-
-
-def asked_for(watch: NotesOfFresh, call: Call) -> None:
+def asked_for(watch: NotesOfMade, call: Call) -> None:
     """Follow memory that the user's own code has asked for."""
     filename = call.frame.f_code.co_filename.replace("\\", "/")
-    if (is_own_code(filename) or filename.endswith(_TO_EMPTY)) and is_followable(call.result):
-        watch.fresh.mark(call.result, watch.site(call))
+    if (is_own_code(filename) or filename.endswith(_TO_EMPTY)) and _is_followable(call.result):
+        watch.mark_fresh(call.result, watch.site(call))
 
 
 # Random numbers that come from a generator whose seed nobody chose.
 #
-# torch seeds its default generators from the system's entropy, with 64 bits, on a GPU with 53; so does
-# ``torch.seed()`` (c10/core/GeneratorImpl.cpp). A seed that a user or a program writes down is smaller: a date with
-# its time, 20261121204500, has 45 bits. So a larger one is one that no second run will have: of a quarter of a
-# million seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
+# torch seeds its generators from the system's entropy, with 64 bits, on a GPU with 53, as ``torch.seed()`` does.
+# A seed that a user or a program writes down is smaller: a date with its time, 20261121204500, has 45 bits. A larger
+# one no second run will have: one of a quarter of a million that torch draws would be taken for a chosen one.
 
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
 _NEGATIVE = 1 << 64  # what torch adds to a seed below zero
@@ -200,7 +167,7 @@ DRAWS = (
     "scaled_dot_product_attention", "dropout1d", "dropout2d", "dropout3d", "kaiming_uniform_", "kaiming_normal_",
     "xavier_uniform_", "xavier_normal_", "trunc_normal_", "orthogonal_",
 )  # fmt: skip
-_DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
+DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
                        "alpha_dropout", "feature_alpha_dropout"})  # fmt: skip
 _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
 
@@ -210,10 +177,11 @@ def drew(watch: CallNotes, call: Call) -> None:
     result = call.result
     if (times := watch.times_noted()) == 0 or not isinstance(result, torch.Tensor):
         return
-    if (generator := _default_generator(result.device)) is None:
+    device, cuda = result.device, torch.cuda.default_generators
+    if device.type not in {"cpu", "cuda"} or (device.type == "cuda" and not cuda):
         return
-    seed = generator.initial_seed()
-    if was_chosen(seed, result.device) or not _draws(call) or call.kwargs.get("generator") is not None:
+    seed = (torch.default_generator if device.type == "cpu" else cuda[device.index or 0]).initial_seed()
+    if was_chosen(seed, device) or not _draws(call) or call.kwargs.get("generator") is not None:
         return
     if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
         watch.note("draw", call, detail=str(seed), times=times)
@@ -228,7 +196,7 @@ def was_chosen(seed: int, device: torch.device) -> bool:
 def _draws(call: Call) -> bool:
     """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
     name, given = call.function.__name__, call.kwargs
-    if name in _DROPPING:
+    if name in DROPPING:
         p = call.args[1] if len(call.args) > 1 else given.get("p", 0.5)
         train = call.args[2] if len(call.args) > 2 else given.get("training", given.get("train", True))
         return bool(p) and bool(train)
@@ -237,19 +205,9 @@ def _draws(call: Call) -> bool:
     return not any(isinstance(value, torch.Generator) for value in call.args)
 
 
-def _default_generator(device: torch.device) -> Any:
-    if device.type == "cpu":
-        return torch.default_generator
-    if device.type == "cuda" and torch.cuda.default_generators:
-        return torch.cuda.default_generators[device.index or 0]
-    return None
-
-
 # Workers of a loader get a copy of the data set each. What it draws from a generator of its own is then the same in all
 # of them, and a stream that does not ask which worker it is in gives each sample as often as there are workers.
 
-SEEDING = ("random_",)
-_ASKS = "get_worker_info"
 _DRAWING = frozenset({"rand", "randn", "randint", "random", "normal", "uniform", "choice", "shuffle", "randperm"})
 _DEEPEST = 4  # data sets in data sets
 
@@ -268,8 +226,9 @@ def loaded(watch: CallNotes, call: Call) -> None:
             break
         dataset = inner
     kind = type(dataset)
-    names = _names_in(kind)
-    if _ASKS in names:
+    methods = (value for each in kind.__mro__ for name, value in vars(each).items() if name != "__init__")
+    names = {name for method in methods for name in getattr(getattr(method, "__code__", None), "co_names", ())}
+    if "get_worker_info" in names:
         return
     numpy = sys.modules.get("numpy")
     kinds = (random.Random, torch.Generator, *((numpy.random.Generator, numpy.random.RandomState) if numpy else ()))
@@ -282,94 +241,58 @@ def loaded(watch: CallNotes, call: Call) -> None:
         watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__}")
 
 
-def _names_in(kind: type) -> set[str]:
-    """Return the names that the methods of a class use which give items."""
-    found: set[str] = set()
-    for name, value in ((name, value) for each in kind.__mro__ for name, value in vars(each).items()):
-        code = getattr(value, "__code__", None)
-        if code is not None and name != "__init__":
-            found.update(code.co_names)
-    return found
-
-
 # Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.
 
-DROPPING = tuple(sorted(_DROPPING))
-_MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE: type = nn.modules.dropout._DropoutNd
 _FORWARD = nn.Dropout.forward.__code__
 _MOST_DROPOUTS = 1024
 
 
-class NotesOfDropouts(CallNotes):
-    """Notes beside which the dropouts are remembered that their model knows, and whether any of all dropped."""
-
-    dropouts: dict[int, weakref.ref[Any]]
-    drops: bool
-
-
-def dropped(watch: NotesOfDropouts, call: Call) -> None:
+def dropped(watch: NotesOfMade, call: Call) -> None:
     """Note a dropout that drops whatever mode the module around it is in."""
-    watch.drops = watch.drops or _draws(call)
-    above = call.frame.f_back
-    if above is not None and above.f_code is _FORWARD:
-        module = above.f_locals["self"]
-        if holds(watch.dropouts, module):
-            return
-    if not _draws(call):
+    drops, above = _draws(call), call.frame.f_back
+    watch.drops = watch.drops or drops
+    if not drops or (above is not None and above.f_code is _FORWARD and holds(watch.dropouts, above.f_locals["self"])):
         return
-    running = _running(call.frame)
+    running, frame = list[nn.Module](), frame_of(MODULE_CALL, call.frame)  # the innermost first
+    while frame is not None:
+        running.append(frame.f_locals["self"])
+        frame = frame_of(MODULE_CALL, frame.f_back)
     if not running:
         return
-    if isinstance(running[0], _MODULE):
+    around, how = running[0], "called"
+    if isinstance(around, _MODULE):
         dropouts = [module for module in running[-1].modules() if isinstance(module, _MODULE)]
-        if any(module is running[0] for module in dropouts):
-            room = _MOST_DROPOUTS - len(watch.dropouts)
-            watch.dropouts.update((id(module), weakref.ref(module)) for module in dropouts[: max(room, 0)])
-        elif len(running) > 1:
-            _note_dropped(watch, call, running[1], "made")
-    elif (frame := _own_caller(call.frame)) is not None and _leaves_mode_out(frame):
-        _note_dropped(watch, call, running[0], "called")
+        if any(module is around for module in dropouts):
+            room = max(_MOST_DROPOUTS - len(watch.dropouts), 0)
+            watch.dropouts.update((id(module), weakref.ref(module)) for module in dropouts[:room])
+            return
+        if len(running) < 2:
+            return
+        around, how = running[1], "made"
+    elif not _leaves_mode_out(call.frame):
+        return
+    kind: ObservationKind = "dropout" if around.training else "dropout in eval"
+    watch.note(kind, call, detail=f"{how} {type(around).__name__}")
 
 
-def _note_dropped(watch: CallNotes, call: Call, around: nn.Module, how: str) -> None:
-    kind = "dropout" if around.training else "dropout in eval"
-    watch.note(kind, call, detail=f"{how} {type(around).__name__}")  # type: ignore[arg-type]
-
-
-def _running(frame: FrameType | None) -> list[nn.Module]:
-    """Return the modules whose forward is running, the innermost first."""
-    found = []
-    while frame is not None:
-        if frame.f_code is _MODULE_CALL:
-            found.append(frame.f_locals["self"])
-        frame = frame.f_back
-    return found
-
-
-def _own_caller(frame: FrameType | None) -> FrameType | None:
-    """Return the frame that calls a function of torch's, where that is the user's own and a module's forward."""
+def _leaves_mode_out(frame: FrameType | None) -> bool:
+    """Return whether a line of the user's own, in a module's forward, calls dropout and says nothing of the mode."""
     while frame is not None and not is_own_code(frame.f_code.co_filename):
-        if frame.f_code is _MODULE_CALL:
-            return None
+        if frame.f_code is MODULE_CALL:
+            return False
         frame = frame.f_back
-    return frame
-
-
-def _leaves_mode_out(frame: FrameType) -> bool:
-    """Return whether a line calls dropout and says nothing of the mode."""
-    part = running_part(frame)
+    part = running_part(frame) if frame is not None else None
     if not isinstance(part, ast.Call) or any(isinstance(given, ast.Starred) for given in part.args):
         return False
     keywords = {keyword.arg for keyword in part.keywords}
     name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-    return name in _DROPPING and len(part.args) <= 2 and keywords <= {"p", "inplace", "input"}
+    return name in DROPPING and len(part.args) <= 2 and keywords <= {"p", "inplace", "input"}
 
 
 # An update by hand of which nothing comes: ``for p in net.parameters(): p = p - lr * p.grad`` makes a new tensor each
 # time, and the parameter stays as it is. That is known when the line runs again, for a later gradient.
 
-UPDATING = ("add", "sub")
 _ROUNDS = (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
 MOST_UPDATES = 64  # that are remembered
 
@@ -392,13 +315,7 @@ class Update(NamedTuple):
         return newer and (parameter._version, parameter.data_ptr()) == self.state
 
 
-class NotesOfUpdates(CallNotes):
-    """Notes beside which updates by hand are remembered, by line and parameter."""
-
-    updates: dict[tuple[int | None, int], Update]
-
-
-def updated(watch: NotesOfUpdates, call: Call) -> None:
+def updated(watch: NotesOfMade, call: Call) -> None:
     """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
     x, result = call.args[0] if call.args else None, call.result
     if type(x) is not nn.Parameter or not x.is_leaf or x.layout is not torch.strided:

@@ -1,13 +1,12 @@
 """Follows what the gradient cannot follow: values whose history a call did not pass on, to the nodes that use them.
 
-The function mode sees the call that ended the way; nothing of it is left in the graph. What came out is known from
-then on by a weak reference. A call that makes no node passes the mark on from what goes in to what comes out; a call
-that makes nodes, one of which has an input without a way back, is where it was used. In-place writes into other
-tensors pass it on quietly: a buffer that is updated from detached values (an exponential moving average, a queue
-of keys) is no end of a way, unless something misses its gradient because of it.
+The function mode sees the call that ended the way; nothing of it is left in the graph. What came out is known from then
+on by a weak reference. A call that makes no node passes the mark on from what goes in to what comes out; a call that
+makes nodes, one of which has an input without a way back, is where it was used. In-place writes into other tensors pass
+it on quietly: a buffer that is updated from detached values (an exponential moving average, a queue of keys) is no end
+of a way, unless something misses its gradient because of it.
 
-Nothing is done in a call as long as no marked value lives, gradients are on and the function is not one of
-`cut_calls.ROLES`.
+Nothing is done in a call while no marked value lives, gradients are on and the function is not among the `ROLES`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from tensormagic.collectors.detachment.detachment_facts import (
     Trained,
     differentiable,
     dtype_of,
-    op_label,
     receiver_of,
     shape_of,
 )
@@ -49,8 +47,7 @@ from tensormagic.words import error_text
 
 MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first
 MOST_OPEN = 512  # cuts of one forward that wait for a backward to say which node is which
-MOST_RECEIVERS = 16
-MOST_REGIONS = 64
+MOST_RECEIVERS, MOST_REGIONS = 16, 64
 
 _TORCH = Path(torch.__file__).parent
 _OF_TORCH = str(_TORCH) + os.path.sep
@@ -74,35 +71,19 @@ class Region(NamedTuple):
 
 
 class DetachedValues:
-    """What is known of ended ways while a run goes on.
-
-    Args:
-        sites: Interns the user's lines.
-        module_path: Gives the path of the innermost module that runs in a frame.
-
-    Attributes:
-        live: Marked values, by identity. Falsy where there are none: then a call costs nothing more.
-        open: Cuts that wait for a backward pass, by identity.
-        seconds: Spent here.
-        gap: Why something could not be followed; empty where all could.
-        trained: What else changes leaves: optimizers, and writes by hand.
-    """
+    """What is known of ended ways while a run goes on."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
-        self._sites = sites
-        self._module_path = module_path
+        self._sites, self._module_path = sites, module_path
         self._region: Region | None = None
         self._regions: list[Region | None] = []
         self._numbers: list[int] = []
         self._last_roots: frozenset[int] = frozenset()
-        self.live = Marks(MOST_LIVE)
-        self.open: dict[int, Detachment] = {}
-        self.seconds = 0.0
-        self.gap = ""
+        self.live = Marks(MOST_LIVE)  # falsy where there are none: then a call costs nothing more
+        self.open: dict[int, Detachment] = {}  # those that wait for a backward pass
+        self.seconds, self.gap = 0.0, ""  # why something could not be followed
         self.trained = Trained()
         self._leaves_at: dict[tuple[str, str, int | None], DetachedLeaves] = {}
-
-    # -- called by the function mode ------------------------------------------------------------------------------
 
     def before(self, func: Any, role: str, args: tuple[Any, ...], frame: FrameType) -> tuple[int, str] | None:
         """Look at a call with a role before it is made; returns what `made` will need afterwards."""
@@ -136,10 +117,12 @@ class DetachedValues:
                 began = perf_counter()
                 with torch._C.DisableTorchFunction():
                     values = (*given[0], *given[1].values()) if given[1] else given[0]
-                    if history is not None:
-                        self._detached(history, result, frame)
-                    else:
+                    if history is None:
                         self._pass((func, role, off), values, result, frame)
+                    elif history[0] >= 0:  # lost in place
+                        detachment = self._detach(("detach", "detach_"), None, result, frame)
+                        detachment.number, detachment.source_name = history
+                        self._mark(result, detachment)
                 self.seconds += perf_counter() - began
         except Exception as error:
             self.gap = error_text(error)
@@ -177,7 +160,7 @@ class DetachedValues:
                     detachment = self._detach(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
                     detachment.with_sources(sources)
                     for asked in inputs:
-                        detachment.forget_leaf(asked)
+                        detachment.detached_leaves.leaves.pop(id(asked), None)  # its gradient was returned
                     for each in found:
                         self._mark(each, detachment)
         except Exception as error:
@@ -185,11 +168,8 @@ class DetachedValues:
 
     def detachments_of(self, values: Iterable[Any]) -> list[Detachment]:
         """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
-        if not self.live:
-            return []
         with torch._C.DisableTorchFunction():
-            found = (self._marked([value]) for value in values)
-            return [detachment for detachment in found if detachment is not None]
+            return [found for value in values if (found := self._marked([value])) is not None]
 
     def finish_pass(self, roots: frozenset[int]) -> None:
         """Say that a pass has ended, and from which nodes it had started: reading those is mere logging now."""
@@ -206,8 +186,6 @@ class DetachedValues:
         for each in (self.live, self.open, self._regions, self._numbers):
             each.clear()
         self._region = None
-
-    # -- calls that make no node ----------------------------------------------------------------------------------
 
     def _switch(self, off: bool, frame: FrameType | None) -> None:  # noqa: FBT001  (as torch takes it)
         """Note that gradients were switched on or off, and where: on the way out of a block, what was before."""
@@ -229,14 +207,6 @@ class DetachedValues:
         by_library = frame is not None and not is_own_code(frame.f_code.co_filename)
         self._region = Region(site, ignored, by_library, "checkpoint" if lost else "") if off else None
 
-    def _detached(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
-        """Note that ``result`` lost its history in place."""
-        if history[0] < 0:
-            return
-        detachment = self._detach(("detach", "detach_"), None, result, frame)
-        detachment.number, detachment.source_name = history
-        self._mark(result, detachment)
-
     def _pass(self, call: Call, values: tuple[Any, ...], result: Any, frame: FrameType) -> None:
         role = call[1]
         if role is OVERWRITE:
@@ -247,12 +217,14 @@ class DetachedValues:
                 self._detach(("frozen", "requires_grad_(False)"), result, result, frame)
             return
         if role is INTO:
-            self._put_into(values[0], values[-1])
+            target, written = values[0], self._marked([values[-1]])
+            if written is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
+                # Noted only where it explains something.
+                self._mark(target, replace(written, receivers=[], listed=False, quiet=True))
             return
         given = list(flat(values))
         if role is WRITTEN or any(result is value for value in given):
-            if str(getattr(call[0], "__name__", "")).endswith("_"):
-                self._write(given[0])
+            self._write(call[0], given[0])
             return
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
         if not results and role not in _EXPLICIT:
@@ -274,11 +246,20 @@ class DetachedValues:
         source = next((value for value in sources if has_history(value)), None)
         if source is None and marked is not None:
             return marked
-        source = source if source is not None or not sources else sources[0]
-        if kind is None or source is None:
+        if kind is None or not sources:
             return None
-        detachment = self._detach((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
-        return detachment.with_sources(sources)
+        source = sources[0] if source is None else source
+        name = str(getattr(func, "__name__", kind))  # as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``
+        op: str = kind if role != kind else ".data" if kind == "data" else _SHOWN.get(name, name)
+        return self._detach((kind, op), source, result, frame).with_sources(sources)
+
+    def _write(self, func: Any, written: Any) -> None:
+        """Note a leaf that was written to by hand, or the memory that a value shares with one."""
+        shared = self.live.of(written)
+        marked = shared.leaf() if shared is not None and shared.leaf else None
+        leaf = written if marked is None else marked
+        if str(getattr(func, "__name__", "")).endswith("_") and is_leaf(leaf):
+            self.trained.write(leaf)
 
     def _marked(self, values: list[Any]) -> Detachment | None:
         for value in values:
@@ -286,20 +267,6 @@ class DetachedValues:
             if detachment is not None and not has_history(value):
                 return detachment
         return None
-
-    def _put_into(self, target: Any, value: Any) -> None:
-        """Follow what a followed value was written into; noted only where it explains something."""
-        detachment = self._marked([value])
-        if detachment is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
-            self._mark(target, replace(detachment, receivers=[], listed=False, quiet=True))
-
-    def _write(self, written: Any) -> None:
-        """Note that a leaf was written to by hand, or the memory that a value shares with one."""
-        detachment = self.live.of(written)
-        marked = detachment.leaf() if detachment is not None and detachment.leaf else None
-        leaf = marked if marked is not None else written
-        if is_leaf(leaf):
-            self.trained.write(leaf)
 
     def _detach(
         self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType
@@ -313,12 +280,11 @@ class DetachedValues:
         listed = is_own_code(frame.f_code.co_filename) and kind in _LISTED and (leaf is None or kind == "frozen")
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
-        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
-        detachment.by_library = region is not None and region.by_library
-        detachment.detached_leaves = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
+        behind = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
+        shape, dtype, by_library = shape_of(result), dtype_of(result), region is not None and region.by_library
+        called = self._sites.of_frame(frame) if leaf is not None and region is not None else None
+        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape, dtype, behind, by_library, called)
         detachment.with_sources(() if source is None else (source,))
-        if leaf is not None and region is not None:
-            detachment.call_site = self._sites.of_frame(frame)
         if listed:
             self._wait(detachment)
         return detachment
@@ -329,17 +295,14 @@ class DetachedValues:
             self.open[id(detachment)] = detachment
 
     def _mark(self, value: Any, detachment: Detachment) -> None:
-        """Follow a value from now on, until it is gone."""
         if detachment.kind in _READ and (detachment.number in self._last_roots):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if detachment.kind in _NUMERIC:
-                self.live.add(Held(value, detachment))
+                self.live.add(Held(id(value), detachment, value))
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
             self.live.put(value, detachment)
-
-    # -- calls that make nodes ------------------------------------------------------------------------------------
 
     def _use(self, made: tuple[int, int], values: list[Any], result: Any) -> None:
         for at, value in enumerate(values):
@@ -357,6 +320,7 @@ class DetachedValues:
 
 
 _is_grad_enabled = torch.is_grad_enabled
+_SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
 _BLIND = frozenset({VALUELESS, GRAD_MODE})
 _DETACH_IN_PLACE: Any = torch.Tensor.detach_
 _FOLLOWED = (torch.Tensor, np.ndarray, tuple, list)
@@ -373,7 +337,6 @@ def _is_backward() -> bool:
 
 
 def _any_of(live: Mapping[int, Any], given: Given) -> bool:
-    """Say whether a marked value is among the arguments of a call, or in a list of them."""
     if not live:
         return False
     for value in given[0]:

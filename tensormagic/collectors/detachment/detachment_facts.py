@@ -15,9 +15,7 @@ from tensormagic.collectors.objects.identity import Leaves, holds
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
-# Which calls end the gradient's way, known from the function alone: one look-up a call.
-#
-# What a call is to the tracer is its role. Most have none; those are only timed and counted.
+# Which calls end the gradient's way, known from the function alone: what it is to the tracer is its role.
 
 GRAD_MODE: Final = "grad mode"
 VALUELESS: Final = "valueless"  # the result does not depend on the values of what goes in
@@ -38,40 +36,31 @@ CUTTING: dict[str, CutKind] = {
         "non-differentiable",
     ),
 }  # fmt: skip
-_LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")
-_NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
+_MAKING = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
+           "new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")  # fmt: skip
 _FILLING = ("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
-_SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
 
 
-def _functions(names: Iterable[str]) -> Iterable[tuple[str, Any]]:
+def named(names: Iterable[str], owners: Iterable[Any] = (torch.Tensor, torch)) -> Iterator[tuple[str, Any]]:
     """Yield each name with what bears it: the method of a tensor, and the function of torch."""
     for name in names:
-        for owner in (torch.Tensor, torch):
+        for owner in owners:
             if callable(function := getattr(owner, name, None)) and not isinstance(function, type | torch.dtype):
                 yield name, function
 
 
-def _roles() -> dict[Any, str]:
-    roles: dict[Any, str] = {function: CUTTING[name] for name, function in _functions(CUTTING)}
-    roles |= dict.fromkeys((function for _, function in _functions((*_LIKE, *_NEW))), VALUELESS)
-    roles |= dict.fromkeys((function for _, function in _functions(_FILLING)), OVERWRITE)
-    tensor: Any = torch.Tensor
-    roles |= {tensor.data.__get__: "data", tensor.grad.__get__: VALUELESS}
-    roles |= {torch.Tensor.requires_grad_: "frozen", torch._C._set_grad_enabled: GRAD_MODE}
-    roles |= {tensor.data.__set__: WRITTEN, torch.Tensor.__setitem__: INTO}
-    return roles
-
-
-ROLES: dict[Any, str] = _roles()
-
-
-def op_label(function: Any, kind: str) -> str:
-    """Return what was called, as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``."""
-    if kind == "data":
-        return ".data"
-    name = str(getattr(function, "__name__", kind))
-    return _SHOWN.get(name, name)
+_TENSOR: Any = torch.Tensor
+ROLES: dict[Any, str] = {
+    **{function: CUTTING[name] for name, function in named(CUTTING)},
+    **dict.fromkeys((function for _, function in named(_MAKING)), VALUELESS),
+    **dict.fromkeys((function for _, function in named(_FILLING)), OVERWRITE),
+    _TENSOR.data.__get__: "data",
+    _TENSOR.grad.__get__: VALUELESS,
+    _TENSOR.requires_grad_: "frozen",
+    torch._C._set_grad_enabled: GRAD_MODE,
+    _TENSOR.data.__set__: WRITTEN,
+    _TENSOR.__setitem__: INTO,
+}
 
 
 # Which leaves lie behind a cut: what would have got a gradient through here, and may get none anywhere now.
@@ -86,11 +75,7 @@ MOST_FRUITLESS_WALKS = 3  # walks in a row without a new leaf, after which a pla
 
 
 class DetachedLeaves:
-    """The leaves behind the values that one place of the source cut off.
-
-    Attributes:
-        leaves: By identity; an ``id`` counts only while its reference lives.
-    """
+    """The leaves behind the values that one place of the source cut off, by their ``id``."""
 
     __slots__ = ("_fruitless_walks", "_nodes_left", "leaves")
 
@@ -104,34 +89,24 @@ class DetachedLeaves:
             self._keep(source)
         elif self._fruitless_walks < MOST_FRUITLESS_WALKS and self._nodes_left > 0 and not is_stale(source):
             before = len(self.leaves)
-            for leaf in self._walk(source.grad_fn):
-                self._keep(leaf)
+            for node in walk_nodes([source.grad_fn], self._nodes_left):
+                self._nodes_left -= 1
+                leaf = getattr(node, "variable", None)
+                if isinstance(leaf, torch.Tensor):
+                    self._keep(leaf)
             self._fruitless_walks = 0 if len(self.leaves) > before else self._fruitless_walks + 1
 
     def _keep(self, leaf: torch.Tensor) -> None:
         if not holds(self.leaves, leaf) and len(self.leaves) < MOST_LEAVES:
             self.leaves[id(leaf)] = weakref.ref(leaf)
 
-    def _walk(self, root: Any) -> Iterator[torch.Tensor]:
-        for node in walk_nodes([root], self._nodes_left):
-            self._nodes_left -= 1
-            leaf = getattr(node, "variable", None)
-            if isinstance(leaf, torch.Tensor):
-                yield leaf
-
     def alive(self) -> Iterator[torch.Tensor]:
         """Yield the leaves that are still there."""
-        for reference in list(self.leaves.values()):
-            if (leaf := reference()) is not None:
-                yield leaf
+        return (leaf for reference in list(self.leaves.values()) if (leaf := reference()) is not None)
 
 
 class Trained:
-    """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes.
-
-    Attributes:
-        any_step: Whether an optimizer made a step.
-    """
+    """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes."""
 
     def __init__(self) -> None:
         self.any_step = False
@@ -169,32 +144,27 @@ class Trained:
 
 def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
     """Return those of ``leaves`` that ask for a gradient and have none, and that no graph of the run led to."""
+    found = []
     with torch._C.DisableTorchFunction():
-        without = (leaf for leaf in leaves if leaf.requires_grad and leaf.grad_fn is None and leaf.grad is None)
-        found = [_left_out(leaf, known, trained) for leaf in without if known.find(leaf) not in reached]
+        for leaf in leaves:
+            number = known.find(leaf)
+            if not leaf.requires_grad or leaf.grad_fn is not None or leaf.grad is not None or number in reached:
+                continue
+            described = known.known[number] if number is not None else None
+            is_parameter = isinstance(leaf, torch.nn.Parameter)
+            # A module that was met has put another in its place.
+            unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"
+            found.append(LeftOut(
+                name=described.name if described is not None else known.called(leaf) or unnamed,
+                owner=described.owner if described is not None else "", shape=tuple(leaf.shape),
+                is_parameter=is_parameter, held=trained.is_held(leaf),
+                written=trained.is_written(leaf) or number in known.replaced,
+            ))  # fmt: skip
     return tuple(dict.fromkeys(one for one in found if one.name))
 
 
-def _left_out(leaf: torch.Tensor, known: Leaves, trained: Trained) -> LeftOut:
-    number = known.find(leaf)
-    described = known.known[number] if number is not None else None
-    is_parameter = isinstance(leaf, torch.nn.Parameter)
-    unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"  # a module that was met has put another in its place
-    name = described.name if described is not None else known.called(leaf) or unnamed
-    return LeftOut(
-        name=name,
-        owner=described.owner if described is not None else "",
-        shape=tuple(leaf.shape),
-        is_parameter=is_parameter,
-        held=trained.is_held(leaf),
-        written=trained.is_written(leaf) or (number is not None and number in known.replaced),
-    )
-
-
-# What `detached_values` asks of values and nodes: whether a value has a way back, and which node took it as an input.
-#
-# Nothing here may change what is asked: a view that was written to is not asked for its node, because torch would
-# make one to answer.
+# Which node took a value as an input. Nothing here may change what is asked: a view that was written to is not asked
+# for its node, because torch would make one to answer.
 
 _TAKE_MASKS = ("Where", "IndexPut")  # nodes that have no input for a mask, and one for a number
 MOST_SEARCHED = 64  # nodes that one call made, looked through for an input without a way back
@@ -234,7 +204,11 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
         return Receiver(number, None, selects=isinstance(value, torch.Tensor), shape=shape, dtype=dtype)
     number, places = ended[0]
     inputs = next(inputs for other, _, inputs, _ in nodes if other == number)
-    place = places[0] if len(places) == 1 else _at_its_place(values, at, (len(nodes), inputs, places))
+    place: int | None = places[0]
+    if len(places) > 1:  # by its place, where the one node has an input for each tensor
+        given = [other for other, x in enumerate(values) if isinstance(x, torch.Tensor)]
+        fits = at in given and len(nodes) == 1 and len(given) == inputs
+        place = given.index(at) if fits and given.index(at) in places else None
     return Receiver(number, place, shape=shape, dtype=dtype)
 
 
@@ -260,14 +234,6 @@ def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int]
     return list(found.values())
 
 
-def _at_its_place(values: list[Any], at: int, node: tuple[int, int, list[int]]) -> int | None:
-    """Return which of several inputs without a way back it is: by its place where there is one for each tensor."""
-    made, inputs, ended = node
-    tensors = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
-    place = tensors.index(at) if at in tensors and made == 1 and len(tensors) == inputs else -1
-    return place if place in ended else None
-
-
 def shape_of(value: Any) -> tuple[int, ...]:
     """Return the shape of a tensor or an array; empty for a number, and where it is unknown."""
     try:
@@ -280,9 +246,6 @@ def dtype_of(value: Any) -> str:
     """Return the dtype of a tensor or an array, without the prefix; of a number its type."""
     plain = isinstance(value, torch.Tensor | np.ndarray)
     return str(value.dtype).removeprefix("torch.") if plain else type(value).__name__
-
-
-# What is remembered of one call that ended the gradient's way, and of the values that came out of it.
 
 
 @dataclass(slots=True, eq=False)
@@ -298,35 +261,28 @@ class Detachment:
     listed: bool  # Whether to tell of it also where nothing used the value.
     shape: tuple[int, ...]  # Of what came out.
     dtype: str  # Of what came out.
+    detached_leaves: DetachedLeaves  # The leaves behind all that this place of the source cut off.
+    by_library: bool  # As in `Cut`.
+    call_site: int | None  # Of a leaf in a region: the site of the call.
     receivers: list[Receiver] = field(default_factory=list)  # What used it.
     age: int = 0  # How many passes it has waited for.
     place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.
-    detached_leaves: DetachedLeaves | None = None  # The leaves behind all that this place of the source cut off.
     # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
-    by_library: bool = False  # as in `Cut`
-    call_site: int | None = None  # Of a leaf in a region: the site of the call.
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
         """Note values that went in here besides, and what lies behind them; returns itself."""
-        if self.detached_leaves is not None:
-            for source in sources:
-                self.detached_leaves.add(source)
+        for source in sources:
+            self.detached_leaves.add(source)
         return self
 
-    def forget_leaf(self, leaf: Any) -> None:
-        """Take a leaf out of what lies behind: its gradient was asked for, and returned."""
-        if self.detached_leaves is not None:
-            self.detached_leaves.leaves.pop(id(leaf), None)
 
-
-class Held:
+class Held(NamedTuple):
     """Replaces the mark of a Python number, of which there can be no weak reference."""
 
-    __slots__ = ("key", "note", "value")
-
-    def __init__(self, value: Any, detachment: Detachment) -> None:
-        self.key, self.note, self.value = id(value), detachment, value
+    key: int
+    note: Detachment
+    value: Any
 
     def __call__(self) -> Any:
         """Return the number."""

@@ -39,7 +39,7 @@ class ForwardMeter(TracePart):
     """The rows of the last forwards."""
 
     def __init__(self, trace: TraceContext) -> None:
-        trace.recorder.meter = self
+        trace.recorder.meter = self.observe
         self._far = DeviceNumbers(0)
         self._rows: deque[dict[int, Row | Coming]] = deque([{}], maxlen=GENERATIONS)
         self._given: dict[int, bool | None] = {}

@@ -7,9 +7,8 @@ import itertools
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from types import CodeType, FrameType, GeneratorType, ModuleType
 from typing import Any
 
@@ -22,7 +21,7 @@ from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, 
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of
+from tensormagic.collectors.where.source import SourceLines, lines_of, names_of, own_frames, syntax_of
 from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
@@ -37,114 +36,77 @@ _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _Loop = ast.For | ast.While
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstRound:
-    """The first round of a loop over a loader that shuffles, as it stood when a backward was called in it."""
-
-    code: CodeType
-    outer: str
-    value: Any
-    sampler: weakref.ref[DistributedSampler[Any]]
-    epoch: int
-    found: SameOrder
+# The first round of a loop over a loader that shuffles, as it stood when a backward was called in it: code, the name
+# and value of what the outer loop counts with, the sampler and its epoch, and what is told where the next has the same.
+_FirstRound = tuple[CodeType, str, Any, weakref.ref[Any], int, SameOrder]
 
 
 class LoopsOverData:
-    """Finds such loops around the lines that call backward, once for each line.
-
-    Attributes:
-        used_up: Iterators that are empty from the second round on, by file and line of the loop.
-        same_order: Loaders whose second round was seen to have the order of the first.
-    """
+    """Finds such loops around the lines that call backward, once for each line."""
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
         self._looked: set[int | None] = set()
-        self._trees: dict[str, ast.Module | None] = {}
         self._first: dict[int | None, _FirstRound] = {}
-        self.used_up: dict[tuple[str, int], UsedUpIterator] = {}
+        self.used_up: dict[tuple[str, int], UsedUpIterator] = {}  # by file and line of the loop
         self.same_order: list[SameOrder] = []
 
     def look(self, site: int | None, frame: FrameType | None) -> None:
         """Look at the loops around a backward; ``frame`` is where it was called."""
-        if first := self._first.get(site):
-            self._look_again(site, first, frame)
+        if site in self._first:
+            self._look_again(site, frame)
         if site in self._looked or len(self._looked) >= MOST_LOOPS:
             return
         self._looked.add(site)
-        left = MOST_FRAMES
-        while frame is not None and left:
-            if is_own_frame(frame):
-                left -= 1
-                self._look_in(frame, site)
-            frame = frame.f_back
+        for own in itertools.islice(own_frames(frame), MOST_FRAMES):
+            self._look_in(own, site)
 
-    def _look_again(self, site: int | None, first: _FirstRound, frame: FrameType | None) -> None:
+    def _look_again(self, site: int | None, frame: FrameType | None) -> None:
         """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
-        while frame is not None and frame.f_code is not first.code:
+        code, outer, value, reference, epoch, found = self._first[site]
+        while frame is not None and frame.f_code is not code:
             frame = frame.f_back
-        sampler = first.sampler()
-        if frame is None or sampler is None or _value(first.outer, frame) == first.value:
+        sampler = reference()
+        if frame is None or sampler is None or _value(outer, frame) == value:
             return
         del self._first[site]
-        if sampler.epoch == first.epoch:
-            self.same_order.append(first.found)
+        if sampler.epoch == epoch:
+            self.same_order.append(found)
 
     def _look_in(self, frame: FrameType, site: int | None) -> None:
-        name = frame.f_code.co_filename
-        if name not in self._trees:
-            lines = lines_of(name, frame.f_globals)
-            code = "\n".join(line.rstrip("\n") for line in lines)
-            self._trees[name] = _tree_of(code) if len(lines) <= MOST_LINES else None
-        tree = self._trees[name]
-        loops = list(_loops_around(tree, frame.f_lineno)) if tree is not None else []
-        for outer, inner in itertools.pairwise(loops):
+        code = frame.f_code
+        lines = lines_of(code.co_filename, frame.f_globals)
+        source = "\n".join(line.rstrip("\n") for line in lines) if len(lines) <= MOST_LINES else ""
+        for outer, inner in itertools.pairwise(_loops_around(source, frame.f_lineno)):
             leaves = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(inner))  # or one inside it does
             if leaves or not isinstance(inner, ast.For):
                 continue  # it may end before its iterator does
+            names = [one for one in ast.walk(outer) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
             for called in _gone_through(inner.iter):
                 value = _value(called, frame)
-                names = (one for one in ast.walk(outer) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
                 sampler = value.sampler if type(value) is torch.utils.data.DataLoader else None
-                if _is_used_up(value) and all(one.id != called for one in names):
-                    self._add(frame, inner, called, value, _rounds(outer, frame))
+                if _is_used_up(value):
+                    place = (code.co_filename, inner.lineno)
+                    if all(one.id != called for one in names) and (rounds := _rounds(outer, frame)) != 1:
+                        self.used_up.setdefault(place, UsedUpIterator(
+                            location=self._sites.number(*place), name=called, type_name=type(value).__name__,
+                            rounds=rounds, own=called in code.co_varnames or code.co_name == "<module>",
+                        ))  # fmt: skip
                 elif type(sampler) is DistributedSampler and sampler.shuffle and isinstance(outer, ast.For):
-                    self._begin(frame, site, (outer, inner), called, sampler)
-
-    def _add(self, frame: FrameType, loop: ast.For, called: str, value: Any, rounds: int) -> None:
-        if rounds != 1:
-            code = frame.f_code
-            place = (code.co_filename, loop.lineno)
-            self.used_up.setdefault(place, UsedUpIterator(
-                location=self._sites.number(*place), name=called, type_name=type(value).__name__, rounds=rounds,
-                own=called in code.co_varnames or code.co_name == "<module>",
-            ))  # fmt: skip
-
-    def _begin(
-        self, frame: FrameType, site: int | None, loops: tuple[ast.For, ast.For], called: str,
-        sampler: DistributedSampler[Any],
-    ) -> None:  # fmt: skip
-        (outer, inner), code = loops, frame.f_code
-        epoch = outer.target.id if isinstance(outer.target, ast.Name) else ""
-        if type(value := _value(epoch, frame)) is int and type(sampler.epoch) is int:
-            line = self._sites.number(code.co_filename, inner.lineno)
-            found = SameOrder(location=line, loader=called, epoch=epoch)
-            self._first[site] = _FirstRound(code, epoch, value, weakref.ref(sampler), sampler.epoch, found)
+                    epoch = outer.target.id if isinstance(outer.target, ast.Name) else ""
+                    if type(at := _value(epoch, frame)) is int and type(sampler.epoch) is int:
+                        line = self._sites.number(code.co_filename, inner.lineno)
+                        found = SameOrder(location=line, loader=called, epoch=epoch)
+                        self._first[site] = code, epoch, at, weakref.ref(sampler), sampler.epoch, found
 
 
-@lru_cache(maxsize=16)
-def _tree_of(code: str) -> ast.Module | None:
-    """Return code as its tree, which is kept: a cell that runs again, and a file that it calls, take milliseconds."""
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError):  # a cell with magics in it
-        return None
+_tree_of = lru_cache(maxsize=16)(syntax_of)  # a cell that runs again, and a file that it calls, take milliseconds
 
 
-def _loops_around(tree: ast.Module, line: int) -> list[_Loop]:
+def _loops_around(code: str, line: int) -> list[_Loop]:
     """Return the loops of one function, or of the module, around a line: the outermost first."""
     loops: list[_Loop] = []
-    nodes: list[ast.AST] = [tree]
+    nodes: list[ast.AST] = [_tree_of(code)]
     while nodes:
         inside = [one for node in nodes for one in ast.iter_child_nodes(node)]
         nodes = [one for one in inside if getattr(one, "lineno", 0) <= line <= (getattr(one, "end_lineno", 0) or 0)]
@@ -185,19 +147,19 @@ def _rounds(loop: _Loop, frame: FrameType) -> int:
     over = loop.iter if isinstance(loop, ast.For) else None
     while isinstance(over, ast.Call) and getattr(over.func, "id", "") in _WRAPPERS and over.args:
         over = over.args[0]
-    if isinstance(over, ast.Name):
-        value = _value(over.id, frame)
-        return len(value) if type(value) in {list, tuple, range, dict, str} else -1
-    if isinstance(over, ast.List | ast.Tuple):
-        return len(over.elts)
-    if not isinstance(over, ast.Call) or getattr(over.func, "id", "") not in {"range", "trange"} or over.keywords:
-        return -1
-    given = [
-        one.value if isinstance(one, ast.Constant) else _value(one.id, frame) if isinstance(one, ast.Name) else None
-        for one in over.args
-    ]
-    sizes = [one for one in given if isinstance(one, int)]
-    return len(range(*sizes)) if sizes and len(sizes) == len(given) else -1
+    match over:
+        case ast.Name(id=name):
+            value = _value(name, frame)
+            return len(value) if type(value) in {list, tuple, range, dict, str} else -1
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return len(elements)
+        case ast.Call(func=ast.Name(id="range"), args=args, keywords=[]):
+            given: list[Any] = [
+                _value(one.id, frame) if isinstance(one, ast.Name) else getattr(one, "value", None) for one in args
+            ]
+            if given and all(isinstance(one, int) for one in given):
+                return len(range(*given))
+    return -1
 
 
 # ``load_state_dict`` gives the keys that did not fit to the class of what it returns, which is its last question. So no
@@ -210,13 +172,7 @@ MOST_LOADS = 32
 
 
 class StateLoads:
-    """Loads of a run whose keys do not fit.
-
-    Args:
-        sites: Interns the user's lines.
-        leaves: Knows the modules.
-        namespace: Where modules may have a name.
-    """
+    """Loads of a run whose keys do not fit, by the user's line."""
 
     def __init__(self, sites: SourceLines, leaves: Leaves, namespace: Mapping[str, Any]) -> None:
         self._sites, self._leaves, self._namespace = sites, leaves, namespace
@@ -224,52 +180,39 @@ class StateLoads:
 
     def noted(self) -> AbstractContextManager[Any]:
         """Note loads until the block ends."""
-        return Replacement(_MODULE, _ANSWER, partial(_asking, self)) if hasattr(_MODULE, _ANSWER) else nullcontext()
+        return Replacement(_MODULE, _ANSWER, self._asking) if hasattr(_MODULE, _ANSWER) else nullcontext()
+
+    def _asking(self, original: Any) -> Any:
+        def incompatible_keys(missing: Any, unexpected: Any) -> Any:
+            without_dynamo(self.note, sys._getframe(1), missing, unexpected)
+            return original(missing, unexpected)
+
+        skip_in_dynamo(incompatible_keys)
+        return incompatible_keys
 
     def note(self, frame: FrameType, missing: list[str], unexpected: list[str]) -> None:
         """Look at what did not fit, and whether all that was given are the module's own tensors. Never raises."""
         if frame.f_code is not _LOAD or len(self.found) >= MOST_LOADS:
             return
-        try:
-            with torch._C.DisableTorchFunction():
-                names = frame.f_locals
-                module, state = names["self"], names["state_dict"]
-                if unexpected and missing:
-                    self._note(frame, module, list(state), (missing, unexpected))
-                elif not names["assign"] and _is_own(module, state):
-                    self._add(frame, module, list(state), own=True)
-        except Exception:  # what a user's own class of keys raises is no business of a look
-            return
-
-    def _note(self, frame: FrameType, module: nn.Module, given: list[str], odd: tuple[list[str], list[str]]) -> None:
-        (missing, unexpected), wanted = odd, {name for name, _ in module.named_parameters()}
-        strip = unexpected[0].removesuffix(missing[0])
-        fits = strip != unexpected[0] and {key.removeprefix(strip) for key in given} >= wanted
-        self._add(frame, module, given, unexpected=len(unexpected), missing=len(missing), example=unexpected[0],
-                  wanted=missing[0], strip=strip if fits else "")  # fmt: skip
-
-    def _add(self, frame: FrameType, module: nn.Module, given: list[str], **odd: Any) -> None:
-        called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
-        site = self._sites.of_frame(frame.f_back)
-        self.found.setdefault(site, StateLoad(location=site, module=called, given=len(given), **odd))
-
-
-def _is_own(module: nn.Module, state: Mapping[str, Any]) -> bool:
-    """Return whether a module is given its own parameters, under their own names."""
-    own = list(module.named_parameters())
-    return bool(own) and all(
-        name in state and state[name].numel() > 0 and state[name].data_ptr() == parameter.data_ptr() != 0
-        for name, parameter in own
-    )
-
-
-def _asking(loads: StateLoads, original: Any) -> Any:
-    def incompatible_keys(missing: Any, unexpected: Any) -> Any:
-        without_dynamo(loads.note, sys._getframe(1), missing, unexpected)
-        return original(missing, unexpected)
-
-    skip_in_dynamo(incompatible_keys)
-    return incompatible_keys
+        with suppress(Exception), torch._C.DisableTorchFunction():  # a user's own class of keys may raise
+            names, odd = frame.f_locals, dict[str, Any]()
+            module, state = names["self"], names["state_dict"]
+            own = dict(module.named_parameters())
+            if unexpected and missing:
+                strip = unexpected[0].removesuffix(missing[0])
+                fits = strip != unexpected[0] and {key.removeprefix(strip) for key in list(state)} >= own.keys()
+                odd = {"unexpected": len(unexpected), "missing": len(missing), "example": unexpected[0],
+                       "wanted": missing[0], "strip": strip if fits else ""}  # fmt: skip
+            elif not names["assign"] and own:
+                odd = {"own": all(
+                    name in state and state[name].numel() > 0 and state[name].data_ptr() == parameter.data_ptr() != 0
+                    for name, parameter in own.items()
+                )}  # fmt: skip
+            if any(odd.values()):
+                called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
+                site = self._sites.of_frame(frame.f_back)
+                load = StateLoad(location=site, module=called, given=len(list(state)), **odd)
+                self.found.setdefault(site, load)
 
 
 # What is looked at once, when the run has ended.
@@ -281,9 +224,12 @@ def alike(leaves: Leaves) -> tuple[int, ...]:
 
 
 def _is_alike(weight: torch.Tensor | None) -> bool:
-    if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.dim() < 2:
-        return False
-    if weight.layout is not torch.strided:
+    if (
+        weight is None
+        or type(weight) not in {torch.Tensor, nn.Parameter}
+        or weight.dim() < 2
+        or weight.layout is not torch.strided
+    ):
         return False
     if weight.is_meta or not weight.requires_grad or not weight.numel() or not weight.is_floating_point():
         return False
@@ -312,10 +258,8 @@ def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) 
     return found if found and not found.startswith("_") else type(optimizer).__name__
 
 
-# What the modules of a traced run hold beside their registries.
-#
-# Only the ties of weights are taken down when a module is first met: that two Parameters were one cannot be seen
-# later.
+# What the modules of a traced run hold beside their registries: only the ties of weights are taken down when a module
+# is first met, since that two Parameters were one cannot be seen later.
 
 
 class ModuleWatch(TracePart):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,51 +25,30 @@ from tensormagic.reports import FrozenUpdate, GraphGrowth, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
-MOST_SHAPES = 8
-
 
 class Held:
     """What one optimizer holds.
 
     A parameter is looked up at the first step, and what was not known then at steps that become exponentially rarer:
     the module that it belongs to may not have run yet.
-
-    Args:
-        leaves: Numbers leaves.
-
-    Attributes:
-        numbers: Of the leaves among them.
-        owners: The names of the models that they belong to.
-        unknown_owner: The name of the module that the others are parameters of, where one has a name.
-        unknown_idle: Whether none of the others had a gradient when looked at.
     """
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
         self._looks = self._count = 0
-        self._unknown_parameters: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}
-        self.numbers: set[int] = set()
-        self.unknown_idle = True
-        self.unknown_owner = ""
-        self.owners: dict[str, None] = {}
-
-    @property
-    def unknown_parameters(self) -> int:
-        """How many of them are not leaves of the run."""
-        return len(self._unknown_parameters)
-
-    def unknown_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of the first of these."""
-        return tuple(shape for _, shape in list(self._unknown_parameters.values())[:MOST_SHAPES])
+        self.numbers: set[int] = set()  # of the leaves among them
+        self.owners: dict[str, None] = {}  # the names of the models that they belong to
+        self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}  # no leaves of the run, with shapes
+        self.unknown_owner = ""  # the name of the module that these are parameters of
+        self.unknown_idle = True  # whether none of these had a gradient when looked at
 
     def find_owner(self, namespace: Mapping[str, Any]) -> None:
-        """Look, once, whether the others are the parameters of a module that has a name."""
-        there = {
-            id(tensor) for reference, _ in self._unknown_parameters.values() if (tensor := reference()) is not None
-        }
-        named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")] if there else []
-        for name, value in named:
-            if is_kind(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
+        """Look, once, whether the unknown are the parameters of a module that has a name."""
+        there = {id(tensor) for reference, _ in self.unknown.values() if (tensor := reference()) is not None}
+        for name, value in list(namespace.items()) if there else ():
+            if name.startswith("_") or not is_kind(value, nn.Module):
+                continue
+            if there <= {id(parameter) for parameter in value.parameters()}:
                 self.unknown_owner = name
                 return
 
@@ -78,10 +57,10 @@ class Held:
         self._looks += 1
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         rare = self._looks & (self._looks - 1) == 0
-        if count == self._count and not (self._unknown_parameters and rare):
+        if count == self._count and not (self.unknown and rare):
             return
         self._count = count
-        unknown_parameters = {}
+        unknown = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 number = self._leaves.find_trained(parameter)
@@ -89,20 +68,16 @@ class Held:
                     self.numbers.add(number)
                     self.owners[self._leaves.known[number].owner] = None
                 elif parameter.requires_grad:
-                    unknown_parameters[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
+                    unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
                     self.unknown_idle &= parameter.grad is None
-        self._unknown_parameters = unknown_parameters
+        self.unknown = unknown
 
 
 # Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
 
 
 class Elsewhere:
-    """Finds parameters that are trained by other means than the optimizers that stepped.
-
-    Args:
-        leaves: The leaves met so far.
-    """
+    """Finds parameters that are trained by other means than the optimizers that stepped."""
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
@@ -138,10 +113,9 @@ class Elsewhere:
         for optimizer in gc.get_objects() if places else ():
             if not issubclass(type(optimizer), torch.optim.Optimizer):  # by type alone: nobody's code runs
                 continue
-            theirs = {places[id(held)] for group in optimizer.param_groups for held in group["params"]
-                      if id(held) in places}  # fmt: skip
-            self.found |= theirs
-            if theirs:
+            given = (id(held) for group in optimizer.param_groups for held in group["params"])
+            if theirs := {places[held] for held in given if held in places}:
+                self.found |= theirs
                 self.idle.append((optimizer, theirs))
 
 
@@ -170,43 +144,29 @@ class _Frozen:
 
 
 class FrozenMoves:
-    """Finds parameters that are frozen and that the steps of an optimizer move.
-
-    Args:
-        leaves: Names leaves.
-        namespace: Where modules have names that did not run.
-        passes: What each pass brought.
-    """
+    """Finds parameters that are frozen and that the steps of an optimizer move."""
 
     def __init__(self, leaves: Leaves, namespace: Mapping[str, Any], passes: PassLog) -> None:
         self._leaves, self._namespace, self._passes = leaves, namespace, passes
-        self._every: dict[int, _Frozen] = {}
-
-    @property
-    def any(self) -> bool:
-        """Whether there was any that has a gradient left."""
-        return bool(self._every)
+        self.every: dict[int, _Frozen] = {}  # those that have a gradient left
 
     def before_step(self, optimizer: torch.optim.Optimizer, name: str, frozen: int | None) -> None:
         """Look before a step of an optimizer; ``frozen`` is the line that was seen to freeze something last."""
         for group in optimizer.param_groups:
             for held in group["params"]:
-                if not held.requires_grad and held.grad is not None and held.layout is torch.strided and held.numel():
-                    self._look(held, group, name, frozen)
+                if not held.requires_grad and (gradient := held.grad) is not None and held.numel():
+                    plain = (x.layout is torch.strided and not dispatches_to_python(x) for x in (held, gradient))
+                    if all(plain):
+                        self._look(held, gradient, group, name, frozen)
 
-    def _look(self, held: torch.Tensor, group: dict[str, Any], name: str, line: int | None) -> None:
-        one, gradient = self._every.get(id(held)), held.grad
-        if (
-            gradient is None
-            or dispatches_to_python(held)
-            or dispatches_to_python(gradient)
-            or gradient.layout is not torch.strided
-        ):
-            return
+    def _look(
+        self, held: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any], name: str, line: int | None
+    ) -> None:
+        one = self.every.get(id(held))
         if one is None or one.reference() is not held:
-            if len(self._every) >= MOST_FROZEN:
+            if len(self.every) >= MOST_FROZEN:
                 return
-            one = self._every[id(held)] = _Frozen(FrozenUpdate(
+            one = self.every[id(held)] = _Frozen(FrozenUpdate(
                 parameter=self._name(held), optimizer=name, steps=0, zero=False,
                 momentum=bool(group.get("momentum") or group.get("betas")),
                 weight_decay=float(group.get("weight_decay") or 0), frozen=line,
@@ -220,10 +180,11 @@ class FrozenMoves:
     def _name(self, held: torch.Tensor) -> str:
         if (number := self._leaves.find_trained(held)) is not None:
             return self._leaves.known[number].name
+        modules = [(name, value) for name, value in list(self._namespace.items()) if is_kind(value, nn.Module)]
         inside = (
             f"{name}.{path}"
-            for name, module in list(self._namespace.items())
-            if is_kind(module, nn.Module) and not name.startswith("_")
+            for name, module in modules
+            if not name.startswith("_")
             for path, one in module.named_parameters()
             if one is held
         )
@@ -231,7 +192,7 @@ class FrozenMoves:
 
     def after_step(self, location: int | None, cleared: int | None) -> None:
         """Look at what moved; at the line ``cleared`` the gradients were cleared last."""
-        for one in self._every.values():
+        for one in self.every.values():
             before, held, one.before = one.before, one.reference(), None
             if held is None or (gradient := held.grad) is None:
                 continue
@@ -241,10 +202,11 @@ class FrozenMoves:
             one.found = replace(one.found, location=location, cleared=cleared)
             with quiet():
                 asked = torch.stack([(_some(held) != before).any().float(), gradient.detach().abs().max().float()])
+            tell = partial(self._tell, one, one.same)
             if devices.there.holds(asked):
-                self._passes.late.sent(asked, partial(self._tell, one, one.same))
+                self._passes.late.sent(asked, tell)
             else:
-                self._tell(one, one.same, asked.tolist())
+                tell(asked.tolist())
 
     @staticmethod
     def _tell(one: _Frozen, same: bool, read: list[float]) -> None:  # noqa: FBT001  (half of it given beforehand)
@@ -254,7 +216,7 @@ class FrozenMoves:
 
     def report(self) -> tuple[FrozenUpdate, ...]:
         """Return those that moved."""
-        every = list(self._every.values())
+        every = list(self.every.values())
         return tuple(replace(one.found, steps=one.steps, zero=one.zero) for one in every if one.steps)
 
 
@@ -288,28 +250,26 @@ class ModelModes:
         self._weights = _weights_beside(model, sensitive[::step])
         norms = [module for module in sensitive if isinstance(module, _BATCH_NORM)]
         self._dropouts, self._norms = len(sensitive) - len(norms), len(norms)
-        self._unused_norms = 0
-        self._count_unused([module.num_batches_tracked for module in norms], late)
         self._steps = self._eval_steps = self._in_a_row = self._longest = self._first = 0
-
-    def _count_unused(self, counted: list[torch.Tensor | None], late: Late) -> None:
-        """Count the normalisations whose running statistics are those they were made with; waits for no device."""
+        # Those whose running statistics are those they were made with; waits for no device.
+        counted = [norm.num_batches_tracked for norm in norms]
         there = [each for each in counted if each is not None and not each.is_meta]
         far = [each for each in there if devices.there.holds(each)]
         with quiet():
             self._unused_norms = sum(int(each) == 0 for each in there if not devices.there.holds(each))
-
-        def add(read: list[float]) -> None:
-            self._unused_norms += read.count(0)
-
         for device in {each.device for each in far}:
-            late.sent(torch.stack([each for each in far if each.device == device]), add)
+            late.sent(torch.stack([each for each in far if each.device == device]), self._add_unused)
+
+    def _add_unused(self, read: list[float]) -> None:
+        self._unused_norms += read.count(0)
 
     def step(self, held: Iterable[torch.Tensor]) -> None:
         """Look at the modes: an optimizer made a step, which holds these parameters."""
         model = self.reference()
         self._steps += 1
-        training = model is None or model.training or not self._modules or any(map(_is_training, self._modules))
+        modules = (reference() for reference in self._modules)
+        training = model is None or model.training or not self._modules
+        training = training or any(module is not None and module.training for module in modules)
         trained = {id(parameter) for parameter in held if parameter.requires_grad} if not training else ()
         # Whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are.
         if not any(id(weight) in trained for reference in self._weights if (weight := reference()) is not None):
@@ -341,11 +301,6 @@ def _weights_beside(model: nn.Module, sensitive: list[nn.Module]) -> list[weakre
     return [weakref.ref(parameter) for parameter in found.values()]
 
 
-def _is_training(reference: weakref.ref[nn.Module]) -> bool:
-    module = reference()
-    return module is not None and module.training
-
-
 # Whether the graph that backward goes through grows from step to step, because it reaches into the steps before.
 #
 # Its size alone proves nothing: sequences get longer, layers are added. What proves it are nodes in it that are older
@@ -357,8 +312,6 @@ MOST_LINES = 64
 
 @dataclass(slots=True)
 class _Line:
-    """What is known of the passes that one line starts."""
-
     size: int  # nodes of the last one
     increment: int = 0  # by how many it was larger than the one before
     streak: int = 0  # how often in a row it was so
@@ -368,16 +321,12 @@ class _Line:
 
 
 class Growth:
-    """Follows the sizes of graphs, by the line of the backward.
-
-    Args:
-        origins: Says where nodes were made.
-    """
+    """Follows the sizes of graphs, by the line of the backward."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
         self._lines: dict[int | None, _Line] = {}
-        self._found: dict[int | None, GraphGrowth] = {}
+        self.found: dict[int | None, GraphGrowth] = {}
         self._begun = 0
 
     def before_pass(self, site: int | None, nodes: Sequence[Any], steps: int) -> None:
@@ -404,26 +353,20 @@ class Growth:
             line.mark = now
             line.streak = 0 if now != self._begun else line.streak
 
-    def report(self) -> tuple[GraphGrowth, ...]:
-        """Return what grew."""
-        return tuple(self._found.values())
-
     def _ask(self, site: int | None, line: _Line, nodes: Sequence[Any]) -> None:
         made = [node for node in nodes if not hasattr(node, "variable")]
         old = [node for node in made if node._sequence_nr() < line.mark]
-        bridges = list(_bridges(made, line.mark)) if old else []
+        new = [node for node in made if node._sequence_nr() >= line.mark] if old else []
+        # Edges from a node made since to one made before, by the numbers of their ends.
+        bridges = [
+            (node._sequence_nr(), target._sequence_nr())
+            for node in new
+            for target in next_nodes(node)
+            if not hasattr(target, "variable") and target._sequence_nr() < line.mark
+        ]
         if bridges:
             newer, older = (self._origins.origin_of(number)[0] for number in max(bridges))
-            self._found[site] = GraphGrowth(
+            self.found[site] = GraphGrowth(
                 backward=site, passes=line.streak + 1, first_size=line.first, last_size=line.size,
                 increment=line.increment, older=len(old), joined=newer, reaches=older,
             )  # fmt: skip
-
-
-def _bridges(nodes: list[Any], mark: int) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of the two ends of each edge from a node made since ``mark`` to one made before."""
-    for node in nodes:
-        number = node._sequence_nr()
-        for target in next_nodes(node) if number >= mark else ():
-            if not hasattr(target, "variable") and target._sequence_nr() < mark:
-                yield number, target._sequence_nr()

@@ -30,9 +30,8 @@ from tensormagic.collectors.objects.identity import outermost_call
 from tensormagic.collectors.quiet import dispatches_to_python, is_replicated, local_shard
 from tensormagic.reports import Graph, Parallel, PartialSum, Spread, UnshardedParameters
 
-# What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
-#
-# It asks no other process, and begins no collective: it reads flags, and how many collectives this process has begun.
+# What a rank can say of a run of several by itself: it asks no other process, and begins no collective. It reads flags,
+# and how many collectives this process has begun.
 
 
 @dataclass(slots=True)
@@ -40,8 +39,8 @@ class _Wrapped:
     """A module that reduces gradients over processes."""
 
     root: str  # the name of the outermost module that it is, or is in
-    kind: Spread  # what it is
-    module: weakref.ref[Any]  # weak
+    kind: Spread
+    module: weakref.ref[Any]
     mixed: bool = False  # whether other parts of it begin collectives in a backward, too
 
 
@@ -54,21 +53,22 @@ class ParallelWatcher(TracePart):
         self._wrapped: list[_Wrapped] = []
         self._met: tuple[int, ...] = ()
         self.kinds: dict[Spread, None] = {}
-        self.several = world_size() > 1
+        self.several = world_size() > 1  # as far as was seen
         self._rank = self._world = 0
         self._parts: list[PartialSum] = []
 
-    def is_there(self) -> bool:
-        """Return whether several processes take part, as far as was seen."""
-        return self.several
-
     def begin_pass(self, _found: Walk, followed: Following) -> None:
         """Note how many collectives were begun so far, by each `DistributedDataParallel`."""
+        self.several = self.several or world_size() > 1
         if not self.several:
-            self.several = world_size() > 1
-        if self.several:
-            self._find()
-            followed.collectives = {id(module): _begun(module) for module in self.wrappers()}
+            return
+        self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        roots = self._modules.roots()
+        met = tuple(id(module) for _, module in roots)
+        if met != self._met:
+            self._met = met
+            self._wrapped = _wrapped_of(roots)
+        followed.collectives = {id(module): _begun(module) for module in self.wrappers()}
 
     def keep_pass(self, followed: Following) -> None:
         """Find out whether a pass reduced the gradients that it brought; None where nothing does, or it is unknown."""
@@ -90,18 +90,12 @@ class ParallelWatcher(TracePart):
 
     def replicas(self) -> tuple[int, ...]:
         """Return the ranks that hold the same parameters, or the same shards, as DDP and FSDP2 say; else none."""
-        if set(self.kinds) == {"FSDP2"}:
-            return self._same_shards()
-        alive = (one.module() for one in self._wrapped if one.kind == "DDP")
-        groups = {id(module.process_group): module.process_group for module in alive if module is not None}
-        if len(groups) != 1 or set(self.kinds) != {"DDP"}:
-            return ()
-        return tuple(torch.distributed.get_process_group_ranks(*groups.values()))
-
-    def _same_shards(self) -> tuple[int, ...]:
         try:
-            every = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
-            groups = {getattr(mesh, "replicate_process_group", None) for mesh in every}
+            if set(self.kinds) == {"FSDP2"}:
+                meshes = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
+                groups = {getattr(mesh, "replicate_process_group", None) for mesh in meshes}
+            else:
+                groups = {module.process_group for module in self.wrappers()} if set(self.kinds) == {"DDP"} else set()
             group = groups.pop() if len(groups) == 1 else None
             return () if group is None else tuple(torch.distributed.get_process_group_ranks(group))
         except (AttributeError, RuntimeError, ValueError):
@@ -164,38 +158,29 @@ class ParallelWatcher(TracePart):
 
     def _whole(self) -> UnshardedParameters | None:
         """Return which parameters lie whole here although they are DTensors, beside others that are cut."""
-        sizes: dict[bool, int] = {True: 0, False: 0}
-        names: list[tuple[int, str]] = []
-        several = 0
+        here: list[tuple[int, str]] = []
+        several = cut = 0
         for leaf in self._leaves.known:
             x = leaf.reference()
             if not leaf.is_parameter or x is None or local_shard(x) is x or x._spec.mesh.size() < 2:  # type: ignore[attr-defined]
                 continue
-            several, is_here = several + 1, is_replicated(x)
-            sizes[is_here] += leaf.numel
-            names += [(leaf.numel, leaf.name)] if is_here else []
-        if not names or not sizes[False]:
+            several += 1
+            if is_replicated(x):
+                here.append((leaf.numel, leaf.name))
+            else:
+                cut += leaf.numel
+        if not here or not cut:
             return None
-        return UnshardedParameters(max(names)[1], len(names), several, sizes[True], sizes[True] + sizes[False])
-
-    def _find(self) -> None:
-        self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        roots = self._modules.roots()
-        met = tuple(id(module) for _, module in roots)
-        if met != self._met:
-            self._met = met
-            self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
-            bare = {id(module): name for name, module in roots if name not in {one.root for one in self._wrapped}}
-            self._wrapped += _wrapped_around(bare) if bare else ()
+        whole = sum(numel for numel, _ in here)
+        return UnshardedParameters(max(here)[1], len(here), several, whole, whole + cut)
 
 
 def _is_taken(node: Any) -> bool:
     """Return whether a node is of ``to_local()`` of a DTensor that is partial over a mesh of several ranks."""
     spec = getattr(node, "dtensor_spec", None) if type(node).__name__ == "_ToTorchTensorBackward" else None
-    sizes = spec.mesh.shape if spec is not None else ()
-    return spec is not None and any(
-        how.is_partial() and size > 1 for how, size in zip(spec.placements, sizes, strict=True)
-    )
+    if spec is None:
+        return False
+    return any(how.is_partial() and size > 1 for how, size in zip(spec.placements, spec.mesh.shape, strict=True))
 
 
 _COLLECTIVE = ("Reduce", "reduce", "c10d")
@@ -204,7 +189,6 @@ _MOST_PARTS = 8
 
 
 def _meshes(module: Any) -> list[Any]:
-    """Return over which mesh each group of parameters of an FSDP2 module is spread."""
     return [group.mesh_info for group in _groups(module) if group is not None] if module is not None else []
 
 
@@ -221,11 +205,8 @@ def _shares(kind: Spread, module: Any) -> tuple[int, ...]:
     if kind == "FSDP2":
         infos = _meshes(module)
         meshes = [info.mesh for info in infos if getattr(info, "spmd_mesh", None) is None]
-        if (
-            not meshes
-            or len(meshes) < len(infos)
-            or any(set(_OTHERS) & set("_".join(mesh.mesh_dim_names or ()).split("_")) for mesh in meshes)
-        ):
+        names = {part for mesh in meshes for name in mesh.mesh_dim_names or () for part in name.split("_")}
+        if not meshes or len(meshes) < len(infos) or not names.isdisjoint(_OTHERS):
             return ()
         return tuple(sorted(meshes[0].mesh.flatten().tolist()))
     ranks = tuple(sorted(torch.distributed.get_process_group_ranks(module.process_group)))
@@ -242,29 +223,26 @@ def world_size() -> int:
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
-def _wrapped_in(root: str, module: nn.Module) -> Iterator[_Wrapped]:
-    newer, older = (sys.modules.get(f"torch.distributed.fsdp.{name}") for name in _FSDP)
-    for child in module.modules():
-        if isinstance(child, nn.parallel.DistributedDataParallel):
+def _wrapped_of(roots: list[tuple[str, nn.Module]]) -> list[_Wrapped]:
+    """Return what reduces gradients in these modules, or else around one: in ``ddp.module(x)`` it does nothing."""
+    newer = sys.modules.get("torch.distributed.fsdp._fully_shard")
+    older = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    wrapper, found = nn.parallel.DistributedDataParallel, list[_Wrapped]()
+    for root, child in ((root, child) for root, module in roots for child in module.modules()):
+        if isinstance(child, wrapper):
             mixed = any(isinstance(inner, nn.SyncBatchNorm) for inner in child.modules())
-            yield _Wrapped(root, "DDP", weakref.ref(child), mixed)
+            found.append(_Wrapped(root, "DDP", weakref.ref(child), mixed))
         elif newer is not None and isinstance(child, newer.FSDPModule):
-            yield _Wrapped(root, "FSDP2", weakref.ref(child))
+            found.append(_Wrapped(root, "FSDP2", weakref.ref(child)))
         elif older is not None and isinstance(child, older.FullyShardedDataParallel):
-            yield _Wrapped(root, "FSDP1", weakref.ref(child))
-
-
-def _wrapped_around(roots: dict[int, str]) -> Iterator[_Wrapped]:
-    """Yield what wraps a module that was called itself, as in ``ddp.module(x)``: it reduces nothing then."""
-    wrapper = nn.parallel.DistributedDataParallel
-    kinds = {wrapper, *wrapper.__subclasses__()}
-    for found in gc.get_objects():
-        if type(found) in kinds:
-            inner = (name for module in found.modules() if (name := roots.get(id(module))) is not None)
-            yield from (_Wrapped(name, "DDP", weakref.ref(found)) for name in inner)
-
-
-_FSDP = ("_fully_shard", "fully_sharded_data_parallel")
+            found.append(_Wrapped(root, "FSDP1", weakref.ref(child)))
+    known, kinds = {one.root for one in found}, {wrapper, *wrapper.__subclasses__()}
+    bare = {id(module): name for name, module in roots if name not in known}
+    for around in gc.get_objects() if bare else ():
+        if type(around) in kinds:
+            inside = (bare[id(module)] for module in around.modules() if id(module) in bare)
+            found += [_Wrapped(name, "DDP", weakref.ref(around)) for name in inside]
+    return found
 
 
 def _begun(module: Any) -> int:
@@ -282,7 +260,9 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         return
     try:
         if one.kind == "DDP":
-            yield from _reduced_by_ddp(one, module, before)
+            then, now = before.get(id(module), -1), _begun(module)
+            unknown = then < 0 or now < 0 or (one.mixed and now != then)
+            yield None if unknown else now != then
         elif one.kind == "FSDP1":
             yield bool(module._sync_gradients)
         else:
@@ -291,23 +271,10 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         yield None
 
 
-def _reduced_by_ddp(one: _Wrapped, module: Any, before: dict[int, int]) -> Iterator[bool | None]:
-    then, now = before.get(id(module), -1), _begun(module)
-    if then < 0 or now < 0:
-        yield None
-    elif now == then:
-        yield False
-    else:
-        yield None if one.mixed else True
-
-
-# What a rank reports besides norms: what its forward was given, its generators, buffers and placements.
-#
-# All of it is read from what lies in this process.
+# What a rank reports besides norms, from what lies in this process: what its forward was given, generators, buffers.
 
 _MOST_READ = 65_536  # elements of an input that are read for its hash
 _MOST_TENSORS = 64
-_hash_tensor = getattr(torch, "hash_tensor", None)
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _PIECE = 1 << 22  # elements that are added up at once: 32 MiB as whole numbers of 64 bits
 _ODD, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
@@ -325,13 +292,13 @@ def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, 
         if x.layout is not torch.strided or whole is None or x.is_complex() or not x.numel():
             keep(at, 0)
             continue
-        total, other = _sums_of(_flat(x), whole)
-        if not devices.there.holds(x):
-            keep(at, (int(total.item()) * _ODD ^ (0 if other is None else int(other.item()))) & _MASK)
-            continue
-        places, rows = far.setdefault(x.device, ([], []))
-        places.append(at)
-        rows.append(torch.stack([total, torch.zeros_like(total) if other is None else other]))
+        sums = _sums_of(in_memory_order(x), whole)
+        if devices.there.holds(x):
+            places, rows = far.setdefault(x.device, ([], []))
+            places.append(at)
+            rows.append(sums)
+        else:
+            _keep_hashes([at], keep, sums.tolist())
     for places, rows in far.values():
         late.sent(torch.cat(rows), partial(_keep_hashes, places, keep))
 
@@ -341,7 +308,7 @@ def _keep_hashes(places: list[int], keep: Callable[[int, int], object], read: li
         keep(at, (int(total) * _ODD ^ int(other)) & _MASK)
 
 
-def _flat(x: torch.Tensor) -> torch.Tensor:
+def in_memory_order(x: torch.Tensor) -> torch.Tensor:
     """Return a tensor's elements in the order in which they lie there; copied only where there are gaps in between."""
     whole = x.detach()
     if not x.is_contiguous():
@@ -349,35 +316,26 @@ def _flat(x: torch.Tensor) -> torch.Tensor:
     return whole.reshape(-1)
 
 
-def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> torch.Tensor:
     """Return the sum and torch's hash: in pieces, since torch makes wide copies of what it adds up."""
     row = flat.contiguous()
     pieces = (row,) if len(row) <= _PIECE else torch.split(row, _PIECE)
-    totals = [piece.view(whole).sum(dtype=torch.int64) for piece in pieces]
-    total = totals[0] if len(totals) == 1 else torch.stack(totals).sum()
-    if _hash_tensor is None:
-        return total, None
-    hashes = [_hash_tensor(piece).view(torch.int64) for piece in pieces]
-    return total, hashes[0] if len(hashes) == 1 else _hash_tensor(torch.stack(hashes)).view(torch.int64)
+    total = torch.stack([piece.view(whole).sum(dtype=torch.int64) for piece in pieces]).sum()
+    hashes = [torch.hash_tensor(piece).view(torch.int64) for piece in pieces]
+    hashed = hashes[0] if len(hashes) == 1 else torch.hash_tensor(torch.stack(hashes)).view(torch.int64)
+    return torch.stack([total, hashed])
 
 
 class Forwards:
-    """What the outermost module was given since the last pass: the first call of it that made a node.
-
-    Attributes:
-        given: For each tensor the number of its dimensions and a hash, which a device may still owe; None where they
-            cannot be read.
-        sizes: The first size of each tensor.
-        state: Of the generators, as that call began; None where it was not read.
-        drew_before: Whether they had drawn since the pass before: the loader draws there too, once an epoch.
-    """
+    """What the outermost module was given since the last pass: the first call of it that made a node."""
 
     def __init__(self, late: Late) -> None:
         self._late = late
-        self.given: tuple[list[int], list[int]] | None = None
-        self.sizes: tuple[int, ...] = ()
-        self.state: int | None = None
-        self.drew_before = False
+        # Of each tensor the number of dimensions and a hash, which a device may still owe; None where unreadable.
+        self._given: tuple[list[int], list[int]] | None = None
+        self._sizes: tuple[int, ...] = ()  # the first of each tensor
+        self._state: int | None = None  # of the generators, as that call began
+        self._drew_before = False  # since the pass before: the loader draws there too, once an epoch
         self._ended: int | None = None
 
     def note(self, frame: FrameType) -> bool:
@@ -385,16 +343,18 @@ class Forwards:
         call = outermost_call(frame)
         if call is None:
             return False
-        self.given, self.sizes, self.state = None, (), None
+        self._given, self._sizes, self._state = None, (), None
         tensors = [x for _, x in zip(range(_MOST_TENSORS), _tensors_in(call, 4), strict=False)]
         local = [local_shard(x) for x in tensors]
         if not local or any(dispatches_to_python(x) or x.device.type == "meta" for x in local):
             return True
         hashes = [0] * len(local)
-        hash_each((_flat(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__)
-        self.given, self.sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
-        self.state = generators()
-        self.drew_before = self._ended is not None and self._ended != self.state
+        hash_each(
+            (in_memory_order(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__
+        )
+        self._given, self._sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
+        self._state = generators()
+        self._drew_before = self._ended is not None and self._ended != self._state
         return True
 
     def taken(self, *, drops: bool) -> dict[str, Any] | None:
@@ -402,22 +362,21 @@ class Forwards:
 
         What was given is in it when all that `Late` was told before is done.
         """
-        if (given := self.given) is None:
+        if (given := self._given) is None:
             return None
         self._ended = generators()
-        drew = self.state is not None and (self.state != self._ended or (drops and self.drew_before))
-        found = {"given": "", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
-        self._late.then(None, lambda: found.update(given=f"{_joined(*given):016x}"))
-        self.given = self.state = None
+        drew = self._state is not None and (self._state != self._ended or (drops and self._drew_before))
+        found = {"given": "", "sizes": self._sizes[:1], "state": f"{self._state:016x}", "drew": drew}
+
+        def join() -> None:  # one number for several tensors in their order
+            total = 0
+            for many, each in zip(*given, strict=True):
+                total = (total * _ODD + each + many) & _MASK
+            found["given"] = f"{total:016x}"
+
+        self._late.then(None, join)
+        self._given = self._state = None
         return found
-
-
-def _joined(dimensions: list[int], hashes: list[int]) -> int:
-    """Return one number for several tensors in their order."""
-    total = 0
-    for many, each in zip(dimensions, hashes, strict=True):
-        total = (total * _ODD + each + many) & _MASK
-    return total
 
 
 def generators() -> int:
@@ -430,19 +389,17 @@ def generators() -> int:
 
 
 def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
-    """Yield the tensors in what a module was given, in order."""
     if is_kind(value, torch.Tensor):
         yield value
-    elif not depth:
-        return
-    elif is_kind(value, list, tuple):
-        for each in list(value):
-            yield from _tensors_in(each, depth - 1)
+    inner: list[Any] = []
+    if is_kind(value, list, tuple):
+        inner = list(value)
     elif is_kind(value, dict):
-        for each in list(dict.values(value)):
-            yield from _tensors_in(each, depth - 1)
+        inner = list(dict.values(value))
     elif is_kind(value, UserDict) or dataclasses.is_dataclass(value):
-        yield from _tensors_in(dict(attributes_of(value)), depth - 1)
+        inner = [dict(attributes_of(value))]
+    for each in inner if depth else ():
+        yield from _tensors_in(each, depth - 1)
 
 
 def buffers_of(wrapped: Iterable[Any]) -> dict[str, torch.Tensor]:

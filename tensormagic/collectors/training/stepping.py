@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import weakref
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
+from tensormagic.collectors.graphs.in_place import UntrackedWrites
+from tensormagic.collectors.graphs.structure import GraphStructure
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import world_size
-from tensormagic.reports import Accumulation, StepKind, StepPattern
+from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPattern
 
 # Follows the ``.grad`` of a few parameters between backward passes and optimizer steps.
 #
@@ -36,20 +41,6 @@ Reference = Callable[[], "torch.Tensor | None"]
 def gradient_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """Return a leaf's ``.grad``, its local shard; None also where the leaf is gone, or is none (torch would warn)."""
     return local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
-
-
-class AskedRarely:
-    """Says whether to ask a costly question again: the first times, then at powers of two."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def now(self) -> bool:
-        """Count one more occasion; return whether to ask on it."""
-        self.asked += 1
-        return self.asked <= FIRST_QUESTIONS or self.asked & (self.asked - 1) == 0
 
 
 @dataclass(slots=True)
@@ -78,40 +69,6 @@ class ParameterProbe:
             self.gradient, self.version = weakref.ref(now), version
         return same
 
-    def is_zero(self) -> bool:
-        """Return whether the gradient is there and all zero: reads its values."""
-        now = gradient_of(self.parameter())
-        return now is not None and all_zero(now)
-
-    def is_discarded(self) -> bool:
-        """Return whether a backward brought it something since the last step, and it is gone: no step has used it."""
-        return self.brought and gradient_of(self.parameter()) is None
-
-    def before_pass(self) -> bool:
-        """Look before a backward; return whether it would add to what a step has used, as far as versions show."""
-        if not self.look() or self.gradient is None:
-            self.forget()
-        return self.used
-
-    def after_pass(self) -> None:
-        """Look after a backward."""
-        if not self.look():
-            self.brought = self.by_backward = self.gradient is not None
-
-    def before_step(self) -> bool:
-        """Look before a step; return whether what a backward brought was changed since, and may have been cleared."""
-        same = self.look()
-        if self.gradient is None:
-            self.empty()
-        elif not same and not self.brought:
-            self.used = self.by_backward = False
-        return not same and self.brought
-
-    def after_step(self) -> None:
-        """Look after a step, which has used it."""
-        self.look()
-        self.used, self.brought, self.emptied = self.gradient is not None, False, False
-
     def empty(self) -> None:
         """Note that it is cleared, just before a step."""
         emptied = self.brought or self.emptied
@@ -123,25 +80,17 @@ class ParameterProbe:
         self.used = self.brought = self.emptied = self.by_backward = False
 
 
-def all_zero(gradient: torch.Tensor) -> bool:
-    """Return whether every element is zero; False where that cannot be asked."""
-    try:
-        with quiet():
-            return not bool(_values(gradient).any())
-    except (RuntimeError, NotImplementedError, TypeError):
-        return False
+def all_zero(gradient: torch.Tensor | None) -> bool:
+    """Return whether a gradient is there and every element is zero; False where that cannot be asked."""
+    with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
+        return gradient is not None and not bool(_values(gradient).any())
+    return False
 
 
-def _may_do(_: torch.Tensor) -> bool:
-    return True
+def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -> list[ParameterProbe]:
+    """Return probes for a few of these parameters, evenly spaced among those that ask for a gradient, or have one.
 
-
-def probes_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], bool] = _may_do) -> list[ParameterProbe]:
-    """Return probes for a few of these parameters, evenly spaced among those that ask for a gradient.
-
-    Args:
-        tensors: The parameters.
-        suits: Which of them will do. Few are asked: to look at a ``.grad`` makes a Python object of it, which stays.
+    Few are asked whether they have: to look at a ``.grad`` makes a Python object of it, which stays.
     """
     asking = [
         each for each in tensors if each.requires_grad and each.is_leaf and not dispatches_to_python(local_shard(each))
@@ -150,7 +99,7 @@ def probes_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], b
     last, gaps = len(asking) - 1, MOST_PROBES - 1
     for at in [at * last // gaps for at in range(MOST_PROBES)] if last > gaps else range(len(asking)):
         nearest = (place for place in chain(range(at, len(asking)), range(at)) if place not in chosen)
-        if (found := next((place for place in nearest if suits(asking[place])), None)) is None:
+        if (found := next((at for at in nearest if not with_gradient or asking[at].grad is not None), None)) is None:
             break
         chosen.append(found)
     return [ParameterProbe(weakref.ref(asking[at])) for at in sorted(chosen)]
@@ -178,46 +127,11 @@ class Moment:
 _Key = tuple[StepKind, "int | None", "int | None", "int | None"]
 
 
-@dataclass(slots=True)
-class WriteTotal:
-    """Steps counted by pattern; memory does not grow with their number."""
-
-    steps: int = 0
-    left_out: int = 0
-    _counts: dict[_Key, list[int]] = field(default_factory=dict)  # count, first, last, in a row now, longest
-
-    def add(self, kind: StepKind, moment: Moment) -> None:
-        """Count one step."""
-        self.steps += 1
-        key = (kind, moment.location, moment.backward, moment.cleared)
-        counts = self._counts.get(key)
-        if counts is None and len(self._counts) >= MOST_PATTERNS:
-            self.left_out += 1
-        elif counts is None:
-            self._counts[key] = [1, self.steps, self.steps, 1, 1]
-        else:
-            counts[3] = counts[3] + 1 if counts[2] == self.steps - 1 else 1
-            counts[0], counts[2], counts[4] = counts[0] + 1, self.steps, max(counts[3:])
-
-    def patterns(self) -> tuple[StepPattern, ...]:
-        """Return what was counted, in order of first appearance."""
-        return tuple(
-            StepPattern(
-                kind=kind, location=location, backward=backward, cleared=cleared,
-                count=counts[0], first=counts[1], last=counts[2], longest=counts[4],
-            )
-            for (kind, location, backward, cleared), counts in list(self._counts.items())
-        )  # fmt: skip
-
-
 class Stepping:
-    """Follows one optimizer.
+    """Follows one optimizer by a few of its parameters.
 
-    Args:
-        probes: A few of its parameters.
-        brought: Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
-            None where that is still to come from a device.
-        late: Takes what is still to come from a device.
+    ``brought`` gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
+    None where that is still to come from a device, as ``late`` knows.
     """
 
     def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
@@ -225,12 +139,13 @@ class Stepping:
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
         self._as_brought = False  # whether the step uses what a backward brought, and nothing changed it since
-        self._stale, self._changed, self._measured = AskedRarely(), AskedRarely(), AskedRarely()
-        self._cleared_transparent: bool | None = None  # not known
-        self._found_empty: bool | None = None
+        self._asked: Counter[str] = Counter()  # how often there was occasion for each question that waits for values
+        self._answers: dict[str, bool] = {}  # the last to each
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped
         self._at_begin = 0
-        self.total = WriteTotal()
+        self.steps = self.left_out = 0
+        # Count, first, last, in a row now, longest: memory does not grow with the number of steps.
+        self._patterns: dict[_Key, list[int]] = {}
         self.accumulation: Accumulation | None = None
         self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
         self.foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
@@ -238,42 +153,64 @@ class Stepping:
         self._mixed: tuple[int | None, Collection[int]] = None, ()  # the line, and the leaves that it led to
         self._is_mixed = False
 
+    def patterns(self) -> tuple[StepPattern, ...]:
+        """Return the steps that were counted, in order of first appearance."""
+        return tuple(
+            StepPattern(
+                kind=kind, location=location, backward=backward, cleared=cleared,
+                count=counts[0], first=counts[1], last=counts[2], longest=counts[4],
+            )
+            for (kind, location, backward, cleared), counts in list(self._patterns.items())
+        )  # fmt: skip
+
     def before_pass(self, last: int | None = None, reached: Collection[int] = ()) -> None:
         """Look before a backward; ``last`` is the line of the one before it, ``reached`` the leaves that it led to."""
-        if last is not None and any(probe.is_discarded() for probe in self._probes):
+        # What a backward brought since the last step, and is gone: no step has used it.
+        if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self._probes):
             self.discarded[last] += 1
-        stale = [probe for probe in self._probes if probe.before_pass()]
+        stale = []  # those of which a backward would add to what a step has used, as far as versions show
+        for probe in self._probes:
+            if not probe.look() or probe.gradient is None:
+                probe.forget()
+            if probe.used:
+                stale.append(probe)
         if self._is_used_elsewhere or self._is_mixed:
             there = any(probe.brought and not probe.used for probe in self._probes)
             self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
             self._is_mixed, self._is_used_elsewhere = there, False
-        if stale and self._stale.now():
-            self._ask(stale, "_cleared_transparent")
-        if stale and self._cleared_transparent:
+        if self._are_zero(stale, "stale"):
             for probe in stale:
                 probe.forget()
-        self._unanswered |= bool(stale) and self._cleared_transparent is None
 
-    def _ask(self, probes: list[ParameterProbe], answer: str) -> None:
-        """Ask whether all these gradients are zero; of those on a device the answer comes later."""
-        there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
-        far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
-        if not far:
-            setattr(self, answer, all(probe.is_zero() for probe in probes))
-            return
-        with quiet():
-            largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
+    def _is_time(self, question: str) -> bool:
+        """Count an occasion for a costly question; return whether to ask: the first times, then at powers of two."""
+        self._asked[question] = asked = self._asked[question] + 1
+        return asked <= FIRST_QUESTIONS or asked & (asked - 1) == 0
 
-        def keep(read: list[float]) -> None:
-            setattr(self, answer, len(there) == len(probes) and not any(read))
+    def _are_zero(self, probes: list[ParameterProbe], question: str) -> bool:
+        """Return whether gradients were found all zero when last asked; of those on a device the answer comes later."""
+        if probes and self._is_time(question):
+            there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
+            complete = len(there) == len(probes)
+            far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
+            if not far:
+                self._answers[question] = complete and all(map(all_zero, there))
+            elif len({each.device for each in far}) == 1:
+                with quiet():
+                    largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
 
-        if len({each.device for each in far}) == 1:
-            self._late.sent(torch.stack(largest), keep)
+                def keep(read: list[float]) -> None:
+                    self._answers[question] = complete and not any(read)
+
+                self._late.sent(torch.stack(largest), keep)
+        self._unanswered |= bool(probes) and question not in self._answers
+        return bool(probes) and self._answers.get(question, False)
 
     def after_pass(self) -> None:
         """Look after a backward."""
         for probe in self._probes:
-            probe.after_pass()
+            if not probe.look():
+                probe.brought = probe.by_backward = probe.gradient is not None
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
@@ -296,26 +233,30 @@ class Stepping:
             probe.by_backward = probe.brought
             if norm is None and probe.gradient is not None:  # it may be zero only where it was written to
                 self._unanswered |= probe.version > 0
-            elif probe.brought and (probe.gradient is None or probe.is_zero()):
+            elif probe.brought and (probe.gradient is None or all_zero(gradient_of(parameter))):
                 probe.empty()
 
     def before_step(self, passes: int) -> None:
         """Look before a step."""
         self._at_begin = passes
-        changed = [probe for probe in self._probes if probe.before_step()]
+        changed = []  # those of which what a backward brought was changed since, and may have been cleared
+        for probe in self._probes:
+            same = probe.look()
+            if probe.gradient is None:
+                probe.empty()
+            elif not same and not probe.brought:
+                probe.used = probe.by_backward = False
+            if not same and probe.brought:
+                changed.append(probe)
         self._as_brought = self._at_last_step >= 0 and not changed
-        if changed and self._changed.now():
-            self._ask(changed, "_found_empty")
-        if changed and self._found_empty:
+        if self._are_zero(changed, "changed"):
             for probe in changed:
                 probe.empty()
-        self._unanswered |= bool(changed) and self._found_empty is None
 
     def uses_scaled(self, scale: float | None) -> bool:
         """Return whether the step uses what a backward of a scaled loss brought; what was divided by hand is smaller.
 
-        Args:
-            scale: The factor; None where it is on a device, for which nobody waits: then only versions are compared.
+        Of a scale on a device, for which nobody waits (None), only versions are compared.
         """
         if scale is not None and scale <= 1:
             return False
@@ -336,7 +277,8 @@ class Stepping:
             self.foreign[line] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = False
         for probe in self._probes:
-            probe.after_step()
+            probe.look()
+            probe.used, probe.brought, probe.emptied = probe.gradient is not None, False, False
 
     def states(self) -> tuple[tuple[int, bytes], ...]:
         """Return what shows whether a step did anything: versions, and first values; empty where it is not known."""
@@ -356,8 +298,15 @@ class Stepping:
 
     def _count(self, kind: StepKind, moment: Moment) -> None:
         since, self._at_last_step = moment.passes - self._at_last_step, moment.passes
-        self.total.add(kind, moment)
-        if kind == "accumulated" and self._measured.now():
+        self.steps += 1
+        key = (kind, moment.location, moment.backward, moment.cleared)
+        if key not in self._patterns and len(self._patterns) >= MOST_PATTERNS:
+            self.left_out += 1
+        else:
+            counted, first, last, in_a_row, longest = self._patterns.get(key, (0, self.steps, 0, 0, 0))
+            in_a_row = in_a_row + 1 if last == self.steps - 1 else 1
+            self._patterns[key] = [counted + 1, first, self.steps, in_a_row, max(longest, in_a_row)]
+        if kind == "accumulated" and self._is_time("measured"):
             self._measure(one_pass=since == 1)
 
     def _kind(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> StepKind:
@@ -366,22 +315,19 @@ class Stepping:
         if not moment.seen or self._unanswered:
             return "unseen"
         there = [probe for probe in self._probes if probe.gradient is not None and not probe.emptied]
+        if any(probe.used and probe.brought for probe in there):
+            return "accumulated"
         if there:
-            return self._kind_of_present(there, moment)
+            repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
+            return "repeated" if repeated else "fresh"
         if any(probe.emptied for probe in self._probes):
             return "idle" if any(map(_has_gradient, parameters)) else "emptied"
         return "without" if moment.forward and not moment.passes else "idle"
 
-    def _kind_of_present(self, there: list[ParameterProbe], moment: Moment) -> StepKind:
-        if any(probe.used and probe.brought for probe in there):
-            return "accumulated"
-        repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
-        return "repeated" if repeated else "fresh"
-
     def _measure(self, *, one_pass: bool) -> None:
         grown = next((one for one in self._probes if one.used and one.brought), None)
         parameter = grown.parameter() if grown is not None else None
-        gradient, step = gradient_of(parameter), self.total.steps
+        gradient, step = gradient_of(parameter), self.steps
         number, brought = self._brought(parameter) if parameter is not None else (None, None)
         described = brought if one_pass and brought is not None and brought >= 0 and world_size() == 1 else None
 
@@ -390,7 +336,14 @@ class Stepping:
             first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, read[0])
             self.accumulation = Accumulation(number, *first, step, read[0], described)
 
-        _norm(gradient, self._late, keep)
+        if gradient is None or gradient.is_meta:
+            return
+        with suppress(RuntimeError, TypeError, NotImplementedError), quiet():
+            norm = torch.linalg.vector_norm(_values(gradient)).reshape(1)
+            if devices.there.holds(gradient):
+                self._late.sent(norm, keep)
+            else:
+                keep([float(norm)])
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:
@@ -403,15 +356,89 @@ def _values(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
 
 
-def _norm(gradient: torch.Tensor | None, late: Late, keep: Callable[[list[float]], None]) -> None:
-    if gradient is None or gradient.is_meta:
-        return
-    try:
-        with quiet():
-            norm = torch.linalg.vector_norm(_values(gradient)).reshape(1)
-            if devices.there.holds(gradient):
-                late.sent(norm, keep)
-            else:
-                keep([float(norm)])
-    except (RuntimeError, TypeError, NotImplementedError):
-        return
+# Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.
+#
+# What is written through ``.data`` leaves the version as it is; that is known from the calls.
+
+
+class ByHand:
+    """Follows leaves that no optimizer holds; ``blind`` knows what was written through ``.data``."""
+
+    def __init__(self, leaves: Leaves, brought: Brought, blind: UntrackedWrites, late: Late) -> None:
+        self._leaves, self._blind, self._late, self._brought = leaves, blind, late, brought
+        self._known = 0
+        self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
+        self._graphs: set[int] = set()
+        self._theirs: set[int] = set()
+        self._probes: list[ParameterProbe] = []
+        self._versions = array("q")
+        self._stepping: Stepping | None = None
+        self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
+
+    def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Note that an optimizer holds these."""
+        self._theirs.update(id(parameter) for parameter in parameters)
+        if any(id(probe.parameter()) in self._theirs for probe in self._probes):
+            self._stepping, self._probes, self._known = None, [], 0
+
+    def before_pass(self, backward: int | None, passes: int) -> None:
+        """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
+        if self._stepping is not None:
+            if self._versions != self._now():
+                self._stepping.updated(Moment(None, backward, None, passes))
+            self._stepping.before_pass()
+
+    def reached(self, structure: GraphStructure) -> None:
+        """Note which leaves a pass of this thread led to."""
+        if structure.number not in self._graphs:
+            self._graphs.add(structure.number)
+            self._reached.update(structure.leaf_of.values())
+
+    def after_pass(self) -> None:
+        """Look after a backward; where new leaves have come, choose whom to follow."""
+        if self._stepping is not None:
+            self._stepping.after_pass()
+        elif len(self._reached) != self._known:
+            self._known = len(self._reached)
+            alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
+            free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs]
+            if found := probes_of(free, with_gradient=True):
+                self._probes, self._stepping = found, Stepping(found, self._brought, self._late)
+                self._stepping.begin()
+        if self._probes and (gradient := gradient_of(self._probes[0].parameter())) is not None:
+            self._graphed += gradient.requires_grad
+        self._versions = self._now() if self._probes else self._versions
+
+    def forget(self) -> None:
+        """Note that something may have gone by unseen."""
+        self._versions = self._now()
+        if self._stepping is not None:
+            self._stepping.forget()
+
+    @property
+    def updates(self) -> int:
+        """How many updates there were so far."""
+        return self._stepping.steps if self._stepping is not None else 0
+
+    def use(self) -> OptimizerUse | None:
+        """Return what is known; None where nothing was updated by hand."""
+        stepping = self._stepping
+        if stepping is None or not stepping.steps:
+            return None
+        alive = (probe.parameter() for probe in self._probes)
+        numbers = (self._leaves.find(leaf) for leaf in alive if leaf is not None)
+        return OptimizerUse(
+            name="", type_name="", steps=stepping.steps, patterns=stepping.patterns(), left_out=stepping.left_out,
+            holds=tuple(sorted(number for number in numbers if number is not None)),
+            accumulation=stepping.accumulation, graphed=self._graphed,
+        )  # fmt: skip
+
+    def _now(self) -> array[int]:
+        """Return version and blind write of each probe, one after the other: sixteen bytes a leaf."""
+        found = array("q")
+        for probe in self._probes:
+            leaf = probe.parameter()
+            blind = leaf is not None and self._blind.any and leaf.layout is torch.strided
+            found.append(-1 if leaf is None else leaf._version)
+            found.append(self._blind.last_at(leaf.data_ptr()) if leaf is not None and blind else -1)
+        return found

@@ -11,10 +11,11 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
 from threading import get_ident
 from time import perf_counter
-from types import FrameType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 
@@ -25,82 +26,55 @@ from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
-from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
-from tensormagic.collectors.training.updates import ByHand
+from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
 from tensormagic.words import error_text
 
-MOST_OPTIMIZERS = 32
-MOST_STATES = 4096
+MOST_OPTIMIZERS, MOST_STATES, MOST_SHAPES = 32, 4096, 8
 _STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
 NO_RATE = 1e-7  # of the largest rate: less is none
 
 
 class Restarts:
-    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch.
+    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch."""
 
-    A state that stays as it is shows nothing: nobody has drawn.
-    """
-
-    __slots__ = ("_again", "_last", "_seen", "at", "of")
+    __slots__ = ("_last", "_seen", "again", "at", "of")
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
-        self._again: set[int] = set()
+        self.again: set[int] = set()  # the states that came back
         self._last = self.at = self.of = 0
 
     def look(self, step: int) -> None:
         """Look after a step: some 3 µs."""
-        state = torch.default_generator.get_state()  # always on the CPU
-        self._compare(hash(ctypes.string_at(state.data_ptr(), _STATE)), step)
-
-    def _compare(self, state: int, step: int) -> None:
+        generator = torch.default_generator.get_state()  # always on the CPU
+        state = hash(ctypes.string_at(generator.data_ptr(), _STATE))
         if state == self._last:
-            return
-        self._last = state
-        before = self._seen.get(state)
-        if before is None:
-            if len(self._seen) < MOST_STATES:
-                self._seen[state] = step
-        else:
-            self._again.add(state)
+            return  # nobody has drawn
+        self._last, before = state, self._seen.get(state)
+        if before is not None:
+            self.again.add(state)
             self.at, self.of = self.at or step, self.of or before
-
-    @property
-    def states(self) -> int:
-        """How many different states came back."""
-        return len(self._again)
+        elif len(self._seen) < MOST_STATES:
+            self._seen[state] = step
 
 
+@dataclass(slots=True, eq=False)
 class Followed:
     """An optimizer that steps: who it is, what it holds, and how it stepped."""
 
-    __slots__ = (
-        "again",
-        "before",
-        "graphed",
-        "held",
-        "name",
-        "rate",
-        "reference",
-        "restarts",
-        "scaled",
-        "stepping",
-        "type_name",
-        "zero_rate_steps",
-    )
-
-    def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
-        self.reference = weakref.ref(optimizer)
-        self.type_name = type(optimizer).__name__
-        self.name = name or self.type_name
-        self.stepping, self.held = stepping, held
-        self.rate: float | None = None
-        self.zero_rate_steps = 0
-        self.restarts = Restarts()
-        self.graphed = self.scaled = 0
-        self.again = False
-        self.before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
+    reference: weakref.ref[torch.optim.Optimizer]
+    name: str
+    type_name: str
+    stepping: Stepping
+    held: Held
+    rate: float | None = None
+    zero_rate_steps: int = 0
+    restarts: Restarts = field(default_factory=Restarts)
+    graphed: int = 0
+    scaled: int = 0
+    again: bool = False
+    before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -112,33 +86,43 @@ class Followed:
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
-        total = self.stepping.total
-        at, discarded = next(iter(self.stepping.discarded.most_common(1)), (None, 0))
+        stepping, held, restarts = self.stepping, self.held, self.restarts
+        discarded_at, discarded = next(iter(stepping.discarded.most_common(1)), (None, 0))
+        foreign_at, _ = next(iter(stepping.foreign.most_common(1)), (None, 0))
         return OptimizerUse(
-            name=self.name,
-            type_name=self.type_name,
-            steps=total.steps,
-            patterns=total.patterns(),
-            left_out=total.left_out,
-            holds=tuple(sorted(self.held.numbers)),
-            unknown_parameters=self.held.unknown_parameters,
-            unknown_shapes=self.held.unknown_shapes(),
-            unknown_owner=self.held.unknown_owner,
-            unknown_idle=self.held.unknown_idle,
-            accumulation=self.stepping.accumulation,
-            discarded=discarded,
-            discarded_at=at,
-            rate=self.rate,
-            zero_rate_steps=self.zero_rate_steps,
-            graphed=self.graphed,
-            scaled=self.scaled,
-            again=self.again,
-            foreign=sum(self.stepping.foreign.values()),
-            foreign_at=next(iter(self.stepping.foreign.most_common(1)), (None, 0))[0],
-            repeated=self.restarts.states,
-            repeated_at=self.restarts.at,
-            repeated_of=self.restarts.of,
-        )
+            name=self.name, type_name=self.type_name, steps=stepping.steps, patterns=stepping.patterns(),
+            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), unknown_parameters=len(held.unknown),
+            unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
+            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
+            accumulation=stepping.accumulation, discarded=discarded, discarded_at=discarded_at, rate=self.rate,
+            zero_rate_steps=self.zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
+            foreign=sum(stepping.foreign.values()), foreign_at=foreign_at,
+            repeated=len(restarts.again), repeated_at=restarts.at, repeated_of=restarts.of,
+        )  # fmt: skip
+
+
+_Given = ParamSpec("_Given")
+
+
+def _guarded(
+    look: Callable[Concatenate[TrainingWatcher, _Given], None],
+) -> Callable[Concatenate[TrainingWatcher, _Given], None]:
+    """Look outside the user's modes; what goes wrong becomes a gap. What a CUDA graph records does not run: no look."""
+
+    @wraps(look)
+    def guarded(self: TrainingWatcher, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
+        if devices.there.capturing():
+            self._seen = False
+            return
+        began = perf_counter()
+        try:
+            with torch._C.DisableTorchFunction():
+                look(self, *args, **kwargs)
+        except Exception as error:
+            self._miss("training", f"some training steps could not be traced: {error_text(error)}")
+        self.seconds += perf_counter() - began
+
+    return guarded
 
 
 class TrainingWatcher(TracePart):
@@ -146,17 +130,16 @@ class TrainingWatcher(TracePart):
 
     def __init__(self, trace: TraceContext) -> None:
         namespace, leaves, sites = trace.namespace, trace.leaves, trace.sites
-        recorder: ForwardRecorder = trace.recorder
-        self._namespace, self._leaves, self._sites, self._modules = namespace, leaves, sites, leaves.modules
-        self._pass_log, self._recorder = trace.passes, recorder
-        self._home, self._late = get_ident(), trace.late
+        self._recorder: ForwardRecorder = trace.recorder
+        self._namespace, self._leaves, self._sites = namespace, leaves, sites
+        self._pass_log, self._home, self._late = trace.passes, get_ident(), trace.late
         self._followed: dict[int, Followed] = {}
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, trace.late)
+        self._by_hand = ByHand(leaves, self._brought, self._recorder.autograd.blind, trace.late)
         self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, trace.passes)
-        self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
-        self._loop.region = recorder.detached.region_site
+        self._loop, self._growth = self._recorder.calls.loop, Growth(self._recorder.origins)
+        self._loop.region = self._recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
         self._loops, self._loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
         self._alike: tuple[int, ...] = ()
@@ -177,16 +160,14 @@ class TrainingWatcher(TracePart):
         """Note loads of states."""
         undoing.enter_context(self._loads.noted())
 
-    # -- passes --------------------------------------------------------------------------------------------------
-
+    @_guarded
     def before_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look before a backward."""
-        if self._concerns(call, followed):
-            self._guarded(self._before_pass, followed.site, followed.nodes, followed.caller)
-
-    def _before_pass(self, site: int | None, nodes: Sequence[Any], caller: FrameType | None) -> None:
+        if not self._concerns(call, followed):
+            return
+        site, nodes = followed.site, followed.nodes
         self._running += 1
-        self._loops.look(site, caller)
+        self._loops.look(site, followed.caller)
         self._loop.before_pass(nodes)
         self._by_hand.before_pass(self._backward, self._passes)
         for optimizer in self._alive():
@@ -194,16 +175,14 @@ class TrainingWatcher(TracePart):
         self._growth.before_pass(site, nodes, self._steps + self._by_hand.updates)
         self._backward = site
 
+    @_guarded
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look after a backward."""
         if followed.is_open and followed.thread == self._home:
             self._by_hand.reached(followed.graph.structure)
-        if self._concerns(call, followed):
-            reached = followed.graph.structure.leaf_of.values() if followed.is_open else ()
-            self._guarded(self._after_pass, followed.site, reached)
-
-    def _after_pass(self, site: int | None, reached: Collection[int]) -> None:
-        self._reached = reached
+        if not self._concerns(call, followed):
+            return
+        self._reached = followed.graph.structure.leaf_of.values() if followed.is_open else ()
         self._running -= 1
         self._passes += 1
         self._seen, self._loop.cleared, self._loop.passes = True, None, self._passes
@@ -212,7 +191,7 @@ class TrainingWatcher(TracePart):
             optimizer.stepping.after_pass()
         self._by_hand.after_pass()
         self._elsewhere.after_pass()
-        self._growth.after_pass(site)
+        self._growth.after_pass(followed.site)
 
     def _concerns(self, call: BackwardCall, followed: Following) -> bool:
         """Return whether leaves collect gradients in a pass of this thread's that lies in no other."""
@@ -220,29 +199,25 @@ class TrainingWatcher(TracePart):
             self._whole = False
         return followed.thread == self._home and followed.pass_context is None and call.accumulates
 
+    @_guarded
     def forget(self) -> None:
         """Note that passes and steps may have gone by unseen."""
         self._seen = False
-        self._guarded(self._forget)
-
-    def _forget(self) -> None:
         self._by_hand.forget()
         for followed in self._alive():
             followed.stepping.forget()
 
+    @_guarded
     def finish(self, _error: BaseException | None) -> None:
         """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
-        self._guarded(self._finish)
-
-    def _finish(self) -> None:
         held = {number for optimizer in list(self._optimizers) for number in optimizer.held.numbers}
         known = enumerate(self._leaves.known)
         asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
         if held or self._passes >= _TRAINS:
             self._elsewhere.finish(asking - held)
         self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
-        names, whole = list(self._namespace.items()), self._whole  # else other threads may have made steps
-        idle = self._elsewhere.idle if whole else []
+        names = list(self._namespace.items())
+        idle = self._elsewhere.idle if self._whole else []  # else other threads may have made steps
         self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)))
                            for optimizer, numbers in idle)  # fmt: skip
         self._names, self._elsewhere.idle = names_of_one(self._namespace), []
@@ -250,57 +225,52 @@ class TrainingWatcher(TracePart):
             optimizer.held.find_owner(self._namespace)
         self._finished = True
 
-    # -- steps ---------------------------------------------------------------------------------------------------
-
+    @_guarded
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look before a step of an optimizer."""
-        self._guarded(self._before_step, optimizer)
-
-    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if not _is_torchs(optimizer) and _is_within_its_step(optimizer):
             return
         followed = self._find(optimizer) or self._meet(optimizer)
         if followed is not None:
             followed.stepping.before_step(self._passes)
             followed.before = () if _is_torchs(optimizer) else followed.stepping.states()
-            steps = followed.stepping.total.steps
-            if self._loop.steps_to_look or steps & (steps - 1) == 0 or self._frozen.any:
+            steps = followed.stepping.steps
+            if self._loop.steps_to_look or steps & (steps - 1) == 0 or self._frozen.every:
                 self._loop.steps_to_look = max(self._loop.steps_to_look - 1, 0)
                 self._frozen.before_step(optimizer, followed.name, self._loop.froze)
 
+    @_guarded
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after a step."""
-        self._guarded(self._after_step, optimizer)
-
-    def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
         if (followed := self._find(optimizer)) is None:
             return
+        stepping, caller = followed.stepping, sys._getframe(2)
         if not _is_torchs(optimizer) and (
-            _is_within_its_step(optimizer) or (followed.before and followed.before == followed.stepping.states())
+            _is_within_its_step(optimizer) or (followed.before and followed.before == stepping.states())
         ):
             return  # a part of a step of a user's own class, or one that waits
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:
-            self._loop.stepped_by(optimizer, sys._getframe(3))
+            self._loop.stepped_by(optimizer, caller)
         followed.read_rate(optimizer)
         gradient = next((one.grad for one in held_by(optimizer) if one.grad is not None), None)
         followed.graphed += gradient is not None and gradient.requires_grad
-        scaler = self._loop.scaler_of_step(optimizer, sys._getframe(3))
+        scaler = self._loop.scaler_of_step(optimizer, caller)
         if scaler is not None and not followed.held.numbers.isdisjoint(self._reached):
             scale = scaler.get_scale() if scaler._scale.device.type == "cpu" else None
             divided = _is_divided(optimizer, scale or scaler._init_scale)
-            followed.scaled += not divided and followed.stepping.uses_scaled(scale)
-        followed.restarts.look(followed.stepping.total.steps + 1)
-        site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
+            followed.scaled += not divided and stepping.uses_scaled(scale)
+        followed.restarts.look(stepping.steps + 1)
+        site, nodes = self._sites.of_frame(caller), self._recorder.origins.nodes
         moment = Moment(
             site, self._backward, self._loop.cleared, self._passes, reached=self._reached,
             forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
         )  # fmt: skip
         self._nodes = nodes
-        if self._frozen.any:
+        if self._frozen.every:
             self._frozen.after_step(site, self._loop.cleared_last)
-        followed.stepping.after_step(moment, held_by(optimizer))
+        stepping.after_step(moment, held_by(optimizer))
         for other in self._alive():
             if other is not followed:
                 other.stepping.other_stepped()
@@ -311,7 +281,7 @@ class TrainingWatcher(TracePart):
         for owner in followed.held.owners:
             modes = self._modes.get(owner)
             if modes is None or modes.reference() is None:
-                model = dict(self._modules.roots()).get(owner)
+                model = dict(self._leaves.modules.roots()).get(owner)
                 if model is None:
                     continue
                 modes = self._modes[owner] = ModelModes(owner, model, self._late)
@@ -331,9 +301,9 @@ class TrainingWatcher(TracePart):
             self._beyond.add(optimizer)
             return None
         stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
-        name = next((name for name, value in list(self._namespace.items()) if value is optimizer), "")
-        found = Followed(optimizer, "" if name.startswith("_") else name, stepping, Held(self._leaves))
-        if (first := next(held_by(optimizer), None)) is not None:
+        name, first = name_of(optimizer, list(self._namespace.items())), next(held_by(optimizer), None)
+        found = Followed(weakref.ref(optimizer), name, type(optimizer).__name__, stepping, Held(self._leaves))
+        if first is not None:
             known = self._met.get(id(first))
             found.again = known is not None and known() is first
             self._met[id(first)] = weakref.ref(first)
@@ -354,24 +324,6 @@ class TrainingWatcher(TracePart):
             return number, UNTOUCHED
         return number, row.norms[number]
 
-    def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Do something outside the user's modes; what goes wrong becomes a gap.
-
-        What is recorded into a CUDA graph does not run: nothing is looked at then.
-        """
-        if devices.there.capturing():
-            self._seen = False
-            return
-        began = perf_counter()
-        try:
-            with torch._C.DisableTorchFunction():
-                action(*arguments)
-        except Exception as error:
-            self._miss("training", f"some training steps could not be traced: {error_text(error)}")
-        self.seconds += perf_counter() - began
-
-    # -- what is known so far -------------------------------------------------------------------------------------
-
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be followed."""
         return tuple(self._gaps.values())
@@ -385,26 +337,17 @@ class TrainingWatcher(TracePart):
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what is known so far; nothing where nothing trained."""
-        optimizers = tuple(followed.use() for followed in list(self._optimizers))
-        by_hand = self._by_hand.use()
-        if not self._passes and not optimizers and not self._loads.found:
+        every = list(self._optimizers)
+        if not self._passes and not every and not self._loads.found:
             return {}
-        held = (followed.held.numbers for followed in list(self._optimizers))
+        held = (followed.held.numbers for followed in every)
         return {"training": Training(
-            optimizers=optimizers,
-            optimizers_seen=self.optimizers_seen,
-            by_hand=by_hand,
+            optimizers=tuple(followed.use() for followed in every), optimizers_seen=self.optimizers_seen,
+            by_hand=self._by_hand.use(),
             elsewhere=tuple(sorted(self._elsewhere.found.difference(*held))) if self._finished else None,
-            growth=self._growth.report(),
-            sums=self._loop.sums(),
-            norms=self._loop.norms.report(),
-            drifting=self._loop.drifting.report(),
-            alike=self._alike,
-            frozen=self._frozen.report(),
-            idle=self._idle,
-            names=self._names,
-            used_up=tuple(self._loops.used_up.values()),
-            same_order=tuple(self._loops.same_order),
+            growth=tuple(self._growth.found.values()), sums=self._loop.sums(), norms=self._loop.norms.report(),
+            drifting=self._loop.drifting.report(), alike=self._alike, frozen=self._frozen.report(), idle=self._idle,
+            names=self._names, used_up=tuple(self._loops.used_up.values()), same_order=tuple(self._loops.same_order),
             loads=tuple(self._loads.found.values()),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
             clips=tuple(
