@@ -169,11 +169,6 @@ def _middle_of_finite(values: torch.Tensor) -> tuple[float, float]:
     return (wide.mean().item(), wide.std(correction=0).item()) if len(wide) else (math.nan, math.nan)
 
 
-def measured(found: GradientStatistics) -> Measured:
-    """Return the part of statistics that every pass has."""
-    return found.norm, found.nan, found.inf
-
-
 # -- kept -------------------------------------------------------------------------------------------------------------
 
 # ``dataclasses.astuple`` copies deeply, which takes 50 times as long
@@ -289,7 +284,7 @@ class SmallGradients:
         self._starts: list[int] = []
         self._indices: list[int] = []
         self._copies: list[tuple[int, int]] = []
-        self._waiting: set[int] = set()
+        self.waiting: set[int] = set()
 
     def take(self, index: int, gradient: torch.Tensor) -> Measured | None:
         """Copy a gradient where it is small and plain, and return what is measured of each; None of any other."""
@@ -319,22 +314,18 @@ class SmallGradients:
         self._used = stop
         self._starts.append(start)
         self._indices.append(index)
-        self._waiting.add(index)
+        self.waiting.add(index)
         norm = math.sqrt(vdot(copied, copied))
         if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
             return norm, 0, 0
         return of_numbers(copied)
 
-    def waits(self, index: int) -> bool:
-        """Return whether the numbers of a node are still to be looked at."""
-        return index in self._waiting
-
     def hands_on(self, source: int, index: int) -> bool:
         """Note that a node received what ``source`` did; False where that is not waiting."""
-        if source not in self._waiting:
+        if source not in self.waiting:
             return False
         self._copies.append((source, index))
-        self._waiting.add(index)
+        self.waiting.add(index)
         return True
 
     def settle(self) -> None:
@@ -342,7 +333,7 @@ class SmallGradients:
         if not self._indices:
             return
         indices, starts, copies = self._indices, self._starts, self._copies
-        self._indices, self._starts, self._copies, self._waiting = [], [], [], set()
+        self._indices, self._starts, self._copies, self.waiting = [], [], [], set()
         used, self._used = self._used, 0
         self._keep(indices, rows_of(self._room[:used], starts, self._pass_number))
         for source, index in copies:

@@ -36,16 +36,6 @@ class SavedFacts:
     bad: int = 0
 
 
-def suspicious(node: Any, slot: str) -> torch.Tensor | None:
-    """Return the saved tensor ``slot`` of a live node where its real numbers can be looked at, else None.
-
-    It cannot where it was changed in place, where the graph was freed, and where the user packed it with hooks of
-    their own (offloading, checkpointing).
-    """
-    saved = saved_tensor(node, slot)
-    return saved if saved is not None and saved.numel() and saved.is_floating_point() else None
-
-
 def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
     """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
     low, high = (bound.item() for bound in torch.aminmax(saved))
@@ -78,19 +68,6 @@ def first_nonfinite_of(
     """
     found = islice(_first_nonfinite(values, facts, first, edges), MOST_FIRST_NONFINITE)
     return tuple(replace(nonfinite, hooked=True) if nonfinite.receiver in hooked else nonfinite for nonfinite in found)
-
-
-def hooked_nodes(found: Walk, structure: GraphStructure, numbers: Collection[int]) -> frozenset[int]:
-    """Return the report indices of nodes whose gradient tensor hooks of the user's may change on its way there.
-
-    Those on leaves stand with the leaf. Of others, nothing can be asked: they are the ones that were seen being put
-    on the results of nodes with these sequence ``numbers``.
-    """
-    return frozenset(
-        structure.index[place]
-        for place, node in enumerate(found.nodes)
-        if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in numbers)
-    )
 
 
 def _first_nonfinite(

@@ -9,6 +9,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.devices import Late, Stopwatch
-from tensormagic.collectors.gradients.gradients import PassRecorder, PythonBackwards
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import (
     FREE_SECONDS,
@@ -27,7 +28,7 @@ from tensormagic.collectors.gradients.traced_graph import (
 )
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.replacing import BackwardCall
+from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import functorch_levels, unwrap
@@ -35,6 +36,52 @@ from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
+
+# Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
+#
+# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
+# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
+# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
+# after.
+
+
+class PythonBackwards:
+    """Puts the mode onto the stack while the backwards of some nodes run.
+
+    Args:
+        nodes: The nodes.
+        put_on_top: Puts the mode on the stack, and returns what undoes it.
+        home: The thread that it is for: on others its notes would be wrong.
+    """
+
+    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
+        self._put_on_top = put_on_top
+        self._home = home
+        self._handles: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
+        for node in nodes:
+            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
+
+    def open(self, nodes: Sequence[Any]) -> None:
+        """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
+        for node in nodes:
+            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
+
+    def close(self) -> None:
+        """Take the hooks off; where a backward raised, the mode too."""
+        while self._handles:
+            self._handles.pop().remove()
+        while self._undo:
+            self._undo.pop()()
+
+    def _enter(self, _: Any) -> None:
+        if threading.get_ident() == self._home:
+            self._undo.append(self._put_on_top())
+
+    def _leave(self, _: Any, __: Any) -> None:
+        if self._undo and threading.get_ident() == self._home:
+            self._undo.pop()()
+
 
 # What is known of one backward call while it is followed: where it runs, where it starts, what it hands back.
 

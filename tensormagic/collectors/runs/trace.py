@@ -24,11 +24,12 @@ from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.gradients.gradient_statistics import SmallPass
-from tensormagic.collectors.gradients.gradients import PassRecorder, PythonBackwards
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_log import (
     Following,
     Microbatches,
     PassLog,
+    PythonBackwards,
     TraceContext,
     TracePart,
     frame_before_any_pass,
