@@ -179,18 +179,16 @@ class NumpyAliases(SilentWrites):
         return tuple(one.record for one in writes if (one.record.address, one.nbytes) == memory)
 
 
-def _address(x: torch.Tensor) -> int:
-    try:
-        return x.data_ptr()
-    except RuntimeError:  # it stands for others, or has no memory of its own
-        return 0
-
-
 def _is_followable(x: Any) -> bool:
-    return (
+    if not (
         type(x) in _PLAIN and x.layout is torch.strided and x.is_cpu and not x.is_inference()
-        and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0 and _address(x) != 0
-    )  # fmt: skip
+        and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0
+    ):  # fmt: skip
+        return False
+    try:
+        return bool(x.data_ptr())
+    except RuntimeError:  # it stands for others, or has no memory of its own
+        return False
 
 
 # Notes where ``.grad`` is read of a tensor that is not a leaf and keeps no gradient: it is None, and stays so.
@@ -199,13 +197,6 @@ def _is_followable(x: Any) -> bool:
 
 MOST_READS = 64  # different ones
 MOST_SEARCHED = 64  # nodes on the way to a leaf
-
-
-class Place(NamedTuple):
-    """What makes two readings the same."""
-
-    site: int | None
-    name: str
 
 
 @dataclass(slots=True)
@@ -231,8 +222,8 @@ class GradientReads:
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
-        self.leaf_name: Callable[[torch.Tensor], str] = _no_name
-        self._found: dict[Place, _ReadFacts] = {}
+        self.leaf_name: Callable[[torch.Tensor], str] | None = None
+        self._found: dict[tuple[int | None, str], _ReadFacts] = {}  # by the line, and the tensor's name there
 
     def see(self, tensor: Any, frame: FrameType, passes: int) -> None:
         """Look at a tensor whose ``.grad`` was read in ``frame`` and was None, after so many backward passes."""
@@ -240,19 +231,23 @@ class GradientReads:
             return
         if torch._C._current_autograd_node() is not None:
             return
-        place = Place(self._sites.of_frame(frame), name_in(frame, tensor))
-        described = self._found.get(place)
-        if described is None:
+        place = self._sites.of_frame(frame), name_in(frame, tensor)
+        if (described := self._found.get(place)) is None:
             if len(self._found) >= MOST_READS:
                 return
-            described = self._found[place] = self._tell(tensor, passes)
+            number, name = history_of(tensor)
+            node: Any = tensor.grad_fn if number >= 0 else None
+            for _ in range(MOST_SEARCHED):  # to the one leaf that it was made from in a straight line
+                if node is None or hasattr(node, "variable"):
+                    break
+                targets = next_nodes(node)
+                node = targets[0] if len(targets) == 1 else None
+            leaf = getattr(node, "variable", None)
+            called = self.leaf_name(leaf) if leaf is not None and self.leaf_name is not None else ""
+            described = self._found[place] = _ReadFacts(
+                op_name(name) if name else "", number, tuple(tensor.shape), called, leaf is not None, passes
+            )
         described.count += 1
-
-    def _tell(self, tensor: torch.Tensor, passes: int) -> _ReadFacts:
-        number, name = history_of(tensor)
-        leaf = _only_leaf(tensor)
-        called = self.leaf_name(leaf) if leaf is not None else ""
-        return _ReadFacts(op_name(name) if name else "", number, tuple(tensor.shape), called, leaf is not None, passes)
 
     def report(
         self, made: Callable[[int], Location | None], location: Callable[[int | None], Location | None]
@@ -260,27 +255,12 @@ class GradientReads:
         """Return the readings; ``made`` gives the line of a node by its number, ``location`` a line by its site."""
         return tuple(
             GradientRead(
-                name=place.name, op=described.op, shape=described.shape, location=location(place.site),
-                made=made(described.number),
-                leaf=described.leaf, single=described.single, passes=described.passes, count=described.count,
+                name=name, op=described.op, shape=described.shape, location=location(site),
+                made=made(described.number), leaf=described.leaf, single=described.single,
+                passes=described.passes, count=described.count,
             )
-            for place, described in self._found.copy().items()
+            for (site, name), described in self._found.copy().items()
         )  # fmt: skip
-
-
-def _no_name(_: torch.Tensor) -> str:
-    return ""
-
-
-def _only_leaf(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the one leaf that a tensor was made from in a straight line; None where there is more to it."""
-    node: Any = tensor.grad_fn if history_of(tensor)[0] >= 0 else None
-    for _ in range(MOST_SEARCHED):
-        if node is None or hasattr(node, "variable"):
-            break
-        targets = next_nodes(node)
-        node = targets[0] if len(targets) == 1 else None
-    return getattr(node, "variable", None)
 
 
 # What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-
@@ -361,9 +341,13 @@ class AutogradWatch:
             self.blind.got_data(result)
         elif noted == HOOKS:
             self.hooked.extend(node._sequence_nr() for node in (args[0].grad_fn,) if node is not None)
-        else:
-            target = args[0] if args else next(iter(kwargs.values()), None)
-            self._wrote(noted, target, args, start, frame)
+        elif noted != SETS_DATA or self._changes:
+            target: Any = args[0] if args else next(iter(kwargs.values()), None)
+            blind = noted == SETS_DATA or self.blind.is_untracked(target)
+            self.writes.note(noted, target, start, frame, blind)
+            if blind and (record := self.writes.last) is not None:
+                with quiet():
+                    self.blind.add(record, target, args[1] if noted == "__setitem__" else None)
 
     def before_setting(self, args: tuple[Any, ...]) -> None:
         """Look at ``x.data = y`` before it is done: whether it changes what x holds. Never raises."""
@@ -378,15 +362,6 @@ class AutogradWatch:
         """Note a call that was given ``out=``. Never raises."""
         function, _, kwargs = call
         self.see(str(getattr(function, "__name__", "out")), (function, (kwargs["out"],), {}), None, start, frame)
-
-    def _wrote(self, noted: str, target: Any, args: tuple[Any, ...], start: int, frame: FrameType) -> None:
-        if noted == SETS_DATA and not self._changes:
-            return
-        blind = noted == SETS_DATA or self.blind.is_untracked(target)
-        self.writes.note(noted, target, start, frame, blind)
-        if blind and (record := self.writes.last) is not None:
-            with quiet():
-                self.blind.add(record, target, args[1] if noted == "__setitem__" else None)
 
     # -- called by others ----------------------------------------------------------------------------------------
 

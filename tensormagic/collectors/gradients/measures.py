@@ -35,6 +35,10 @@ _dots: Callable[[Any, Any], Any] = getattr(np, "vecdot", None) or partial(np.ein
 vdot: Callable[[Any, Any], Any] = getattr(np.vdot, "__wrapped__", np.vdot)  # warns of no overflow, as ``a.dot(a)`` does
 
 
+def ignore(*_: Any) -> None:
+    """Do nothing with what has come."""
+
+
 def is_transposed(gradient: torch.Tensor) -> bool:
     """Return whether a matrix lies in memory column by column, without a gap, as the gradients of weights do."""
     stride = gradient.stride()
@@ -122,11 +126,9 @@ vector_norm = torch.linalg.vector_norm
 
 def dense(gradient: torch.Tensor) -> torch.Tensor:
     """Return the numbers that a gradient stores: a sparse one's summed values, a nested one's buffer."""
-    if gradient.layout is torch.strided:
-        return gradient.values() if gradient.is_nested else gradient
-    if gradient.layout is torch.sparse_coo:
-        return gradient.coalesce().values()
-    return gradient.values()
+    if gradient.layout is torch.strided and not gradient.is_nested:
+        return gradient
+    return (gradient.coalesce() if gradient.layout is torch.sparse_coo else gradient).values()
 
 
 def flat(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
@@ -135,10 +137,7 @@ def flat(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
     Reductions do not care for the order of elements, but over a transposed tensor they run several times slower; and
     what is repeated by a stride of 0, as in the gradient of a sum, need be read only once.
     """
-    if gradient.layout is not torch.strided or gradient.is_nested:
-        gradient = dense(gradient)
-    gradient = magnitudes(gradient)
-    repeated = 1
+    gradient, repeated = magnitudes(dense(gradient)), 1
     if not gradient.is_contiguous():
         gradient, repeated = as_it_lies(gradient)
     if gradient.dtype in _WITHOUT_REDUCTIONS:

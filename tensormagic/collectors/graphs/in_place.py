@@ -7,7 +7,6 @@ import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -49,8 +48,7 @@ _SEVERAL = frozenset({list, tuple})
 
 def _writing() -> Iterator[tuple[Any, str]]:
     """Yield every function of torch's that writes to its first argument, and its name."""
-    owners = (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions)
-    for owner in owners:
+    for owner in (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions):
         for name in dir(owner):
             if name.endswith("_") and not name.endswith("__") and name not in _NO_ELEMENTS:
                 function = getattr(owner, name)
@@ -59,8 +57,7 @@ def _writing() -> Iterator[tuple[Any, str]]:
     yield from ((getattr(torch.Tensor, name), name) for name in _OPERATORS if hasattr(torch.Tensor, name))
 
 
-_SETS_DATA: Any = torch.Tensor.data.__set__  # type: ignore[attr-defined]
-IN_PLACE: dict[Any, str] = {**dict(_writing()), _SETS_DATA: "data"}
+IN_PLACE: dict[Any, str] = {**dict(_writing()), torch.Tensor.data.__set__: "data"}  # type: ignore[attr-defined]
 
 
 class WriteRecord(NamedTuple):
@@ -75,8 +72,7 @@ class WriteRecord(NamedTuple):
     blind: bool  # whether autograd could not see it
 
 
-@dataclass(slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of an optimizer."""
 
     optimizer: weakref.ref[Any]  # weak
@@ -84,15 +80,6 @@ class Step:
     versions: array[int]  # of its parameters, in order, afterwards
     number: int  # sequence number of autograd
     site: int | None  # the line
-
-    def versions_at(self, low: int, high: int) -> list[int]:
-        """Return the versions that parameters between two addresses had afterwards."""
-        optimizer = self.optimizer()
-        parameters = _parameters(optimizer) if optimizer is not None else []
-        if len(parameters) != len(self.versions):
-            return []
-        pairs = zip(parameters, self.versions, strict=True)
-        return [version for parameter, version in pairs if low <= parameter.data_ptr() < high]
 
 
 def _parameters(optimizer: Any) -> list[torch.Tensor]:
@@ -148,11 +135,13 @@ class WriteBook:
         records = map(WriteRecord._make, self._records)
         found = [one for one in records if low <= one.address < high and one.stop > number]
         for step in self._steps:
-            if step.number > number:
-                versions = step.versions_at(low, high)
+            optimizer = step.optimizer() if step.number > number else None
+            parameters = _parameters(optimizer) if optimizer is not None else []
+            if len(parameters) == len(step.versions):
                 found += [
                     WriteRecord(low, version, step.number, step.number, step.site, f"{step.name}.step", blind=False)
-                    for version in versions
+                    for parameter, version in zip(parameters, step.versions, strict=True)
+                    if low <= parameter.data_ptr() < high
                 ]
         return sorted(found, key=lambda one: (one.stop, one.version))
 
@@ -242,10 +231,8 @@ class UntrackedWrites(SilentWrites):
         aliases = self._aliases
         if not aliases or not isinstance(target, torch.Tensor):
             return False
-        if holds(aliases, target):
-            return True
         base = target._base if target._is_view() and not target.requires_grad else None
-        return base is not None and holds(aliases, base)
+        return holds(aliases, target) or (base is not None and holds(aliases, base))
 
     def add(self, record: WriteRecord, target: torch.Tensor, index: Any = None) -> None:
         """Note a write to ``target``, or to what a plain ``index`` picks of it."""

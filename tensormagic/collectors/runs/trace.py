@@ -32,8 +32,6 @@ from tensormagic.collectors.gradients.pass_log import (
     PythonBackwards,
     TraceContext,
     TracePart,
-    frame_before_any_pass,
-    frame_of,
     hearing,
     infers_shapes,
     is_being_compiled,
@@ -411,9 +409,8 @@ class Tracer(Listener):
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
         there = self._shared.last if current is None else (current.begun, current.graph, current.recorder.values)
-        if there is None:
-            return frame_before_any_pass(self._structure, self._step, self.run.seconds)
-        return frame_of(there, self._passes.last, self._structure, self.run.seconds, running=current is not None)
+        running = current is not None
+        return self._passes.frame(there, self._structure, self._step, self.run.seconds, running=running)
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
