@@ -10,7 +10,8 @@ import re
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -46,19 +47,8 @@ _WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d
 Origin = tuple["Location | None", str]  # a line, and the path of the module that ran there
 
 
-def is_about_a_write(error: BaseException) -> bool:
-    """Return whether autograd complains of a saved tensor that was changed in place."""
-    return isinstance(error, RuntimeError) and _WAS_MODIFIED.search(str(error)) is not None
-
-
 def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int | None) -> tuple[int, Saved] | None:
-    """Return the saved tensor that ``error`` is about, and the place of its node.
-
-    Args:
-        nodes: The live nodes of the backward that raised.
-        error: What it raised.
-        reached: Place of the node that the engine reached last; None where that is not known.
-    """
+    """Return the saved tensor that ``error`` is about, and the place of its node: that reached last comes first."""
     described = _WAS_MODIFIED.search(str(error))
     wanted = (int(described[2]), int(described[1])) if described else None
     for place in (*(() if reached is None else (reached,)), *range(len(nodes))):
@@ -68,36 +58,47 @@ def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int
     return None
 
 
+# Remembers through which nodes the last backward passes went, so that one that finds its graph freed can name them.
+#
+# A node is known by the number that autograd gave it: the walk of a pass reads it anyway. Of a few passes these
+# numbers are kept, eight bytes a node.
+
+MOST_PASSES = 16
+
+_WAS_FREED = "Trying to backward through the graph a second time"
+
+
+class Gone(NamedTuple):
+    """A pass that freed the graph it went through."""
+
+    numbers: array[int]  # sequence numbers of its nodes
+    roots: tuple[int, ...]  # those of the nodes it started from
+    site: int | None  # the line that called backward
+    end: int  # the number that the next node would have had when it ended
+
+
+@dataclass(slots=True)
 class Blame:
-    """Says who wrote to a saved tensor.
+    """Says who wrote to a saved tensor, and which of the last passes freed a graph."""
 
-    Args:
-        writes: What was seen being written; None where nobody looked.
-        origin: Gives the line and the module of the node with a sequence number.
-        location: Gives a line by its site.
-        name: Gives the user's name of a tensor; empty where it has none.
-    """
-
-    def __init__(
-        self,
-        writes: WriteBook | None,
-        origin: Callable[[int], Origin],
-        location: Callable[[int | None], Location | None],
-        name: Callable[[torch.Tensor], str],
-    ) -> None:
-        self._writes, self._origin, self._location, self._name = writes, origin, location, name
+    writes: WriteBook | None  # what was seen being written; None where nobody looked
+    origin: Callable[[int], Origin]  # of the node with a sequence number
+    location: Callable[[int | None], Location | None]  # a line by its site
+    name: Callable[[torch.Tensor], str]  # what the user calls a tensor; empty where it has no name
+    maker_name: Callable[[Any], str]  # the same of what a node made
+    gone: deque[Gone] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
 
     def modified(self, place: int, saved: Saved, nodes: Sequence[Any]) -> ModifiedSavedTensor:
         """Return what is known of a tensor that was changed, which the node at ``place`` has saved."""
         before, now = saved.versions or (0, 0)
         memory, number = memory_of(saved.tensor), nodes[place]._sequence_nr()
         records: list[WriteRecord] = []
-        if memory is not None and self._writes is not None:
-            every = self._writes.since(number, *memory)
+        if memory is not None and self.writes is not None:
+            every = self.writes.since(number, *memory)
             records = [one for one in every if not one.blind and one.version > before]
-        location, module = self._origin(number)
+        location, module = self.origin(number)
         return ModifiedSavedTensor(
-            op=op_name(nodes[place].name()), slot=saved.slot, name=self._name(saved.tensor),
+            op=op_name(nodes[place].name()), slot=saved.slot, name=self.name(saved.tensor),
             shape=tuple(saved.tensor.shape), module=module, location=location, node=place,
             saved_version=before, version=now, writes=self.described(records), writes_seen=len(records),
             others=_others(nodes, place, memory, records[0].stop if records else -1),
@@ -108,11 +109,40 @@ class Blame:
         described: dict[tuple[str, Location | None], SavedWrite] = {}
         for one in records:
             seen = one.stop != one.start
-            location, module = self._origin(one.start) if seen else (self._location(one.site), "")
+            location, module = self.origin(one.start) if seen else (self.location(one.site), "")
             described.setdefault((one.call, location), SavedWrite(
                 call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
             ))  # fmt: skip
         return tuple(described.values())[:MOST_WRITES]
+
+    def note_freed(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
+        """Note a pass that has freed its graph; ``roots`` are places in ``numbers``."""
+        self.gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, sequence_number()))
+
+    def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
+        """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.
+
+        ``roots`` and ``reached``, which the engine reached last, are places of live nodes.
+        """
+        freed = (at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node))
+        place = reached if reached is not None and is_freed(nodes[reached]) else next(freed, None)
+        if place is None:
+            return None
+        numbers = [node._sequence_nr() for node in nodes]
+        location, _ = self.origin(numbers[place])
+        found = FreedGraph(op=op_name(nodes[place].name()), location=location, node=place)
+        gone = next((one for one in self.gone if numbers[place] in one.numbers), None)
+        if gone is None:
+            return found
+        common = set(gone.numbers) & set(numbers) - {NO_NUMBER}
+        joint = nodes[next(at for at, number in enumerate(numbers) if number in common)]
+        again, _ = self.origin(joint._sequence_nr())
+        newer = (self.origin(number)[0] for number in numbers if gone.end <= number < NO_NUMBER)
+        return replace(
+            found, known=True, whole=all(numbers[root] in gone.roots for root in roots),
+            first=self.location(gone.site), joint=op_name(joint.name()), joint_name=self.maker_name(joint),
+            joint_location=again, joint_again=again is not None and again in newer, shared=len(common),
+        )  # fmt: skip
 
 
 def _kind(record: WriteRecord) -> WriteKind:
@@ -135,81 +165,6 @@ def _others(nodes: Sequence[Any], place: int, memory: tuple[int, int] | None, un
     )
 
 
-# Remembers through which nodes the last backward passes went, so that one that finds its graph freed can name them.
-#
-# A node is known by the number that autograd gave it: the walk of a pass reads it anyway. Of a few passes these
-# numbers are kept, eight bytes a node.
-
-MOST_PASSES = 16
-
-_WAS_FREED = "Trying to backward through the graph a second time"
-
-
-class Gone(NamedTuple):
-    """A pass that freed the graph it went through."""
-
-    numbers: array[int]  # sequence numbers of its nodes
-    roots: tuple[int, ...]  # those of the nodes it started from
-    site: int | None  # the line that called backward
-    end: int  # the number that the next node would have had when it ended
-
-
-def is_about_a_freed_graph(error: BaseException) -> bool:
-    """Return whether autograd complains of a graph that was gone through before."""
-    return isinstance(error, RuntimeError) and _WAS_FREED in str(error)
-
-
-class FreedBook:
-    """The last passes that freed their graphs.
-
-    Args:
-        origin: Gives the line and the module of the node with a sequence number.
-        location: Gives a line by its site.
-        name: Gives the user's name of what a node made; empty where it has none.
-    """
-
-    def __init__(
-        self,
-        origin: Callable[[int], Origin],
-        location: Callable[[int | None], Location | None],
-        name: Callable[[Any], str],
-    ) -> None:
-        self._origin, self._location, self._name = origin, location, name
-        self._gone: deque[Gone] = deque(maxlen=MOST_PASSES)
-
-    def add(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
-        """Note a pass that has freed its graph; ``roots`` are places in ``numbers``."""
-        self._gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, sequence_number()))
-
-    def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
-        """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.
-
-        Args:
-            nodes: The live nodes of the backward that raised.
-            roots: Places of those that it started from.
-            reached: Place of the node that the engine reached last; None where that is not known.
-        """
-        freed = (at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node))
-        place = reached if reached is not None and is_freed(nodes[reached]) else next(freed, None)
-        if place is None:
-            return None
-        numbers = [node._sequence_nr() for node in nodes]
-        location, _ = self._origin(numbers[place])
-        found = FreedGraph(op=op_name(nodes[place].name()), location=location, node=place)
-        gone = next((one for one in self._gone if numbers[place] in one.numbers), None)
-        if gone is None:
-            return found
-        common = set(gone.numbers) & set(numbers) - {NO_NUMBER}
-        joint = nodes[next(at for at, number in enumerate(numbers) if number in common)]
-        again, _ = self._origin(joint._sequence_nr())
-        newer = (self._origin(number)[0] for number in numbers if gone.end <= number < NO_NUMBER)
-        return replace(
-            found, known=True, whole=all(numbers[root] in gone.roots for root in roots),
-            first=self._location(gone.site), joint=op_name(joint.name()), joint_name=self._name(joint),
-            joint_location=again, joint_again=again is not None and again in newer, shared=len(common),
-        )  # fmt: skip
-
-
 # Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
 
 
@@ -228,14 +183,20 @@ _RETURN_ERRORS: tuple[tuple[ReturnProblem, str], ...] = (
 )
 
 
-def is_about_a_return(error: BaseException) -> bool:
-    """Return whether autograd may be complaining of what a custom Function's backward returned."""
-    return isinstance(error, RuntimeError) and _refused(error) is not None
+def subject_of(error: BaseException) -> str:
+    """Return of what autograd complains: a saved tensor that was ``"modified"``, a graph that was ``"freed"``.
+
+    Or of what a custom Function's backward ``"returned"``; nothing where it is none of these.
+    """
+    text = str(error) if isinstance(error, RuntimeError) else ""
+    if _WAS_MODIFIED.search(text):
+        return "modified"
+    return "freed" if _WAS_FREED in text else "returned" if _refused(text) else ""
 
 
-def _refused(error: BaseException) -> tuple[ReturnProblem, dict[str, str | None]] | None:
+def _refused(text: str) -> tuple[ReturnProblem, dict[str, str | None]] | None:
     """Return what a complaint is about, and what it names."""
-    every = ((problem, re.search(pattern, str(error))) for problem, pattern in _RETURN_ERRORS)
+    every = ((problem, re.search(pattern, text)) for problem, pattern in _RETURN_ERRORS)
     return next(((problem, found.groupdict()) for problem, found in every if found), None)
 
 
@@ -248,14 +209,10 @@ def custom_function_return(
 ) -> WrongReturn | None:
     """Return what is known of a return that autograd refuses; None where no custom Function can have made it.
 
-    Args:
-        error: What was raised.
-        nodes: The live nodes of the backward.
-        reached: Place of the node that the engine reached last; None where that is not known.
-        location: Gives the line of the node with a sequence number.
-        locate: Makes a location of a file name, a line and the name of a function.
+    ``reached`` is the place of the node that the engine reached last, where that is known; ``location`` gives the line
+    of the node with a sequence number, ``locate`` that of a file name, a line and the name of a function.
     """
-    found = _refused(error)
+    found = _refused(str(error))
     place = _place(nodes, reached, found[1].get("node") if found else None)
     if found is None or place is None:
         return None
@@ -355,28 +312,25 @@ Spaces = Sequence[Mapping[str, Any]]
 def untraced_fault(
     error: BaseException, roots: Sequence[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
 ) -> BackwardFault | None:
-    """Return why a backward raised; None where it was for none of the usual reasons.
+    """Return why a backward that was called on ``roots`` raised; None where it was for none of the usual reasons.
 
-    Args:
-        error: What it raised.
-        roots: What it was called on.
-        spaces: Where names are looked up, the nearest first.
-        locate: Makes a location of a file name, a line and the name of a function.
+    Names are looked up in ``spaces``, the nearest first.
     """
-    if not (is_about_a_write(error) or is_about_a_freed_graph(error) or is_about_a_return(error)):
+    if not (subject := subject_of(error)):
         return None
     with quiet():
         starts = start_nodes(roots)
         nodes = list(walk_nodes(starts, MOST_NODES))
-        if is_about_a_write(error) and (found := find_modified_saved(nodes, error, None)) is not None:
-            blame = Blame(None, _nowhere, _no_line, lambda tensor: _name_in(spaces, tensor))
-            return BackwardFault(modified=blame.modified(*found, nodes))
-        freed = returned = None
-        if is_about_a_freed_graph(error):
-            freed = FreedBook(_nowhere, _no_line, lambda _: "").freed(nodes, range(len(starts)), None)
+        blame = Blame(None, _nowhere, _no_line, partial(_name_in, spaces), lambda _: "")
+        modified = freed = returned = None
+        if subject == "modified":
+            changed = find_modified_saved(nodes, error, None)
+            modified = blame.modified(*changed, nodes) if changed is not None else None
+        elif subject == "freed":
+            freed = blame.freed(nodes, range(len(starts)), None)
         else:
             returned = custom_function_return(error, nodes, None, _no_line, locate)
-        return BackwardFault(freed=freed, returned=returned) if freed is not None or returned is not None else None
+        return BackwardFault(modified, freed, returned) if modified or freed or returned else None
 
 
 def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:

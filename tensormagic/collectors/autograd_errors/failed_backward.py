@@ -17,14 +17,11 @@ import torch
 
 from tensormagic.collectors.autograd_errors.backward_errors import (
     Blame,
-    FreedBook,
     Origin,
     custom_function_return,
     find_modified_saved,
-    is_about_a_freed_graph,
-    is_about_a_return,
-    is_about_a_write,
     return_lines,
+    subject_of,
 )
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
@@ -104,9 +101,8 @@ class AutogradErrors(TracePart):
         self._origins: Origins = trace.recorder.origins
         self._sites = trace.sites
         self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
-        self._freed = FreedBook(self._origin, self._sites.location, self._name_of_maker)
         self._names: Names | None = None
-        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of)
+        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of, self._name_of_maker)
         self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
         self._caught: dict[Key, SwallowedError] = {}
         # The last of these. No exception is kept: it is known by its address, which its text has to confirm.
@@ -136,7 +132,7 @@ class AutogradErrors(TracePart):
         """Look at why a pass raised, or should have. Never raises."""
         try:
             if error is None and not call.retains and followed.pass_context is None:  # it has freed the graph
-                self._freed.add(found.numbers, found.roots, followed.site)
+                self._blame.note_freed(found.numbers, found.roots, followed.site)
             if error is None and followed.python_backwards is not None:
                 self._look_at_functions(followed)
             if error is not None or followed.suspects:
@@ -208,22 +204,23 @@ class AutogradErrors(TracePart):
         last = order[-1] if order else -1  # the node that the engine reached last
         reached = next((place for place, index in enumerate(structure.index) if index == last), None)
         fault: Any = None
-        kind = ""
-        if is_about_a_write(error) and (changed := find_modified_saved(nodes, error, reached)) is not None:
-            kind, fault = "modified", self._blame.modified(*changed, nodes)
-        elif is_about_a_freed_graph(error):
-            kind, fault = "freed", self._freed.freed(nodes, found.roots, reached)
+        subject = subject_of(error)
+        if subject == "modified":
+            changed = find_modified_saved(nodes, error, reached)
+            fault = self._blame.modified(*changed, nodes) if changed is not None else None
+        elif subject == "freed":
+            fault = self._blame.freed(nodes, found.roots, reached)
             tensors = (root for root in roots if isinstance(root, torch.Tensor))
             if fault is not None and (root := next(tensors, None)) is not None:
                 fault = replace(fault, root=self._name_of(root))
             if fault is not None and fault.joint_location is not None and self._names is not None:
                 fault = replace(fault, joint_tuples=self._names.tuples_in(fault.joint_location.text))
-        elif is_about_a_return(error):
-            kind, fault = "returned", custom_function_return(error, nodes, reached, self._line, self._sites.at)
+        elif subject == "returned":
+            fault = custom_function_return(error, nodes, reached, self._line, self._sites.at)
         if fault is None:
             return None
         line, node = self._sites.location(followed.site), structure.index[fault.node]
-        return BackwardFault(**{kind: replace(fault, graph=structure.number, node=node, backward=line)})
+        return BackwardFault(**{subject: replace(fault, graph=structure.number, node=node, backward=line)})
 
     # -- what is known so far -------------------------------------------------------------------------------------
 
@@ -237,12 +234,7 @@ class AutogradErrors(TracePart):
                     self._caught[key] = replace(known, count=known.count - 1)
 
     def explained(self, failure: FailureReport | None, graphs: Sequence[Graph]) -> FailureReport | None:
-        """Return the call that ended the run with why a backward raised; None where neither is known.
-
-        Args:
-            failure: What is known from the exception.
-            graphs: Those of the trace, in its order.
-        """
+        """Return the call that ended the run with why a backward raised; None where neither is known."""
         if self._ended_by is None:
             return failure
         name, text, fault = self._ended_by

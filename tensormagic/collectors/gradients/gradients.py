@@ -60,12 +60,7 @@ _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", 
 
 
 class PassRecorder(PassNumbers):
-    """Hooks the nodes of one walk, and takes the hooks away again.
-
-    Args:
-        found: The live nodes; dropped in `close`.
-        structure, values, first: As in `PassNumbers`.
-        history: What is known of gradients on devices, shared by all passes of the graph.
+    """Hooks the nodes of one walk, and takes the hooks away again; ``history`` is shared by all passes of the graph.
 
     Attributes:
         hooked: Sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
@@ -102,9 +97,8 @@ class PassRecorder(PassNumbers):
     def open(self, around: Callable[..., Any] | None = None, *, between_compiled: bool = False) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again.
 
-        Args:
-            around: Calls each hook, ``around(hook, *arguments)``, where a mode of the tracer's own has to step off.
-            between_compiled: Whether Dynamo compiles hooks in this pass; these it does not.
+        ``around(hook, *arguments)`` calls each hook, where a mode of the tracer's own has to step off. Between compiled
+        regions Dynamo would compile hooks: these it does not.
         """
         assert self._found is not None
         nodes, structure, hooks = self._found.nodes, self._structure, self._hooks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,12 +58,7 @@ def first_nonfinite_of(
 ) -> tuple[FirstNonfinite, ...]:  # fmt: skip
     """Return the first `MOST_FIRST_NONFINITE` places of a pass, in the order in which backward reached them.
 
-    Args:
-        values: The pass.
-        facts: What was counted in saved tensors, by node.
-        first: Statistics of the first gradient of each node.
-        edges: Of the graph.
-        hooked: Nodes that receive what hooks of the user's have seen before.
+    ``facts`` were counted in saved tensors, by node; ``hooked`` nodes receive what the user's hooks saw before.
     """
     feeders: dict[int, list[Edge]] = {}
     for edge in edges:
@@ -139,16 +134,11 @@ def nonfinite_source(
 ) -> NonfiniteSource | None:
     """Return where the forward behind a graph first held a NaN or Inf; None where nothing that was saved holds one.
 
-    Args:
-        found: The live graph, before backward goes through it.
-        structure: Its structure.
-        pass_number: Of the pass about to begin.
-        names: Where the user's tensors have names.
+    It is looked at before backward goes through it.
     """
     with quiet():
         look = _Look(found, structure, names)
-        look.over_all()
-        event = look.first_event()
+        event = look.over_all()
     if event is None:
         return None
     if event.source == "made":
@@ -172,8 +162,12 @@ class _Look:
         self._results: dict[int, Counts] = {}  # what nodes made, and what leaves hold
         self._events: list[_Event] = []  # what was not finite
 
-    def over_all(self) -> None:
-        """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN."""
+    def over_all(self) -> _Event | None:
+        """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN.
+
+        Returns:
+            The first NaN, or an older infinity that it came from; without a NaN, the first infinity.
+        """
         for at in sorted(self._nodes):
             self._look_at(at)
             if self._in_order and self._events and self._events[-1].counts.nan:
@@ -182,6 +176,13 @@ class _Look:
                 for user in sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > at}):
                     self._look_at(user)
                 break
+        events = sorted(self._events, key=lambda event: (event.at, event.source == "made"))
+        born = next((event for event in events if event.counts.nan), None)
+        if born is None:
+            return events[0] if events else None
+        older = {event.at: event for event in events if event.at < born.at}
+        way = self._way_up(born.at) if older else ()
+        return next((older[at] for at in sorted(way) if at in older), born)
 
     def _look_at(self, at: int) -> None:
         node = self._nodes[at]
@@ -210,12 +211,12 @@ class _Look:
 
     def _out_of_domain(self, at: int, node: Any) -> None:
         """Note what an op made of an operand outside its domain, where it did not save its result."""
-        rule = _DOMAINS.get(node.name())
-        operand = saved_tensor(node, rule.slot) if rule is not None else None
-        if rule is None or operand is None or at in self._results or not operand.is_cpu or operand.is_complex():
+        slot, is_infinite, is_outside = _DOMAINS.get(node.name(), ("", _never, _never))
+        operand = saved_tensor(node, slot) if slot else None
+        if operand is None or at in self._results or not operand.is_cpu or operand.is_complex():
             return
         values = as_array(flat(operand.detach())[0])
-        zero, outside = int(np.count_nonzero(rule.zero(values))), int(np.count_nonzero(rule.outside(values)))
+        zero, outside = int(np.count_nonzero(is_infinite(values))), int(np.count_nonzero(is_outside(values)))
         if zero or outside:
             self._results[at] = counts = Counts(outside, zero, values.size)
             self._events.append(_Event(at, "made", counts, zero=zero, negative=outside))
@@ -242,16 +243,6 @@ class _Look:
             if plain and where == (value.data_ptr(), elements_read(value)):
                 return name
         return ""
-
-    def first_event(self) -> _Event | None:
-        """Return the first NaN, or an older infinity that it came from; without a NaN, the first infinity."""
-        events = sorted(self._events, key=lambda event: (event.at, event.source == "made"))
-        first = next((event for event in events if event.counts.nan), None)
-        if first is None:
-            return events[0] if events else None
-        older = {event.at: event for event in events if event.at < first.at}
-        way = self._way_up(first.at) if older else ()
-        return next((older[at] for at in sorted(way) if at in older), first)
 
     def _way_up(self, start: int) -> set[int]:
         """Return the nodes a NaN at ``start`` may have come from: those above it whose result was not seen finite."""
@@ -295,24 +286,17 @@ class _Look:
         return True
 
 
-class _Domain(NamedTuple):
-    """An op that saves its operand and not its result, and where the result is infinite, and where it is none."""
-
-    slot: str
-    zero: Any
-    outside: Any
-
-
 def _never(_: Any) -> Any:
     return np.zeros(1, bool)
 
 
-_LOG = _Domain("self", lambda values: values == 0, lambda values: values < 0)
-_UNIT = _Domain("self", _never, lambda values: np.abs(values) > 1)
-_DOMAINS = {
+# Ops that save their operand and not their result: the slot, where the result is infinite, and where it is none.
+_LOG = ("self", lambda values: values == 0, lambda values: values < 0)
+_UNIT = ("self", _never, lambda values: np.abs(values) > 1)
+_DOMAINS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "LogBackward0": _LOG, "Log2Backward0": _LOG, "Log10Backward0": _LOG,
-    "Log1PBackward0": _Domain("self", lambda values: values == -1, lambda values: values < -1),
+    "Log1PBackward0": ("self", lambda values: values == -1, lambda values: values < -1),
     "AcosBackward0": _UNIT, "AsinBackward0": _UNIT,
-    "AcoshBackward0": _Domain("self", _never, lambda values: values < 1),
-    "DivBackward0": _Domain("other", lambda values: values == 0, _never),
+    "AcoshBackward0": ("self", _never, lambda values: values < 1),
+    "DivBackward0": ("other", lambda values: values == 0, _never),
 }  # fmt: skip

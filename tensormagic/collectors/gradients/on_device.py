@@ -133,9 +133,6 @@ class _Stream:
 class DeviceNumbers:
     """The numbers of one pass that come from devices.
 
-    Args:
-        pass_number: The pass.
-
     Attributes:
         uncounted: Whether a gradient was not finite of which it was not counted how many elements are not.
     """
@@ -156,11 +153,8 @@ class DeviceNumbers:
     def ask(self, gradient: torch.Tensor, keep: Keep, *, full: bool, careful: bool = False) -> None:
         """Ask about a gradient; on the stream that is current, which is that of the node it is for.
 
-        Args:
-            gradient: Anything that has numbers.
-            keep: Called with them when they have come.
-            full: Whether everything is asked, or the norm and how many elements are not finite.
-            careful: Whether the norm may leave the range of its type.
+        All is asked where ``full``, else the norm and how many elements are not finite; ``careful`` where the norm may
+        leave the range of its type.
         """
         values, repeated = dense(gradient).detach(), 1
         if not values.numel():

@@ -46,13 +46,7 @@ from tensormagic.reports.graph import no_numbers
 
 
 class PythonBackwards:
-    """Puts the mode onto the stack while the backwards of some nodes run.
-
-    Args:
-        nodes: The nodes.
-        put_on_top: Puts the mode on the stack, and returns what undoes it.
-        home: The thread that it is for: on others its notes would be wrong.
-    """
+    """Puts the mode onto the stack while the backwards of some nodes run; on the thread that is its home alone."""
 
     def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
         self._put_on_top, self._home = put_on_top, home
@@ -150,10 +144,7 @@ class TraceContext:
 class TracePart:
     """A question that a trace answers, in a file of its own; made with a `TraceContext`.
 
-    What is not overridden is not needed. What looks at a pass is never to raise.
-
-    Attributes:
-        seconds: Spent here.
+    What is not overridden is not needed. What looks at a pass is never to raise. ``seconds`` were spent here.
     """
 
     seconds = 0.0
@@ -281,16 +272,7 @@ class PassRow:
 
 
 class PassLog:
-    """The passes so far.
-
-    Args:
-        leaves: Numbers the leaves.
-        late: Takes what is still to come from a device.
-
-    Attributes:
-        inner: The passes inside others that are kept.
-        used: The leaves that a graph led to, by number.
-    """
+    """The passes so far; those inside others apart. ``used`` are the leaves that a graph led to, by number."""
 
     def __init__(self, leaves: Leaves, late: Late) -> None:
         self.leaves, self.late = leaves, late

@@ -51,25 +51,14 @@ class Coming:
 
 
 class PassForward:
-    """What the forward of one pass made, by node index.
-
-    Args:
-        structure: The graph it went through.
-        pass_number: From 1.
-        missed: Called with why something could not be read.
-
-    Attributes:
-        rows: Measured, or to come from a device.
-        far: What brings those; None where there is nothing to come.
-        given: For nodes that made a NaN or Inf: whether one went in.
-    """
+    """What the forward of one pass made, by node index; ``missed`` is called with why something could not be read."""
 
     def __init__(self, structure: GraphStructure, pass_number: int, missed: Callable[[Exception], None]) -> None:
         self._structure, self._missed = structure, missed
         self._pass_number = pass_number
-        self.rows: dict[int, Row | Coming] = {}
-        self.far: DeviceNumbers | None = None
-        self.given: dict[int, bool | None] = {}
+        self.rows: dict[int, Row | Coming] = {}  # measured, or to come from a device,
+        self.far: DeviceNumbers | None = None  # which brings them; None where there is nothing to come
+        self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
 
     def fetch(self) -> None:
         """Take what has come from devices; waits until it has. Never raises."""
@@ -77,12 +66,8 @@ class PassForward:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            for index, row in list(self.rows.items()):
-                if isinstance(row, Coming):
-                    if row.row is None:
-                        del self.rows[index]
-                    else:
-                        self.rows[index] = row.row
+            came = ((index, row.row if isinstance(row, Coming) else row) for index, row in self.rows.items())
+            self.rows = {index: row for index, row in came if row is not None}
         except Exception as error:
             self._missed(error)
 
@@ -145,14 +130,8 @@ _current_node: Callable[[], Any] = torch._C._current_autograd_node
 class PassNumbers:
     """Fills the values of one pass, by report index.
 
-    Args:
-        structure: The graph it goes through.
-        values: Filled while the pass runs.
-        first: Statistics of the first gradient of each node, shared by all passes of it; filled where missing.
-
-    Attributes:
-        seconds: Spent in hooks so far.
-        statistics_seconds: Spent in measuring gradients in full, a part of these.
+    ``first`` are statistics of the first gradient of each node, shared by all passes of the graph, and filled where
+    missing. ``seconds`` were spent in hooks so far, ``statistics_seconds`` of these in measuring gradients in full.
     """
 
     def __init__(self, structure: GraphStructure, values: PassValues, first: StatisticsTable) -> None:
@@ -255,7 +234,7 @@ class PassNumbers:
                 if (
                     type(x) is tensor and x.dtype is single and x.is_cpu and (full or there[index])
                     and norms[index] == UNTOUCHED and len(gradients) == 1
-                    # by rows, or by columns as the gradients of weights are: `is_transposed`, without a call
+                    # by rows, or by columns as the gradients of weights are: as `small_as_it_lies`, without a call
                     and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
                 ):  # fmt: skip
                     addresses[index] = address = x.data_ptr()

@@ -41,11 +41,9 @@ Item = TypeVar("Item")
 
 
 class Thinned(Generic[Item]):
-    """An append-only sequence that keeps at most about ``capacity`` of its items.
+    """An append-only sequence that keeps about ``capacity`` of its items, evenly spaced.
 
-    Args:
-        capacity: How many evenly spaced items to keep; pinned ones (at most ``pins``) and the last come on top.
-        pins: How many items may be pinned.
+    At most ``pins`` pinned ones and the last come on top.
     """
 
     def __init__(self, capacity: int, pins: int = 4) -> None:
@@ -220,15 +218,7 @@ _FOREIGN = "some nodes were made on another thread: the forward is traced on one
 
 
 class GraphBook:
-    """The graphs so far.
-
-    Args:
-        walker: Walked what is looked up.
-        leaves: Names the leaves.
-        origins: Says where nodes were made.
-        namespace: Where names are looked up.
-        add_gap: Called with what could not be kept: section and reason.
-    """
+    """The graphs so far; ``add_gap`` is called with what could not be kept: section and reason."""
 
     def __init__(
         self,

@@ -87,11 +87,7 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
 
 
 class WriteBook:
-    """The writes of a run that are remembered.
-
-    Args:
-        sites: Interns the user's lines.
-    """
+    """The writes of a run that are remembered."""
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
@@ -163,11 +159,7 @@ _SIZES_ALONE = ("MaxPool", "AvgPool", "AdaptiveAvgPool", "NllLoss", "Upsample")
 _PLAIN_INDEX = (int, slice, type(None), type(Ellipsis))
 
 
-class UntrackedWrite(NamedTuple):
-    """A write through ``.data``: as any other, and the memory it reached."""
-
-    record: WriteRecord
-    region: Region
+Untracked = tuple[WriteRecord, Region]  # a write as any other, and the memory it reached
 
 
 class Suspect(NamedTuple):
@@ -210,7 +202,7 @@ class UntrackedWrites(SilentWrites):
 
     def __init__(self) -> None:
         self._aliases = Marks(MOST_ALIASES)
-        self._writes: deque[UntrackedWrite] = deque(maxlen=MOST_UNTRACKED_WRITES)
+        self._writes: deque[Untracked] = deque(maxlen=MOST_UNTRACKED_WRITES)
 
     def got_data(self, alias: Any) -> None:
         """Note what ``.data`` returned."""
@@ -240,11 +232,11 @@ class UntrackedWrites(SilentWrites):
         if index is not None and all(isinstance(item, _PLAIN_INDEX) for item in items):
             target = target[index]
         if (region := region_of(target)) is not None and region.elements:
-            self._writes.append(UntrackedWrite(record, region))
+            self._writes.append((record, region))
 
     def last_at(self, address: int) -> int:
         """Return the number that autograd had come to at the last write to what begins there; -1 without any."""
-        return next((one.record.start for one in reversed(self._writes) if one.record.address == address), -1)
+        return next((write.start for write, _ in reversed(self._writes) if write.address == address), -1)
 
     def forget(self) -> None:
         """Forget everything."""
@@ -253,17 +245,17 @@ class UntrackedWrites(SilentWrites):
 
     def concern(self, numbers: Sequence[int]) -> bool:
         """Return whether anything was written since the oldest of the nodes with these numbers was made."""
-        return bool(self._writes) and len(numbers) > 0 and self._writes[-1].record.start > min(numbers)
+        return bool(self._writes) and len(numbers) > 0 and self._writes[-1][0].start > min(numbers)
 
-    def since(self, number: int) -> list[UntrackedWrite]:
+    def since(self, number: int) -> list[Untracked]:
         """Return the writes since a node was made."""
-        return [one for one in self._writes if number < one.record.start]
+        return [one for one in self._writes if number < one[0].start]
 
-    def reaching(self, _: Any, saved: torch.Tensor, writes: list[UntrackedWrite]) -> tuple[WriteRecord, ...]:
+    def reaching(self, _: Any, saved: torch.Tensor, writes: list[Untracked]) -> tuple[WriteRecord, ...]:
         """Return which of them reached a tensor; none where what was there at first may have been put back."""
         if (region := region_of(saved)) is None:
             return ()
-        records = tuple(one.record for one in writes if overlap(region, one.region) == "yes")
+        records = tuple(write for write, reached in writes if overlap(region, reached) == "yes")
         # Weights are swapped for a while so.
         return () if len(records) > 1 and records[-1].call in _RESTORING else records
 

@@ -90,12 +90,9 @@ def first_input(node: Any) -> Any:
 
 
 def walk_nodes(roots: Iterable[Any], most: int, seen: set[Any] | None = None) -> Iterator[Any]:
-    """Yield nodes and all that is below them, the nearest first, each once.
+    """Yield nodes and all that is below them, the nearest first, each once, until ``most`` were met.
 
-    Args:
-        roots: Where to begin.
-        most: How many may have been met, then it ends.
-        seen: Those met before, which are passed over; those met now are added, and held: an ``id`` lasts as long.
+    Those ``seen`` before are passed over; those met now are added, and held: an ``id`` lasts as long.
     """
     met = set() if seen is None else seen
     pending = deque(roots)
@@ -170,11 +167,7 @@ class _Handles:
 
 
 class Hooks:
-    """The hooks of one pass.
-
-    Attributes:
-        handle: What torch returns for a hook that it was given `together`; for any other, `keep` what it returns.
-    """
+    """The hooks of one pass; ``handle`` is what torch returns for one put on `together`."""
 
     def __init__(self) -> None:
         self._tables: list[Any] = []  # torch's tables that hooks stand in under the handle's number

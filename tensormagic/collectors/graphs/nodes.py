@@ -143,16 +143,10 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     for slot in read_slots(node, MAX_SAVED):
         if slot.state != "ok":
             found.append((slot.name, (), "", 0, slot.state))
-        elif of_torch and isinstance(slot.value, torch.Tensor):
-            found.append(_facts_of(slot.name, slot.value))
-        elif not of_torch:
-            found += [_facts_of(name, tensor) for name, tensor in tensors_in(slot)]
+        for name, x in tensors_in(slot) if not (of_torch and slot.several) else ():
+            found.append((name, _size(x), _plain(x.dtype), x.numel() * x.element_size(), "ok"))
     words: tuple[SavedTensor, ...] = _looked_up(_described_saved, tuple(found[:MAX_SAVED]))
     return words
-
-
-def _facts_of(slot: str, tensor: torch.Tensor) -> _Saved:
-    return slot, _size(tensor), _plain(tensor.dtype), tensor.numel() * tensor.element_size(), "ok"
 
 
 def _grad_fn(x: torch.Tensor) -> Any:
@@ -181,12 +175,7 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
 
 
 def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]) -> TraceReport:
-    """Return the graph that leads to ``root``.
-
-    Args:
-        root: A tensor with a ``grad_fn``.
-        name: What it is called.
-        namespace: Where the names of tensors and modules are looked up.
+    """Return the graph that leads to ``root``, a tensor with a ``grad_fn`` that is called ``name``.
 
     Raises:
         NoGraphError: where it has none.

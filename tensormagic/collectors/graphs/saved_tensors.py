@@ -236,13 +236,9 @@ class SavedHere:
 def saved_in_graphs(
     roots: Iterable[tuple[Any, str]], x: torch.Tensor, storage: int | None
 ) -> tuple[list[SavedHere], bool]:
-    """Return the nodes that keep x or its storage, and whether all nodes were looked at.
+    """Return the nodes that keep x or its storage, whose identity is given, and whether all nodes were looked at.
 
-    Args:
-        roots: Nodes to begin at, each with the name of the tensor that it made; a node counts to the first that leads
-            to it.
-        x: The tensor.
-        storage: Identity of its storage; None where it has none.
+    Each root comes with the name of the tensor that it made; a node counts to the first that leads to it.
     """
     seen: set[Any] = set()
     found: list[SavedHere] = []

@@ -61,10 +61,6 @@ def is_accumulate(node: Any) -> bool:
 class Walker:
     """Walks graphs; two walks by one walker have equal signatures just where their structures are equal.
 
-    Args:
-        origins: Says where nodes were made.
-        leaves: Numbers the leaves.
-
     Attributes:
         node_threads: Says which nodes were made on another thread. The roots are asked for in every walk, all nodes
             once a structure; from when the first one is found, all nodes in every walk.
