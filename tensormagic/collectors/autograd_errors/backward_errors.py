@@ -9,7 +9,9 @@ import linecache
 import re
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -18,10 +20,10 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction, Function
 
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
-from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import NO_NUMBER, inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, same_start, saved_by
-from tensormagic.collectors.graphs.structure import NO_NUMBER, start_nodes
+from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import syntax_of
@@ -45,111 +47,15 @@ _WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d
 Origin = tuple["Location | None", str]  # a line, and the path of the module that ran there
 
 
-class Candidate(NamedTuple):
-    """A saved tensor that was changed: of which node, by its place in the walk."""
-
-    place: int
-    node: Any
-    saved: Saved
-
-
-def is_about_a_write(error: BaseException) -> bool:
-    """Return whether autograd complains of a saved tensor that was changed in place."""
-    return isinstance(error, RuntimeError) and _WAS_MODIFIED.search(str(error)) is not None
-
-
-def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int | None) -> Candidate | None:
-    """Return the saved tensor that ``error`` is about.
-
-    Args:
-        nodes: The live nodes of the backward that raised.
-        error: What it raised.
-        reached: Place of the node that the engine reached last; None where that is not known.
-    """
+def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int | None) -> tuple[int, Saved] | None:
+    """Return the saved tensor that ``error`` is about, and the place of its node: that reached last comes first."""
     described = _WAS_MODIFIED.search(str(error))
     wanted = (int(described[2]), int(described[1])) if described else None
-    if reached is not None and (found := next(_candidates(nodes, [reached], wanted), None)) is not None:
-        return found
-    return next(_candidates(nodes, range(len(nodes)), wanted), None)
-
-
-def _candidates(nodes: Sequence[Any], places: Sequence[int], wanted: tuple[int, int] | None) -> Iterator[Candidate]:
-    for place in places:
+    for place in (*(() if reached is None else (reached,)), *range(len(nodes))):
         for saved in saved_by(nodes[place]):
             if saved.versions is not None and saved.versions == wanted:
-                yield Candidate(place, nodes[place], saved)
-
-
-class Blame:
-    """Says who wrote to a saved tensor.
-
-    Args:
-        writes: What was seen being written; None where nobody looked.
-        origin: Gives the line and the module of the node with a sequence number.
-        location: Gives a line by its site.
-        name: Gives the user's name of a tensor; empty where it has none.
-    """
-
-    def __init__(
-        self,
-        writes: WriteBook | None,
-        origin: Callable[[int], Origin],
-        location: Callable[[int | None], Location | None],
-        name: Callable[[torch.Tensor], str],
-    ) -> None:
-        self._writes, self._origin, self._location, self._name = writes, origin, location, name
-
-    def modified(self, found: Candidate, nodes: Sequence[Any]) -> ModifiedSavedTensor:
-        """Return what is known of a saved tensor that was changed."""
-        place, node, saved = found
-        before, now = saved.versions or (0, 0)
-        memory, number = memory_of(saved.tensor), node._sequence_nr()
-        records = self._records(memory, number, before)
-        location, module = self._origin(number)
-        return ModifiedSavedTensor(
-            op=op_name(node.name()), slot=saved.slot, name=self._name(saved.tensor),
-            shape=tuple(saved.tensor.shape), module=module, location=location, node=place,
-            saved_version=before, version=now, writes=self.described(records), writes_seen=len(records),
-            others=_others(nodes, place, memory, records[0].stop if records else -1),
-        )  # fmt: skip
-
-    def _records(self, memory: tuple[int, int] | None, number: int, before: int) -> list[WriteRecord]:
-        if memory is None or self._writes is None:
-            return []
-        return [one for one in self._writes.since(number, *memory) if not one.blind and one.version > before]
-
-    def described(self, records: Sequence[WriteRecord]) -> tuple[SavedWrite, ...]:
-        """Return the first writes, those of one line and call once."""
-        described: dict[tuple[str, Location | None], SavedWrite] = {}
-        for one in records:
-            location, module = (self._location(one.site), "")
-            if one.stop != one.start:
-                location, module = self._origin(one.start)
-            described.setdefault((one.call, location), SavedWrite(
-                call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
-            ))  # fmt: skip
-        return tuple(described.values())[:MOST_WRITES]
-
-
-def _kind(record: WriteRecord) -> WriteKind:
-    if record.call in ARRAYS:
-        return "array"
-    if record.blind:
-        return "set data" if record.call == "data" else "data"
-    if record.call.endswith(".step"):
-        return "step"
-    return "call" if record.call.endswith("_") else "out"
-
-
-def _others(nodes: Sequence[Any], place: int, memory: tuple[int, int] | None, until: int) -> int:
-    """Return how many other nodes had saved something in the same memory before sequence number ``until``."""
-    if memory is None:
-        return 0
-    count = 0
-    for at, node in enumerate(nodes):
-        if at != place and not hasattr(node, "variable") and (until < 0 or node._sequence_nr() < until):
-            count += any(saved.versions is not None and memory_of(saved.tensor) == memory for saved in saved_by(node))
-    return count
+                return place, saved
+    return None
 
 
 # Remembers through which nodes the last backward passes went, so that one that finds its graph freed can name them.
@@ -171,82 +77,101 @@ class Gone(NamedTuple):
     end: int  # the number that the next node would have had when it ended
 
 
-def is_about_a_freed_graph(error: BaseException) -> bool:
-    """Return whether autograd complains of a graph that was gone through before."""
-    return isinstance(error, RuntimeError) and _WAS_FREED in str(error)
+@dataclass(slots=True)
+class Blame:
+    """Says who wrote to a saved tensor, and which of the last passes freed a graph."""
 
+    writes: WriteBook | None  # what was seen being written; None where nobody looked
+    origin: Callable[[int], Origin]  # of the node with a sequence number
+    location: Callable[[int | None], Location | None]  # a line by its site
+    name: Callable[[torch.Tensor], str]  # what the user calls a tensor; empty where it has no name
+    maker_name: Callable[[Any], str]  # the same of what a node made
+    gone: deque[Gone] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
 
-class FreedBook:
-    """The last passes that freed their graphs.
+    def modified(self, place: int, saved: Saved, nodes: Sequence[Any]) -> ModifiedSavedTensor:
+        """Return what is known of a tensor that was changed, which the node at ``place`` has saved."""
+        before, now = saved.versions or (0, 0)
+        memory, number = memory_of(saved.tensor), nodes[place]._sequence_nr()
+        records: list[WriteRecord] = []
+        if memory is not None and self.writes is not None:
+            every = self.writes.since(number, *memory)
+            records = [one for one in every if not one.blind and one.version > before]
+        location, module = self.origin(number)
+        return ModifiedSavedTensor(
+            op=op_name(nodes[place].name()), slot=saved.slot, name=self.name(saved.tensor),
+            shape=tuple(saved.tensor.shape), module=module, location=location, node=place,
+            saved_version=before, version=now, writes=self.described(records), writes_seen=len(records),
+            others=_others(nodes, place, memory, records[0].stop if records else -1),
+        )  # fmt: skip
 
-    Args:
-        origin: Gives the line and the module of the node with a sequence number.
-        location: Gives a line by its site.
-        name: Gives the user's name of what a node made; empty where it has none.
-    """
+    def described(self, records: Sequence[WriteRecord]) -> tuple[SavedWrite, ...]:
+        """Return the first writes, those of one line and call once."""
+        described: dict[tuple[str, Location | None], SavedWrite] = {}
+        for one in records:
+            seen = one.stop != one.start
+            location, module = self.origin(one.start) if seen else (self.location(one.site), "")
+            described.setdefault((one.call, location), SavedWrite(
+                call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
+            ))  # fmt: skip
+        return tuple(described.values())[:MOST_WRITES]
 
-    def __init__(
-        self,
-        origin: Callable[[int], Origin],
-        location: Callable[[int | None], Location | None],
-        name: Callable[[Any], str],
-    ) -> None:
-        self._origin, self._location, self._name = origin, location, name
-        self._gone: deque[Gone] = deque(maxlen=MOST_PASSES)
-
-    def add(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
+    def note_freed(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
         """Note a pass that has freed its graph; ``roots`` are places in ``numbers``."""
-        self._gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, sequence_number()))
+        self.gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, sequence_number()))
 
     def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
         """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.
 
-        Args:
-            nodes: The live nodes of the backward that raised.
-            roots: Places of those that it started from.
-            reached: Place of the node that the engine reached last; None where that is not known.
+        ``roots`` and ``reached``, which the engine reached last, are places of live nodes.
         """
         freed = (at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node))
         place = reached if reached is not None and is_freed(nodes[reached]) else next(freed, None)
         if place is None:
             return None
         numbers = [node._sequence_nr() for node in nodes]
-        location, _ = self._origin(numbers[place])
+        location, _ = self.origin(numbers[place])
         found = FreedGraph(op=op_name(nodes[place].name()), location=location, node=place)
-        gone = next((one for one in self._gone if numbers[place] in one.numbers), None)
-        return found if gone is None else self._described(found, gone, nodes, (numbers, roots))
-
-    def _described(
-        self, found: FreedGraph, gone: Gone, nodes: Sequence[Any], now: tuple[list[int], Sequence[int]]
-    ) -> FreedGraph:
-        numbers, roots = now
+        gone = next((one for one in self.gone if numbers[place] in one.numbers), None)
+        if gone is None:
+            return found
         common = set(gone.numbers) & set(numbers) - {NO_NUMBER}
-        whole = all(numbers[place] in gone.roots for place in roots)
-        joint = next((at for at, number in enumerate(numbers) if number in common), None)
-        location = self._origin(numbers[joint])[0] if joint is not None else None
-        newer = (self._origin(number)[0] for number in numbers if gone.end <= number < NO_NUMBER)
-        return FreedGraph(
-            op=found.op, location=found.location, node=found.node, whole=whole, known=True,
-            first=self._location(gone.site), joint=op_name(nodes[joint].name()) if joint is not None else "",
-            joint_name=self._name(nodes[joint]) if joint is not None else "", joint_location=location,
-            joint_again=location is not None and location in newer, shared=len(common),
+        joint = nodes[next(at for at, number in enumerate(numbers) if number in common)]
+        again, _ = self.origin(joint._sequence_nr())
+        newer = (self.origin(number)[0] for number in numbers if gone.end <= number < NO_NUMBER)
+        return replace(
+            found, known=True, whole=all(numbers[root] in gone.roots for root in roots),
+            first=self.location(gone.site), joint=op_name(joint.name()), joint_name=self.maker_name(joint),
+            joint_location=again, joint_again=again is not None and again in newer, shared=len(common),
         )  # fmt: skip
+
+
+def _kind(record: WriteRecord) -> WriteKind:
+    if record.call in ARRAYS:
+        return "array"
+    if record.blind:
+        return "set data" if record.call == "data" else "data"
+    if record.call.endswith(".step"):
+        return "step"
+    return "call" if record.call.endswith("_") else "out"
+
+
+def _others(nodes: Sequence[Any], place: int, memory: tuple[int, int] | None, until: int) -> int:
+    """Return how many other nodes had saved something in the same memory before sequence number ``until``."""
+    others = (node for at, node in enumerate(nodes) if at != place and not hasattr(node, "variable"))
+    before = (node for node in others if until < 0 or node._sequence_nr() < until) if memory is not None else ()
+    return sum(
+        any(saved.versions is not None and memory_of(saved.tensor) == memory for saved in saved_by(node))
+        for node in before
+    )
 
 
 # Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
 
 
-class ReturnError(NamedTuple):
-    """One of autograd's complaints."""
-
-    problem: ReturnProblem  # what it is about
-    pattern: re.Pattern[str]  # its words; groups ``node``, ``index``, ``got`` and ``expected`` where they say so
-
-
 _NODE = r"[Ff]unction (?P<node>\S+) returned "
 _INVALID = _NODE + r"an invalid gradient at index (?P<index>\d+) - "
-# The words of torch's python_function.cpp and engine.cpp.
-_PATTERNS: tuple[tuple[ReturnProblem, str], ...] = (
+# The words of torch's python_function.cpp and engine.cpp; the groups are there where they say so.
+_RETURN_ERRORS: tuple[tuple[ReturnProblem, str], ...] = (
     ("count", _NODE + r"an incorrect number of gradients \(expected (?P<expected>\d+), got (?P<got>\d+)\)"),
     ("not None", _NODE + r"a gradient different than None at position (?P<position>\d+), but"),
     ("shape", _INVALID + r"got (?P<got>\[.*?\]) but expected shape compatible with (?P<expected>\[.*?\])"),
@@ -256,12 +181,23 @@ _PATTERNS: tuple[tuple[ReturnProblem, str], ...] = (
     ("layout", _INVALID + r"expected layout (?P<expected>\S+) but got (?P<got>\S+)"),
     ("not a tensor", r"expected Variable or None \(got (?P<got>\S+?)\)"),
 )
-_RETURN_ERRORS = tuple(ReturnError(problem, re.compile(pattern)) for problem, pattern in _PATTERNS)
 
 
-def is_about_a_return(error: BaseException) -> bool:
-    """Return whether autograd may be complaining of what a custom Function's backward returned."""
-    return isinstance(error, RuntimeError) and any(one.pattern.search(str(error)) for one in _RETURN_ERRORS)
+def subject_of(error: BaseException) -> str:
+    """Return of what autograd complains: a saved tensor that was ``"modified"``, a graph that was ``"freed"``.
+
+    Or of what a custom Function's backward ``"returned"``; nothing where it is none of these.
+    """
+    text = str(error) if isinstance(error, RuntimeError) else ""
+    if _WAS_MODIFIED.search(text):
+        return "modified"
+    return "freed" if _WAS_FREED in text else "returned" if _refused(text) else ""
+
+
+def _refused(text: str) -> tuple[ReturnProblem, dict[str, str | None]] | None:
+    """Return what a complaint is about, and what it names."""
+    every = ((problem, re.search(pattern, text)) for problem, pattern in _RETURN_ERRORS)
+    return next(((problem, found.groupdict()) for problem, found in every if found), None)
 
 
 def custom_function_return(
@@ -273,22 +209,19 @@ def custom_function_return(
 ) -> WrongReturn | None:
     """Return what is known of a return that autograd refuses; None where no custom Function can have made it.
 
-    Args:
-        error: What was raised.
-        nodes: The live nodes of the backward.
-        reached: Place of the node that the engine reached last; None where that is not known.
-        location: Gives the line of the node with a sequence number.
-        locate: Makes a location of a file name, a line and the name of a function.
+    ``reached`` is the place of the node that the engine reached last, where that is known; ``location`` gives the line
+    of the node with a sequence number, ``locate`` that of a file name, a line and the name of a function.
     """
-    found = next(
-        ((one.problem, described) for one in _RETURN_ERRORS if (described := one.pattern.search(str(error)))), None
-    )
-    place = _place(nodes, reached, found[1].groupdict().get("node") if found else None)
+    found = _refused(str(error))
+    place = _place(nodes, reached, found[1].get("node") if found else None)
     if found is None or place is None:
         return None
-    problem, described = found
-    groups, kind = described.groupdict(), type(nodes[place])._forward_cls
-    arguments = _arguments(kind)
+    (problem, groups), kind = found, type(nodes[place])._forward_cls
+    try:  # the forward's arguments; those after the context, where it is given one
+        arguments = tuple(inspect.signature(kind.forward).parameters)
+        arguments = arguments if kind.setup_context is not Function.setup_context else arguments[1:]
+    except (TypeError, ValueError, AttributeError):
+        arguments = ()
     return WrongReturn(
         function=kind.__name__, problem=problem, arguments=arguments,
         argument=_argument(nodes[place], groups, arguments), got=_shown(groups.get("got")),
@@ -306,16 +239,6 @@ def _place(nodes: Sequence[Any], reached: int | None, name: str | None) -> int |
     if name is None:
         return custom[0] if custom and (reached == custom[0] or len(custom) == 1) else None
     return next((at for at in custom if nodes[at].name() == name), None)
-
-
-def _arguments(kind: Any) -> tuple[str, ...]:
-    """Return the names of the forward's arguments; those after the context, where it is given one."""
-    try:
-        names = list(inspect.signature(kind.forward).parameters)
-        separate = kind.setup_context is not Function.setup_context
-    except (TypeError, ValueError, AttributeError):
-        return ()
-    return tuple(names if separate else names[1:])
 
 
 def _argument(node: Any, groups: dict[str, str | None], arguments: tuple[str, ...]) -> str:
@@ -344,17 +267,19 @@ def _returns(kind: Any, problem: str, got: str | None) -> list[tuple[str, int, s
     code = getattr(inspect.unwrap(kind.backward), "__code__", None)
     if not isinstance(code, CodeType):
         return []
+    counts: dict[int, int] = {}  # line of a ``return`` → how many values it names
+    for node in (_return_statements(code) or ()) if problem == "count" and got else ():
+        if node.value is not None:
+            counts[node.lineno] = len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1
     lines = return_lines(code)
-    counts = _counts(code) if problem == "count" and got else {}
     chosen = [line for line in lines if str(counts.get(line)) == got] or lines
     return [(code.co_filename, line, code.co_name) for line in chosen]
 
 
 def return_lines(code: CodeType) -> list[int]:
     """Return the lines of the ``return`` statements in a function's source; without it, those of its instructions."""
-    if tree := _tree(code):
-        inside = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
-        return sorted({node.lineno for node in inside})
+    if (statements := _return_statements(code)) is not None:
+        return sorted({node.lineno for node in statements})
     line, found = code.co_firstlineno, set()
     for instruction in dis.get_instructions(code):
         line = instruction.starts_line if type(instruction.starts_line) is int else line
@@ -363,21 +288,15 @@ def return_lines(code: CodeType) -> list[int]:
     return sorted(found)
 
 
-def _counts(code: CodeType) -> dict[int, int]:
-    """Return how many values each of the ``return`` statements names: line → count."""
-    tree = _tree(code)
-    returned = [node for node in ast.walk(tree) if isinstance(node, ast.Return)] if tree else []
-    return {
-        node.lineno: len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1 for node in returned if node.value
-    }
-
-
-def _tree(code: CodeType) -> ast.FunctionDef | None:
-    """Return the function's syntax tree; None where its source cannot be read."""
+def _return_statements(code: CodeType) -> list[ast.Return] | None:
+    """Return the ``return`` statements inside a function; None where its source cannot be read."""
     tree = syntax_of("".join(linecache.getlines(code.co_filename)))
-    inside = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
-    starts = ((min([node.lineno, *(each.lineno for each in node.decorator_list)]), node) for node in inside)
-    return next((node for first, node in starts if first == code.co_firstlineno), None)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return [each for each in ast.walk(node) if isinstance(each, ast.Return)]
+    return None
 
 
 # Why a backward raised that nobody had followed: what its graph shows afterwards, as long as it is alive.
@@ -393,33 +312,25 @@ Spaces = Sequence[Mapping[str, Any]]
 def untraced_fault(
     error: BaseException, roots: Sequence[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
 ) -> BackwardFault | None:
-    """Return why a backward raised; None where it was for none of the usual reasons.
+    """Return why a backward that was called on ``roots`` raised; None where it was for none of the usual reasons.
 
-    Args:
-        error: What it raised.
-        roots: What it was called on.
-        spaces: Where names are looked up, the nearest first.
-        locate: Makes a location of a file name, a line and the name of a function.
+    Names are looked up in ``spaces``, the nearest first.
     """
-    if not (is_about_a_write(error) or is_about_a_freed_graph(error) or is_about_a_return(error)):
+    if not (subject := subject_of(error)):
         return None
     with quiet():
-        return _fault(error, start_nodes(roots), spaces, locate)
-
-
-def _fault(
-    error: BaseException, starts: list[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
-) -> BackwardFault | None:
-    nodes = list(walk_nodes(starts, MOST_NODES))
-    blame = Blame(None, _nowhere, _no_line, lambda tensor: _name_in(spaces, tensor))
-    if is_about_a_write(error) and (found := find_modified_saved(nodes, error, None)) is not None:
-        return BackwardFault(modified=blame.modified(found, nodes))
-    freed = returned = None
-    if is_about_a_freed_graph(error):
-        freed = FreedBook(_nowhere, _no_line, _no_name).freed(nodes, range(len(starts)), None)
-    else:
-        returned = custom_function_return(error, nodes, None, _no_line, locate)
-    return BackwardFault(freed=freed, returned=returned) if freed is not None or returned is not None else None
+        starts = start_nodes(roots)
+        nodes = list(walk_nodes(starts, MOST_NODES))
+        blame = Blame(None, _nowhere, _no_line, partial(_name_in, spaces), lambda _: "")
+        modified = freed = returned = None
+        if subject == "modified":
+            changed = find_modified_saved(nodes, error, None)
+            modified = blame.modified(*changed, nodes) if changed is not None else None
+        elif subject == "freed":
+            freed = blame.freed(nodes, range(len(starts)), None)
+        else:
+            returned = custom_function_return(error, nodes, None, _no_line, locate)
+        return BackwardFault(modified, freed, returned) if modified or freed or returned else None
 
 
 def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
@@ -441,7 +352,3 @@ def _nowhere(_: int) -> Origin:
 
 def _no_line(_: int | None) -> None:
     return None
-
-
-def _no_name(_: Any) -> str:
-    return ""

@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import CodeType, FrameType
@@ -17,14 +17,11 @@ import torch
 
 from tensormagic.collectors.autograd_errors.backward_errors import (
     Blame,
-    FreedBook,
     Origin,
     custom_function_return,
     find_modified_saved,
-    is_about_a_freed_graph,
-    is_about_a_return,
-    is_about_a_write,
     return_lines,
+    subject_of,
 )
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
@@ -56,77 +53,10 @@ MOST_CAUGHT = 16  # different ones of a run that are kept
 Key = tuple["int | None", object, object]  # the line, the graph and the node
 
 
-class CaughtBook:
-    """What was refused in a run. Keeps no exception: the last one by its address, which its text has to confirm."""
-
-    def __init__(self) -> None:
-        self._every: dict[Key, SwallowedError] = {}
-        self._last: tuple[int, str, Key, BackwardFault] | None = None
-
-    def note(self, error: BaseException, fault: BackwardFault, site: int | None, caller: FrameType | None) -> None:
-        """Note that a backward was refused, called from ``caller`` at the line ``site``."""
-        about = fault.modified or fault.freed or fault.returned
-        key = site, about and about.graph, about and about.node
-        self._last = id(error), str(error), key, fault
-        known = self._every.get(key)
-        if known is not None:
-            self._every[key] = replace(known, count=known.count + 1)
-        elif len(self._every) < MOST_CAUGHT:
-            self._every[key] = SwallowedError(
-                error_type=type(error).__name__, error=str(error), fault=fault, location=site,
-                expected=is_expected(caller),
-            )  # fmt: skip
-
-    def take_out(self, error: BaseException) -> BackwardFault | None:
-        """Say that an exception ended the run; returns why, where it is that of the last refusal."""
-        if self._last is None or self._last[:2] != (id(error), str(error)):
-            return None
-        _, _, key, fault = self._last
-        self._last = None
-        if (known := self._every.pop(key, None)) is not None and known.count > 1:
-            self._every[key] = replace(known, count=known.count - 1)
-        return fault
-
-    def every(self) -> tuple[SwallowedError, ...]:
-        """Return what was refused, in order of first appearance."""
-        return tuple(self._every.copy().values())
-
-
 # Finds custom Functions whose backward cannot depend on the gradient that it is given: its code never reads it.
 
 _MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
 _ROUNDING = 1e-3
-
-
-class IgnoredGradients:
-    """The custom Functions of a run whose backward passes a gradient on and never reads the one that arrives."""
-
-    def __init__(self) -> None:
-        self._names: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
-        self.found: dict[str, IgnoredGradient] = {}  # by the class's name
-
-    def look(self, followed: Following, at: Callable[[str, int, str], Location], line: Callable[[int], Any]) -> None:
-        """Look at the Functions of a pass that has ended, each class once; at what arrives, in each pass."""
-        graph, norms = followed.graph, followed.recorder.values.norms
-        for place in graph.python_places:
-            node = followed.nodes[place]
-            kind = type(node)._forward_cls
-            if (name := self._names.get(kind)) is None:
-                name = self._names[kind] = _unread_gradient(kind)
-            if not name:
-                continue
-            index, called = graph.structure.index[place], kind.__qualname__
-            if not norms[index] > 0 or not _sends(followed, node, index):
-                continue
-            code = inspect.unwrap(kind.backward).__code__
-            known = self.found.get(called) or IgnoredGradient(
-                function=kind.__name__, argument=name, applied=line(node._sequence_nr()),
-                location=at(code.co_filename, (return_lines(code) or [code.co_firstlineno])[-1], code.co_name),
-                graph=graph.structure.number, node=index,
-            )  # fmt: skip
-            ones = math.sqrt(math.prod(node._input_metadata[0].shape))
-            other = abs(norms[index] - ones) > _ROUNDING * ones and math.isfinite(norms[index])
-            self.found[called] = replace(known, norm=float(norms[index])) if other and not known.norm else known
 
 
 def _sends(followed: Following, node: Any, index: int) -> bool:
@@ -171,12 +101,15 @@ class AutogradErrors(TracePart):
         self._origins: Origins = trace.recorder.origins
         self._sites = trace.sites
         self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
-        self._freed = FreedBook(self._origin, self._sites.location, self._name_of_maker)
         self._names: Names | None = None
-        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of)
+        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of, self._name_of_maker)
         self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
-        self._caught = CaughtBook()
-        self._ignored = IgnoredGradients()
+        self._caught: dict[Key, SwallowedError] = {}
+        # The last of these. No exception is kept: it is known by its address, which its text has to confirm.
+        self._refused: tuple[int, str, Key, BackwardFault] | None = None
+        # The custom Functions whose backward passes a gradient on and never reads the one that arrives, by their names.
+        self._ignored: dict[str, IgnoredGradient] = {}
+        self._unread: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
 
@@ -199,16 +132,16 @@ class AutogradErrors(TracePart):
         """Look at why a pass raised, or should have. Never raises."""
         try:
             if error is None and not call.retains and followed.pass_context is None:  # it has freed the graph
-                self._freed.add(found.numbers, found.roots, followed.site)
+                self._blame.note_freed(found.numbers, found.roots, followed.site)
             if error is None and followed.python_backwards is not None:
-                self._ignored.look(followed, self._sites.at, lambda number: self._origin(number)[0])
+                self._look_at_functions(followed)
             if error is not None or followed.suspects:
                 with quiet():
                     self._names = Names(followed.caller, self._namespace, self._leaves)
                     if error is None:
                         self._note_unseen(found, followed)
                     elif (fault := self._fault(found, followed, call.roots, error)) is not None:
-                        self._caught.note(error, fault, followed.site, followed.caller)
+                        self._note_refused(error, fault, followed)
         except Exception as failure:
             self._failed_at(failure)
         finally:
@@ -216,6 +149,38 @@ class AutogradErrors(TracePart):
 
     def _failed_at(self, error: Exception) -> None:
         self._add_gap("backward", f"a backward could not be inspected: {error_text(error)}")
+
+    def _note_refused(self, error: BaseException, fault: BackwardFault, followed: Following) -> None:
+        about = fault.modified or fault.freed or fault.returned
+        key = followed.site, about and about.graph, about and about.node
+        self._refused = id(error), str(error), key, fault
+        if (known := self._caught.get(key)) is not None:
+            self._caught[key] = replace(known, count=known.count + 1)
+        elif len(self._caught) < MOST_CAUGHT:
+            self._caught[key] = SwallowedError(
+                error_type=type(error).__name__, error=str(error), fault=fault, location=followed.site,
+                expected=is_expected(followed.caller),
+            )  # fmt: skip
+
+    def _look_at_functions(self, followed: Following) -> None:
+        """Look at the custom Functions of a pass that has ended, each class once; at what arrives, in each pass."""
+        graph, norms = followed.graph, followed.recorder.values.norms
+        for place in graph.python_places:
+            node = followed.nodes[place]
+            kind, index = type(node)._forward_cls, graph.structure.index[place]
+            if (name := self._unread.get(kind)) is None:
+                name = self._unread[kind] = _unread_gradient(kind)
+            if not name or not norms[index] > 0 or not _sends(followed, node, index):
+                continue
+            code, called = inspect.unwrap(kind.backward).__code__, kind.__qualname__
+            line = (return_lines(code) or [code.co_firstlineno])[-1]
+            known = self._ignored.get(called) or IgnoredGradient(
+                function=kind.__name__, argument=name, applied=self._line(node._sequence_nr()),
+                location=self._sites.at(code.co_filename, line, code.co_name), graph=graph.structure.number, node=index,
+            )  # fmt: skip
+            ones = math.sqrt(math.prod(node._input_metadata[0].shape))
+            other = abs(norms[index] - ones) > _ROUNDING * ones and math.isfinite(norms[index])
+            self._ignored[called] = replace(known, norm=float(norms[index])) if other and not known.norm else known
 
     def _note_unseen(self, found: Walk, followed: Following) -> None:
         structure, reached = followed.graph.structure, set(followed.recorder.values.order)
@@ -239,40 +204,37 @@ class AutogradErrors(TracePart):
         last = order[-1] if order else -1  # the node that the engine reached last
         reached = next((place for place, index in enumerate(structure.index) if index == last), None)
         fault: Any = None
-        kind = ""
-        if is_about_a_write(error) and (changed := find_modified_saved(nodes, error, reached)) is not None:
-            kind, fault = "modified", self._blame.modified(changed, nodes)
-        elif is_about_a_freed_graph(error):
-            kind, fault = "freed", self._freed.freed(nodes, found.roots, reached)
+        subject = subject_of(error)
+        if subject == "modified":
+            changed = find_modified_saved(nodes, error, reached)
+            fault = self._blame.modified(*changed, nodes) if changed is not None else None
+        elif subject == "freed":
+            fault = self._blame.freed(nodes, found.roots, reached)
             tensors = (root for root in roots if isinstance(root, torch.Tensor))
             if fault is not None and (root := next(tensors, None)) is not None:
                 fault = replace(fault, root=self._name_of(root))
             if fault is not None and fault.joint_location is not None and self._names is not None:
                 fault = replace(fault, joint_tuples=self._names.tuples_in(fault.joint_location.text))
-        elif is_about_a_return(error):
-            at = self._sites.at
-            kind = "returned"
-            fault = custom_function_return(error, nodes, reached, lambda number: self._origin(number)[0], at)
+        elif subject == "returned":
+            fault = custom_function_return(error, nodes, reached, self._line, self._sites.at)
         if fault is None:
             return None
         line, node = self._sites.location(followed.site), structure.index[fault.node]
-        return BackwardFault(**{kind: replace(fault, graph=structure.number, node=node, backward=line)})
+        return BackwardFault(**{subject: replace(fault, graph=structure.number, node=node, backward=line)})
 
     # -- what is known so far -------------------------------------------------------------------------------------
 
     def finish(self, error: BaseException | None) -> None:
         """Say that the run has ended, with an exception or without: others that backwards raised were caught."""
         for each in with_causes(error):
-            if (fault := self._caught.take_out(each)) is not None:
-                self._ended_by = (type(each).__name__, str(each), fault)
+            if self._refused is not None and self._refused[:2] == (id(each), str(each)):
+                _, text, key, fault = self._refused
+                self._refused, self._ended_by = None, (type(each).__name__, text, fault)
+                if (known := self._caught.pop(key, None)) is not None and known.count > 1:
+                    self._caught[key] = replace(known, count=known.count - 1)
 
     def explained(self, failure: FailureReport | None, graphs: Sequence[Graph]) -> FailureReport | None:
-        """Return the call that ended the run with why a backward raised; None where neither is known.
-
-        Args:
-            failure: What is known from the exception.
-            graphs: Those of the trace, in its order.
-        """
+        """Return the call that ended the run with why a backward raised; None where neither is known."""
         if self._ended_by is None:
             return failure
         name, text, fault = self._ended_by
@@ -281,20 +243,21 @@ class AutogradErrors(TracePart):
 
     def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what the run has survived: the fields of a `TraceReport` that show it."""
-        caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.every())
-        return {"swallowed_errors": caught, "silent_errors": self._silent_errors(graphs)}
-
-    def _silent_errors(self, graphs: Sequence[Graph]) -> SilentErrors | None:
+        caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.copy().values())
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
-        reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._sites.location)
-        ignored = tuple(_placed(one, graphs) for one in self._ignored.found.copy().values())
-        return SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
+        reads = self._watch.reads.report(self._line, self._sites.location)
+        ignored = tuple(_placed(one, graphs) for one in self._ignored.copy().values())
+        silent = SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
+        return {"swallowed_errors": caught, "silent_errors": silent}
 
     # -- names and lines ------------------------------------------------------------------------------------------
 
     def _origin(self, number: int) -> Origin:
         site, module = self._origins.origin_of(number)
         return self._sites.location(site), module
+
+    def _line(self, number: int) -> Location | None:
+        return self._origin(number)[0]
 
     def _name_of(self, tensor: torch.Tensor) -> str:
         return self._names.of(tensor) if self._names is not None else ""
@@ -328,10 +291,8 @@ class Names:
         self._spaces: list[Mapping[str, Any]] = [*map(names_of, islice(own_frames(caller), MOST_FRAMES)), namespace]
 
     def _tensors(self) -> Iterable[tuple[str, torch.Tensor]]:
-        for names in self._spaces:
-            for name, value in list(names.items()):
-                if isinstance(value, torch.Tensor) and not name.startswith("_"):
-                    yield name, value
+        every = (pair for names in self._spaces for pair in list(names.items()))
+        return ((name, x) for name, x in every if isinstance(x, torch.Tensor) and not name.startswith("_"))
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor, or of another that reads the same memory in the same order."""

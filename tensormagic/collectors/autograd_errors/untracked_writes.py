@@ -6,7 +6,7 @@ import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -82,23 +82,15 @@ def checksum(address: int, nbytes: int) -> int:
 
 
 class NumpyAliases(SilentWrites):
-    """The arrays over tensors' memory that a run knows of.
-
-    Args:
-        sites: Interns the user's lines.
-
-    Attributes:
-        marks: By address, the arrays that are still there, or the storages over them, weak, and who handed them out.
-        seconds: Spent on what was used.
-        gap: Why something could not be looked at; empty where all could.
-    """
+    """The arrays over tensors' memory that a run knows of."""
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
         self._seen: deque[Seen] = deque(maxlen=MOST_SEEN)
         self._changed: list[Seen] = []  # found by `concern`
+        # By address, the arrays that are still there, or the storages over them, weak, and who handed them out.
         self.marks: dict[int, tuple[weakref.ref[Any], WriteRecord]] = {}
-        self.seconds, self.gap = 0.0, ""
+        self.seconds, self.gap = 0.0, ""  # spent on what was used; why something could not be looked at
 
     def handed(self, call: str, given: Any, result: Any, frame: FrameType) -> None:
         """Note an array that was made of a tensor, or a tensor of an array, where the two share their memory."""
@@ -133,10 +125,7 @@ class NumpyAliases(SilentWrites):
         self._seen.append(Seen(record, memory, x.nbytes, checksum(record.address, x.nbytes), first, last))
 
     def used(self, made: tuple[int, int], args: tuple[Any, ...]) -> None:
-        """Look whether a call that made nodes of these numbers was given memory that is an array's (0.4 µs).
-
-        Never raises.
-        """
+        """Look whether a call that made nodes of these numbers was given an array's memory (0.4 µs). Never raises."""
         marks = self.marks
         try:
             for x in args:
@@ -179,18 +168,16 @@ class NumpyAliases(SilentWrites):
         return tuple(one.record for one in writes if (one.record.address, one.nbytes) == memory)
 
 
-def _address(x: torch.Tensor) -> int:
-    try:
-        return x.data_ptr()
-    except RuntimeError:  # it stands for others, or has no memory of its own
-        return 0
-
-
 def _is_followable(x: Any) -> bool:
-    return (
+    if not (
         type(x) in _PLAIN and x.layout is torch.strided and x.is_cpu and not x.is_inference()
-        and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0 and _address(x) != 0
-    )  # fmt: skip
+        and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0
+    ):  # fmt: skip
+        return False
+    try:
+        return bool(x.data_ptr())
+    except RuntimeError:  # it stands for others, or has no memory of its own
+        return False
 
 
 # Notes where ``.grad`` is read of a tensor that is not a leaf and keeps no gradient: it is None, and stays so.
@@ -201,38 +188,14 @@ MOST_READS = 64  # different ones
 MOST_SEARCHED = 64  # nodes on the way to a leaf
 
 
-class Place(NamedTuple):
-    """What makes two readings the same."""
-
-    site: int | None
-    name: str
-
-
-@dataclass(slots=True)
-class _ReadFacts:
-    op: str
-    number: int
-    shape: tuple[int, ...]
-    leaf: str
-    single: bool
-    passes: int
-    count: int = 0
-
-
 class GradientReads:
-    """The readings of a run.
-
-    Args:
-        sites: Interns the user's lines.
-
-    Attributes:
-        leaf_name: Gives the name of a leaf; empty where it has none.
-    """
+    """The readings of a run; ``leaf_name`` gives the name of a leaf, empty where it has none."""
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
-        self.leaf_name: Callable[[torch.Tensor], str] = _no_name
-        self._found: dict[Place, _ReadFacts] = {}
+        self.leaf_name: Callable[[torch.Tensor], str] | None = None
+        # By the line, and the tensor's name there; with the number of the node that made it.
+        self._found: dict[tuple[int | None, str], tuple[int, GradientRead]] = {}
 
     def see(self, tensor: Any, frame: FrameType, passes: int) -> None:
         """Look at a tensor whose ``.grad`` was read in ``frame`` and was None, after so many backward passes."""
@@ -240,47 +203,34 @@ class GradientReads:
             return
         if torch._C._current_autograd_node() is not None:
             return
-        place = Place(self._sites.of_frame(frame), name_in(frame, tensor))
-        described = self._found.get(place)
-        if described is None:
+        place = self._sites.of_frame(frame), name_in(frame, tensor)
+        if place not in self._found:
             if len(self._found) >= MOST_READS:
                 return
-            described = self._found[place] = self._tell(tensor, passes)
-        described.count += 1
-
-    def _tell(self, tensor: torch.Tensor, passes: int) -> _ReadFacts:
-        number, name = history_of(tensor)
-        leaf = _only_leaf(tensor)
-        called = self.leaf_name(leaf) if leaf is not None else ""
-        return _ReadFacts(op_name(name) if name else "", number, tuple(tensor.shape), called, leaf is not None, passes)
+            number, name = history_of(tensor)
+            node: Any = tensor.grad_fn if number >= 0 else None
+            for _ in range(MOST_SEARCHED):  # to the one leaf that it was made from in a straight line
+                if node is None or hasattr(node, "variable"):
+                    break
+                targets = next_nodes(node)
+                node = targets[0] if len(targets) == 1 else None
+            leaf = getattr(node, "variable", None)
+            called = self.leaf_name(leaf) if leaf is not None and self.leaf_name is not None else ""
+            self._found[place] = number, GradientRead(
+                name=place[1], op=op_name(name) if name else "", shape=tuple(tensor.shape), leaf=called,
+                single=leaf is not None, passes=passes, count=0,
+            )  # fmt: skip
+        number, read = self._found[place]
+        self._found[place] = number, replace(read, count=read.count + 1)
 
     def report(
         self, made: Callable[[int], Location | None], location: Callable[[int | None], Location | None]
     ) -> tuple[GradientRead, ...]:
         """Return the readings; ``made`` gives the line of a node by its number, ``location`` a line by its site."""
         return tuple(
-            GradientRead(
-                name=place.name, op=described.op, shape=described.shape, location=location(place.site),
-                made=made(described.number),
-                leaf=described.leaf, single=described.single, passes=described.passes, count=described.count,
-            )
-            for place, described in self._found.copy().items()
-        )  # fmt: skip
-
-
-def _no_name(_: torch.Tensor) -> str:
-    return ""
-
-
-def _only_leaf(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the one leaf that a tensor was made from in a straight line; None where there is more to it."""
-    node: Any = tensor.grad_fn if history_of(tensor)[0] >= 0 else None
-    for _ in range(MOST_SEARCHED):
-        if node is None or hasattr(node, "variable"):
-            break
-        targets = next_nodes(node)
-        node = targets[0] if len(targets) == 1 else None
-    return getattr(node, "variable", None)
+            replace(read, location=location(site), made=made(number))
+            for (site, _), (number, read) in self._found.copy().items()
+        )
 
 
 # What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-
@@ -307,27 +257,18 @@ NOTED: Final[dict[Any, str]] = {
 
 
 class AutogradWatch:
-    """What is remembered of a run's calls.
-
-    Args:
-        sites: Interns the user's lines.
-
-    Attributes:
-        hooked: Sequence numbers of the nodes that made tensors on which the code has put a hook.
-        passes: How many backward passes there were so far.
-        stepping: Whether a step of an optimizer runs, of whose calls nothing is noted.
-        seconds: Spent here, but for plain writes: some 0.7 µs each.
-    """
+    """What is remembered of a run's calls."""
 
     def __init__(self, sites: SourceLines) -> None:
         self.writes = WriteBook(sites)
         self.blind = UntrackedWrites()
         self.arrays = NumpyAliases(sites)
         self.reads = GradientReads(sites)
+        # Sequence numbers of the nodes that made tensors on which the code has put a hook.
         self.hooked: deque[int] = deque(maxlen=MOST_HOOKED)
-        self.passes = 0
-        self.stepping = False
-        self.seconds = 0.0
+        self.passes = 0  # backward passes so far
+        self.stepping = False  # whether a step of an optimizer runs, of whose calls nothing is noted
+        self.seconds = 0.0  # spent here, but for plain writes: some 0.7 µs each
         self._changes = False
         self._gap = ""
 
@@ -361,9 +302,13 @@ class AutogradWatch:
             self.blind.got_data(result)
         elif noted == HOOKS:
             self.hooked.extend(node._sequence_nr() for node in (args[0].grad_fn,) if node is not None)
-        else:
-            target = args[0] if args else next(iter(kwargs.values()), None)
-            self._wrote(noted, target, args, start, frame)
+        elif noted != SETS_DATA or self._changes:
+            target: Any = args[0] if args else next(iter(kwargs.values()), None)
+            blind = noted == SETS_DATA or self.blind.is_untracked(target)
+            self.writes.note(noted, target, start, frame, blind)
+            if blind and (record := self.writes.last) is not None:
+                with quiet():
+                    self.blind.add(record, target, args[1] if noted == "__setitem__" else None)
 
     def before_setting(self, args: tuple[Any, ...]) -> None:
         """Look at ``x.data = y`` before it is done: whether it changes what x holds. Never raises."""
@@ -378,15 +323,6 @@ class AutogradWatch:
         """Note a call that was given ``out=``. Never raises."""
         function, _, kwargs = call
         self.see(str(getattr(function, "__name__", "out")), (function, (kwargs["out"],), {}), None, start, frame)
-
-    def _wrote(self, noted: str, target: Any, args: tuple[Any, ...], start: int, frame: FrameType) -> None:
-        if noted == SETS_DATA and not self._changes:
-            return
-        blind = noted == SETS_DATA or self.blind.is_untracked(target)
-        self.writes.note(noted, target, start, frame, blind)
-        if blind and (record := self.writes.last) is not None:
-            with quiet():
-                self.blind.add(record, target, args[1] if noted == "__setitem__" else None)
 
     # -- called by others ----------------------------------------------------------------------------------------
 

@@ -94,11 +94,7 @@ class ForwardMeter(TracePart):
         return row
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
-        """Hand over the rows of the nodes that a pass is about to go through. Never raises.
-
-        Leaves, whose values seldom change much from one pass to the next, are measured as they are in a pass that is
-        measured in full.
-        """
+        """Hand over the rows of the nodes that a pass is about to go through. Never raises."""
         began = perf_counter()
         try:
             followed.recorder.values.forward = self._taken(found.nodes, followed)
@@ -112,7 +108,7 @@ class ForwardMeter(TracePart):
         with _aside():
             for place, node in enumerate(nodes):
                 index = structure.index[place]
-                if index in structure.leaf_of:
+                if index in structure.leaf_of:  # seldom changes much: measured where gradients are measured in full
                     leaf = unwrap(local_shard(node.variable))
                     if not full or dispatches_to_python(leaf):
                         continue

@@ -6,10 +6,9 @@ import dataclasses
 import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from tensormagic.collectors.gradients.measures import (
     as_array,
     count_where,
     flat,
+    ignore,
     of_numbers,
     pieces,
     row_as_it_lies,
@@ -36,12 +36,9 @@ from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics, SmallVa
 from tensormagic.reports.base import quickly
 from tensormagic.reports.graph import FEW_ELEMENTS
 
-# Everything that is shown about one gradient, in one pass over its memory.
-#
 # A gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
 # squares and zeros are taken of each: memory is read once. Elements that a stride of 0 repeats are read once as well,
-# and counted as often as they are. On a device other than a CPU it is done otherwise: see
-# `on_device`.
+# and counted as often as they are. On a device other than a CPU it is done otherwise: see `on_device`.
 
 _statistics = quickly(GradientStatistics)
 
@@ -51,15 +48,14 @@ _CANCELS = 1e-3  # a variance below this share of the mean square has lost its d
 _NARROW = frozenset({torch.float16, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))})
 
 
-@dataclass(slots=True)
-class _Sums:
-    """What one go through memory gathers; ``low`` and ``high`` are NaN as soon as one element is."""
+class _Sums(NamedTuple):
+    """What one go through memory gathers; ``low`` and ``high`` are NaN as soon as one element is not finite."""
 
-    low: float = math.inf
-    high: float = -math.inf
-    total: float = 0.0
-    squares: float = 0.0
-    zero: int = 0
+    low: float
+    high: float
+    total: float
+    squares: float
+    zero: int
 
 
 def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
@@ -73,20 +69,26 @@ def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistic
         return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
     sums = _summed(map(as_array, pieces(values)))
     largest = max(abs(sums.low), abs(sums.high))
-    if not math.isfinite(largest):
-        return _of_non_finite(values, repeated, pass_number, gradient.dtype)
-    if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
-        sums.squares = float(vector_norm(values, dtype=torch.float64).item()) ** 2
-        sums.total = float(values.sum(dtype=torch.float64).item())
-    mean = sums.total / count
-    deviation = _deviation(sums, mean, count)
-    if deviation is None:
-        deviation = values.double().std(correction=0).item()
-    subnormal, saturated = _edges_of_range(values, gradient.dtype)
-    return _statistics(
-        pass_number, count * repeated, math.sqrt(sums.squares * repeated), largest, mean,
-        deviation, sums.zero * repeated, 0, 0, subnormal * repeated, saturated * repeated,
-    )  # fmt: skip
+    nan = inf = subnormal = saturated = 0
+    if math.isfinite(largest):
+        if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
+            squares = float(vector_norm(values, dtype=torch.float64).item()) ** 2
+            sums = sums._replace(squares=squares, total=float(values.sum(dtype=torch.float64).item()))
+        norm, zero, mean = math.sqrt(sums.squares * repeated), sums.zero, sums.total / count
+        deviation = _deviation(sums, mean, count)
+        if deviation is None:
+            deviation = values.double().std(correction=0).item()
+    else:
+        nan, inf = count_where(np.isnan, values), count_where(np.isinf, values)
+        norm = largest = math.nan if nan else math.inf
+        zero, (mean, deviation) = count_where(np.equal, values, 0), _middle_of_finite(values)
+    if gradient.dtype in _NARROW:  # below its smallest normal number, zeros apart, and at its largest
+        limits = torch.finfo(gradient.dtype)
+        for part in (np.abs(as_array(piece)) for piece in pieces(values)):
+            subnormal += int(np.count_nonzero((part > 0) & (part < limits.smallest_normal)))
+            saturated += int(np.count_nonzero(part >= limits.max))
+    counts = [number * repeated for number in (zero, nan, inf, subnormal, saturated)]
+    return _statistics(pass_number, count * repeated, norm, largest, mean, deviation, *counts)
 
 
 def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
@@ -104,18 +106,17 @@ def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
 
 def _summed(parts: Iterable[Any]) -> _Sums:
     """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
-    sums = _Sums()
+    least, most, total, squares, zero = math.inf, -math.inf, 0.0, 0.0, 0
     for part in parts:
         low, high = float(_least(part)), float(_largest(part))
         if not math.isfinite(low + high):
-            sums.low = sums.high = math.nan
-            return sums
+            return _Sums(math.nan, math.nan, total, squares, zero)
         numbers = part if part.dtype in _SUMMED_AS_THEY_ARE else part.astype(np.float32)
-        sums.low, sums.high = min(sums.low, low), max(sums.high, high)
-        sums.total += float(vdot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
-        sums.squares += float(vdot(numbers, numbers))  # what is left of a type here is taken again
-        sums.zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
-    return sums
+        least, most = min(least, low), max(most, high)
+        total += float(vdot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
+        squares += float(vdot(numbers, numbers))  # what is left of a type here is taken again
+        zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
+    return _Sums(least, most, total, squares, zero)
 
 
 _least, _largest = np.minimum.reduce, np.maximum.reduce  # of one row: in two thirds of the time of its methods
@@ -136,42 +137,12 @@ def _deviation(sums: _Sums, mean: float, count: int) -> float | None:
     return None if variance < _CANCELS * square else math.sqrt(variance)
 
 
-def _edges_of_range(values: torch.Tensor, dtype: torch.dtype) -> tuple[int, int]:
-    """Count the elements below the smallest normal number of a narrow type, zeros apart, and those at its largest."""
-    if dtype not in _NARROW:
-        return 0, 0
-    limits = torch.finfo(dtype)
-    magnitudes = [np.abs(as_array(piece)) for piece in pieces(values)]
-    subnormal = sum(int(np.count_nonzero((part > 0) & (part < limits.smallest_normal))) for part in magnitudes)
-    return subnormal, sum(int(np.count_nonzero(part >= limits.max)) for part in magnitudes)
-
-
-def _of_non_finite(values: torch.Tensor, repeated: int, pass_number: int, dtype: torch.dtype) -> GradientStatistics:
-    nan, inf = count_where(np.isnan, values), count_where(np.isinf, values)
-    mean, deviation = _middle_of_finite(values)
-    worst = math.nan if nan else math.inf
-    subnormal, saturated = _edges_of_range(values, dtype)
-    return GradientStatistics(
-        pass_number, values.numel() * repeated, worst, worst, mean, deviation,
-        count_where(np.equal, values, 0) * repeated, nan * repeated, inf * repeated,
-        subnormal * repeated, saturated * repeated,
-    )  # fmt: skip
-
-
 def _middle_of_finite(values: torch.Tensor) -> tuple[float, float]:
     """Return mean and standard deviation of the finite elements; NaN twice where there are none."""
-    if values.numel() <= PIECE:  # NumPy takes a tenth of the time of torch's six calls
-        part = as_array(values.detach().reshape(-1))
-        finite = part[np.isfinite(part)].astype(np.float64)
-        with np.errstate(all="ignore"):  # as torch, which says nothing of float64's own end
-            return (float(finite.mean()), float(finite.std())) if len(finite) else (math.nan, math.nan)
-    wide = values[values.isfinite()].double()
-    return (wide.mean().item(), wide.std(correction=0).item()) if len(wide) else (math.nan, math.nan)
-
-
-def measured(found: GradientStatistics) -> Measured:
-    """Return the part of statistics that every pass has."""
-    return found.norm, found.nan, found.inf
+    part = as_array(values.detach().reshape(-1))
+    finite = part[np.isfinite(part)].astype(np.float64)
+    with np.errstate(all="ignore"):  # as torch, which says nothing of float64's own end
+        return (float(finite.mean()), float(finite.std())) if len(finite) else (math.nan, math.nan)
 
 
 # -- kept -------------------------------------------------------------------------------------------------------------
@@ -184,14 +155,7 @@ _MEASURED = [3, 4, 5, 6, 9, 10]  # places of `MEASURES`, the counts last
 
 
 class StatisticsTable:
-    """The statistics of one gradient of every node of a graph, packed: 89 bytes a node.
-
-    Args:
-        size: How many nodes there are.
-
-    Attributes:
-        there: For each node, whether its statistics are known.
-    """
+    """The statistics of one gradient of every node of a graph, packed: 89 bytes a node. ``there`` says of which."""
 
     _WIDTH = len(_FIELDS)
 
@@ -275,21 +239,18 @@ Keep = Callable[[list[int], Any], None]
 class SmallGradients:
     """Copies of small gradients of one pass, to be looked at together.
 
-    Args:
-        pass_number: The pass that they belong to.
-        keep: Is given node indices and, for each of them, a row of the fields of `GradientStatistics`, in order.
-        copy: Gives a node the statistics of another: ``copy(source, index)``.
+    ``keep`` is given node indices and, for each of them, a row of the fields of `GradientStatistics`, in order;
+    ``copy(source, index)`` gives a node the statistics of another. ``waiting`` are those still to be looked at.
     """
 
     def __init__(self, pass_number: int, keep: Keep, copy: Callable[[int, int], None]) -> None:
-        self._pass_number = pass_number
-        self._keep, self._copy = keep, copy
+        self._pass_number, self._keep, self._copy = pass_number, keep, copy
         self._room: Any = None
         self._used = 0
         self._starts: list[int] = []
         self._indices: list[int] = []
         self._copies: list[tuple[int, int]] = []
-        self._waiting: set[int] = set()
+        self.waiting: set[int] = set()
 
     def take(self, index: int, gradient: torch.Tensor) -> Measured | None:
         """Copy a gradient where it is small and plain, and return what is measured of each; None of any other."""
@@ -302,12 +263,7 @@ class SmallGradients:
         return self.add(index, as_array(gradient.reshape(-1)) if numbers is None else numbers)
 
     def add(self, index: int, numbers: Any) -> Measured:
-        """Copy 1 to `MOST_ELEMENTS` float32 numbers, all of what a node received, and return what is measured of each.
-
-        Args:
-            index: The node.
-            numbers: A NumPy array in one row.
-        """
+        """Copy 1 to `MOST_ELEMENTS` float32 numbers, all of what a node received; as `take`."""
         count = len(numbers)
         if self._room is None:
             self._room = np.empty(_ROOM, np.float32)
@@ -319,22 +275,18 @@ class SmallGradients:
         self._used = stop
         self._starts.append(start)
         self._indices.append(index)
-        self._waiting.add(index)
+        self.waiting.add(index)
         norm = math.sqrt(vdot(copied, copied))
         if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
             return norm, 0, 0
         return of_numbers(copied)
 
-    def waits(self, index: int) -> bool:
-        """Return whether the numbers of a node are still to be looked at."""
-        return index in self._waiting
-
     def hands_on(self, source: int, index: int) -> bool:
         """Note that a node received what ``source`` did; False where that is not waiting."""
-        if source not in self._waiting:
+        if source not in self.waiting:
             return False
         self._copies.append((source, index))
-        self._waiting.add(index)
+        self.waiting.add(index)
         return True
 
     def settle(self) -> None:
@@ -342,7 +294,7 @@ class SmallGradients:
         if not self._indices:
             return
         indices, starts, copies = self._indices, self._starts, self._copies
-        self._indices, self._starts, self._copies, self._waiting = [], [], [], set()
+        self._indices, self._starts, self._copies, self.waiting = [], [], [], set()
         used, self._used = self._used, 0
         self._keep(indices, rows_of(self._room[:used], starts, self._pass_number))
         for source, index in copies:
@@ -353,23 +305,14 @@ class SmallGradients:
         try:
             self.settle()
         finally:
-            self._keep = self._copy = _ignore
-
-
-def _ignore(*_: Any) -> None:
-    pass
+            self._keep = self._copy = ignore
 
 
 def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
-    """Return a row of the fields of `GradientStatistics` for each stretch of float32 ``values``.
+    """Return a row of the fields of `GradientStatistics` for each stretch of float32 numbers, which ``starts`` begin.
 
-    Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest magnitude
-    are NaN where one element is, else infinite where one is.
-
-    Args:
-        values: Shape (elements,).
-        starts: Where each stretch begins; it ends where the next one begins.
-        pass_number: The first field.
+    Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest
+    magnitude are NaN where one element is, else infinite where one is.
     """
     with np.errstate(all="ignore"):  # the user may have asked for errors; 0 / 0 is the mean of nothing
         wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
@@ -392,7 +335,6 @@ def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
 
 
 def _counted(marked: Any, starts: Any) -> Any:
-    """Return how many elements of each stretch are marked."""
     return np.add.reduceat(marked.astype(np.int64), starts)
 
 
@@ -419,9 +361,7 @@ class SmallResults:
             return
         try:
             with torch._C.DisableTorchFunction():
-                if not 0 < result.numel() <= FEW_ELEMENTS:
-                    return
-                numbers = _numbers(result)
+                numbers = _numbers(result) if 0 < result.numel() <= FEW_ELEMENTS else ()
                 if numbers and torch._C._current_autograd_node() is None and (node := result.grad_fn) is not None:
                     if len(self.made) >= _MOST_RESULTS:
                         del self.made[next(iter(self.made))]
@@ -431,13 +371,7 @@ class SmallResults:
 
 
 class SmallPass:
-    """What one pass brought to each node of a small graph, and what each sent on.
-
-    Args:
-        found: The live nodes.
-        structure: Their structure.
-        made: What the forward made, by sequence number.
-    """
+    """What one pass brought to each node of a small graph, what each sent on, and what the forward ``made``."""
 
     def __init__(self, found: Walk, structure: GraphStructure, made: dict[int, Numbers]) -> None:
         self._edges = {(edge.source, edge.input_number): at for at, edge in enumerate(structure.edges)}

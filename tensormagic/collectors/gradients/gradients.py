@@ -15,32 +15,20 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
-from threading import get_ident
 from time import perf_counter
 from typing import Any
 
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.gradients.gradient_statistics import (
-    SmallGradients,
-    StatisticsTable,
-    measured,
-    statistics_of,
-)
-from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure
-from tensormagic.collectors.gradients.nonfinite import (
-    SavedFacts,
-    first_nonfinite_of,
-    hooked_nodes,
-    saved_facts,
-    suspicious,
-)
-from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers, left_its_range
-from tensormagic.collectors.gradients.pass_values import Gradients, Known, Memory, PassValues, fast_norm
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
+from tensormagic.collectors.gradients.measures import NO_NUMBERS, NORM_RELIABLE, Measured, measure
+from tensormagic.collectors.gradients.nonfinite import SavedFacts, first_nonfinite_of, saved_facts
+from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers
+from tensormagic.collectors.gradients.pass_values import Gradients, PassNumbers, PassValues
 from tensormagic.collectors.graphs.live_nodes import Hooks
-from tensormagic.collectors.graphs.saved_tensors import REGULAR, singular_slot
-from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.graphs.saved_tensors import REGULAR, saved_tensor, singular_slot
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.collectors.quiet import (
     dispatches_to_python,
@@ -52,7 +40,7 @@ from tensormagic.collectors.quiet import (
     unwrap,
     without_modes,
 )
-from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
+from tensormagic.reports import UNREADABLE, GradientStatistics
 from tensormagic.words import error_text
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
@@ -71,15 +59,12 @@ _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", 
                       "SplitWithSizesBackward0", "UnbindBackward0"})  # fmt: skip
 
 
-class PassRecorder:
-    """Hooks the nodes of one walk, and takes the hooks away again; ``hooked`` is for `hooked_nodes`.
+class PassRecorder(PassNumbers):
+    """Hooks the nodes of one walk, and takes the hooks away again; ``history`` is shared by all passes of the graph.
 
-    Args:
-        found: The live nodes; dropped in `close`.
-        structure: Their structure.
-        values: Filled while the pass runs.
-        first: Statistics of the first gradient of each node, shared by all passes of it; filled where missing
-        history: What is known of gradients on devices, shared likewise.
+    Attributes:
+        hooked: Sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
+            `close` on the report indices of nodes whose gradient such a hook may have changed on its way there.
     """
 
     def __init__(
@@ -90,25 +75,19 @@ class PassRecorder:
         first: StatisticsTable,
         history: DeviceHistory | None = None,
     ) -> None:
-        self.values = values
+        super().__init__(structure, values, first)
         self.hooked: Collection[int] = ()
-        self.seconds = 0.0
-        self.statistics_seconds = 0.0
         self._found: Walk | None = found
-        self._structure = structure
-        self._first = first
         self._history = history or DeviceHistory()
         self._far = DeviceNumbers(values.pass_number)
         self._may_ask: bool | None = None  # on a device; known with the first gradient there
         self._asks_all = True
         self._facts: dict[int, SavedFacts] = {}
-        self.memory = Memory(structure.size)
         self._hooks = Hooks()
         self._padding: set[int] = set()
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
         self._plain = not devices.there.simulated and not self._isolated
-        self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
 
     def look_inside_wrappers(self) -> None:
         """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
@@ -118,50 +97,37 @@ class PassRecorder:
     def open(self, around: Callable[..., Any] | None = None, *, between_compiled: bool = False) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again.
 
-        Args:
-            around: Calls each hook, ``around(hook, *arguments)``, where a mode of the tracer's own has to step off.
-            between_compiled: Whether Dynamo compiles hooks in this pass; these it does not.
+        ``around(hook, *arguments)`` calls each hook, where a mode of the tracer's own has to step off. Between compiled
+        regions Dynamo would compile hooks: these it does not.
         """
+        assert self._found is not None
+        nodes, structure, hooks = self._found.nodes, self._structure, self._hooks
         before, after, slowly = self._before, self._after, self._slowly
         if around is not None:
             before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
         try:
-            look = self._usual_look(slowly) if self._plain else None
+            look = self._usual_look(nodes, slowly) if self._plain else None
             if between_compiled:
                 before, after = partial(without_dynamo, before), partial(without_dynamo, after)
                 look = partial(without_dynamo, look) if look is not None else None
-            with self._hooks.together() as handle:
-                self._hook_nodes(before, look, handle)
-                self._hook_contested(after, handle)
-            if self.values.small is not None and self._found is not None:
-                self.values.small.open(self._found, self._structure, self._hooks, around)
+            with hooks.together() as handle:
+                for index, node in zip(structure.index, nodes, strict=True):
+                    slot = None if type(node) in REGULAR else singular_slot(node)
+                    usual = look is not None and slot is None
+                    hook = look if usual else partial(before, index, node if slot else None, slot)
+                    if (other := node.register_prehook(hook)) is not handle:
+                        hooks.keep(other)
+                for place, contested in structure.contested.items():
+                    if nodes[place].name() in _PADDING:
+                        self._padding.add(structure.index[place])
+                    other = nodes[place].register_hook(partial(after, structure.index[place], contested))
+                    if other is not handle:
+                        hooks.keep(other)
+            if self.values.small is not None:
+                self.values.small.open(self._found, structure, hooks, around)
         except BaseException:
             self.close()
             raise
-
-    def _usual_look(self, slowly: Callable[..., None]) -> Callable[[Gradients], None]:
-        assert self._found is not None
-        index_of = dict(zip(map(id, self._found.nodes), self._structure.index, strict=True))  # its ids live as long
-        known = Known(index_of.get, self._structure.feeder, self._first.there)
-        return fast_norm(self, known, slowly, None if self.values.table is None else self._small)
-
-    def _hook_nodes(self, before: Callable[..., None], look: Callable[..., None] | None, handle: Any) -> None:
-        assert self._found is not None
-        for index, node in zip(self._structure.index, self._found.nodes, strict=True):
-            slot = None if type(node) in REGULAR else singular_slot(node)
-            hook = look if look is not None and slot is None else partial(before, index, node if slot else None, slot)
-            if (other := node.register_prehook(hook)) is not handle:
-                self._hooks.keep(other)
-
-    def _hook_contested(self, after: Callable[..., None], handle: Any) -> None:
-        assert self._found is not None
-        index = self._structure.index
-        for place, contested in self._structure.contested.items():
-            node = self._found.nodes[place]
-            if node.name() in _PADDING:
-                self._padding.add(index[place])
-            if (other := node.register_hook(partial(after, index[place], contested))) is not handle:
-                self._hooks.keep(other)
 
     def close(self) -> None:
         """Take every hook off, drop the nodes, and let what is on a device come, without waiting for it."""
@@ -174,12 +140,14 @@ class PassRecorder:
                     self._far.send()
         except Exception as error:
             self._far.give_up()
-            self.values.gap = self._reason(error)
+            self.values.gap = _reason(error)
         if found is not None and (self.values.bad or self._far.asked):
-            self.hooked = hooked_nodes(found, self._structure, self.hooked)
-        self._learn_first()
-        if not self._far.asked:
-            self._find_first_nonfinite()
+            self.hooked = frozenset(  # hooks on leaves stand with the leaf; of others nothing can be asked
+                self._structure.index[place]
+                for place, node in enumerate(found.nodes)
+                if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in self.hooked)
+            )
+        self._conclude()
 
     @property
     def arrival(self) -> devices.Arrival | None:
@@ -193,25 +161,19 @@ class PassRecorder:
             if self._far.uncounted:
                 self.values.gap = _UNCOUNTED
             self._history.learn(self.values.norms)
-            self._learn_first()
-            self._find_first_nonfinite()
+            self._conclude()
 
-    def _learn_first(self) -> None:
-        if self.values.table is not None:
-            self._first.learn(self.values.table)
-
-    def _find_first_nonfinite(self) -> None:
-        if self.values.bad:
-            self.values.first_nonfinite = first_nonfinite_of(
-                self.values, self._facts, self._first, self._structure.edges, self.hooked
+    def _conclude(self) -> None:
+        values = self.values
+        if values.table is not None:
+            self._first.learn(values.table)
+        if values.bad and not self._far.asked:
+            values.first_nonfinite = first_nonfinite_of(
+                values, self._facts, self._first, self._structure.edges, self.hooked
             )
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
-
-        def keep(read: float) -> None:
-            self.values.value = read
-
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
@@ -226,9 +188,9 @@ class PassRecorder:
             value = root.detach().reshape(())
             if value.is_floating_point() and value.device.type != "meta":
                 if devices.there.holds(value):
-                    self._far.number(value, keep)
+                    self._far.number(value, partial(setattr, self.values, "value"))
                 else:
-                    keep(value.item())
+                    self.values.value = value.item()
 
     def observe_result(self, index: int, gradients: Sequence[torch.Tensor]) -> None:
         """Record what ``autograd.grad`` handed back instead of passing it on: gradients of a node's outputs."""
@@ -254,7 +216,11 @@ class PassRecorder:
             else:
                 self._look(index, node, slot, gradients)
         except Exception as error:
-            self._give_up(index, error)
+            self.values.norms[index], self.values.gap = UNREADABLE, _reason(error)
+            if isinstance(error, torch.OutOfMemoryError):
+                self._may_ask = False
+                self._far.give_up()
+                self._history.short()
         self.seconds += perf_counter() - began
 
     def _after(
@@ -281,20 +247,25 @@ class PassRecorder:
     # -- measuring ------------------------------------------------------------------------------------------------
 
     def _look(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
-        if slot is not None and (saved := suspicious(node, slot)) is not None:
-            self._look_into(index, slot, saved)
+        if slot is not None:
+            self._look_into(index, node, slot)
         first = gradients[0]
         if len(gradients) > 1 or first is None:
-            self._look_at_several(index, gradients)
+            present = [gradient for gradient in gradients if gradient is not None]
+            if not present:
+                self._store(index, (0.0, 0, 0))
+            for gradient in present:
+                self._measure(index, gradient, partial(self._store, index))
         elif first.is_meta:
             self.values.norms[index], self.values.gap = UNREADABLE, NO_NUMBERS
-        elif devices.there.holds(first):
-            self._look_on_device(index, first)
         else:
             self._look_at_one(index, first)
 
-    def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
-        """Count the zeros and the like in a saved tensor that may explain a NaN."""
+    def _look_into(self, index: int, node: Any, slot: str) -> None:
+        """Count the zeros and the like in a saved tensor that may explain a NaN, where its numbers can be looked at."""
+        saved = saved_tensor(node, slot)
+        if saved is None or not saved.numel() or not saved.is_floating_point():
+            return
         if not devices.there.holds(saved):
             self._facts[index] = saved_facts(slot, saved)
         elif self._has_room(saved.device):
@@ -306,43 +277,37 @@ class PassRecorder:
 
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
-        if gradient.layout is torch.strided:
-            self.memory.note(index, gradient)
+        far, values = devices.there.holds(gradient), self.values
+        if gradient.layout is torch.strided and not (far and gradient.is_nested):
+            self._note_memory(index, gradient)
             feeder = self._structure.feeder[index]
-            if feeder >= 0 and self.memory.holds(feeder, gradient):
-                return self.hand_on(feeder, index)
-        if self.values.table is not None or index not in self._first:
-            return self._measure_in_full(index, gradient)
-        return self.store(index, measure(gradient))
-
-    def _look_on_device(self, index: int, gradient: torch.Tensor) -> None:
-        """Ask about a gradient, unless it is, unchanged, what the node before it received."""
-        if gradient.layout is torch.strided and not gradient.is_nested:
-            self.memory.note(index, gradient)
-            feeder = self._structure.feeder[index]
-            if feeder >= 0 and self.memory.holds(feeder, gradient):
-                return self._far.after(partial(self.hand_on, feeder, index))
-        return self._ask(index, gradient)
-
-    def _ask(self, index: int, gradient: torch.Tensor) -> None:
-        if not self._has_room(gradient.device):
-            self.values.norms[index] = UNREADABLE
-            return
-        history = self._history
-        full = self._asks_all and (self.values.table is not None or index not in history.asked_in_full)
-        if full:
-            history.asked_in_full.add(index)
-        self._far.ask(gradient, partial(self._came, index), full=full, careful=index in history.careful)
+            if feeder >= 0 and self._received(feeder, gradient):
+                self._far.after(partial(self._hand_on, feeder, index)) if far else self._hand_on(feeder, index)
+                return
+        if not far:
+            if values.table is not None or index not in self._first:
+                self._measure_in_full(index, gradient)
+            else:
+                self._store(index, measure(gradient))
+        elif self._has_room(gradient.device):
+            history = self._history
+            full = self._asks_all and (values.table is not None or index not in history.asked_in_full)
+            if full:
+                history.asked_in_full.add(index)
+            self._far.ask(gradient, partial(self._came, index), full=full, careful=index in history.careful)
+        else:
+            values.norms[index] = UNREADABLE
 
     def _came(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
-        """Keep what came from a device of a gradient."""
+        """Keep what came from a device of a gradient; next time it is asked with care where its range was left."""
         if numbers is None:
             self.values.norms[index] = UNREADABLE
             return
-        (self._history.careful.add if left_its_range(numbers) else self._history.careful.discard)(index)
+        careful = self._history.careful
+        (careful.discard if NORM_RELIABLE[0] < numbers[0] < NORM_RELIABLE[1] else careful.add)(index)
         if found is not None:
-            self.keep_statistics(index, found)
-        self.store(index, numbers)
+            self._keep_statistics(index, found)
+        self._store(index, numbers)
 
     def _has_room(self, device: torch.device) -> bool:
         """Return whether a device may be asked; where little room is left there, not for everything."""
@@ -355,7 +320,8 @@ class PassRecorder:
             if not self._may_ask:
                 self.values.gap = _NO_ROOM
             elif not self._asks_all:
-                self._learn_first()
+                if self.values.table is not None:
+                    self._first.learn(self.values.table)
                 self.values.table, self.values.gap = None, _LITTLE_ROOM
         return self._may_ask
 
@@ -364,7 +330,7 @@ class PassRecorder:
         index, values = edge[0], self.values
         far = devices.there.holds(gradient)
         padded = index in self._padding and (far or values.norms[index] >= 0)
-        if padded or (gradient.layout is torch.strided and self.memory.holds(index, gradient)):
+        if padded or (gradient.layout is torch.strided and self._received(index, gradient)):
             self._far.after(partial(self._part_as_received, edge)) if far else self._part_as_received(edge)
         else:
             self._measure(index, gradient, partial(values.parts.__setitem__, edge))
@@ -372,53 +338,6 @@ class PassRecorder:
     def _part_as_received(self, edge: tuple[int, int]) -> None:
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
             self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
-
-    def _measure_in_full(self, index: int, gradient: torch.Tensor) -> None:
-        began = perf_counter()
-        numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
-        if numbers is None:
-            found = statistics_of(gradient, self.values.pass_number)
-            if self._small.waits(index):  # a node that is looked at twice keeps the later numbers
-                self._small.settle()
-            self.keep_statistics(index, found)
-            numbers = measured(found)
-        self.store(index, numbers)
-        self.statistics_seconds += perf_counter() - began
-
-    def _keep_rows(self, indices: list[int], rows: Any) -> None:
-        table = StatisticsTable(self._structure.size) if self.values.table is None else self.values.table
-        table.fill(indices, rows)
-        if self.values.table is None:  # a device ran short since the pass began
-            self._first.learn(table)
-
-    def keep_statistics(self, index: int, found: GradientStatistics) -> None:
-        """Keep what is known of a node's gradient; of a pass that is measured in full, `close` tells ``first``."""
-        if self.values.table is not None:
-            self.values.table[index] = found
-        elif index not in self._first:
-            self._first[index] = found
-
-    def hand_on(self, source: int, index: int) -> None:
-        """Give a node the numbers of the one before it, whose gradient it received unchanged."""
-        values = self.values
-        values.norms[index] = values.norms[source]
-        if source in values.bad:
-            values.bad[index] = values.bad[source]
-        if not self._small.hands_on(source, index):
-            self._copy_statistics(source, index)
-
-    def _copy_statistics(self, source: int, index: int) -> None:
-        if self.values.table is not None:
-            self.values.table.copy(source, index)
-        elif index not in self._first:
-            self._first.copy(source, index)
-
-    def _look_at_several(self, index: int, gradients: Sequence[torch.Tensor | None]) -> None:
-        present = [gradient for gradient in gradients if gradient is not None]
-        if not present:
-            self.store(index, (0.0, 0, 0))
-        for gradient in present:
-            self._measure(index, gradient, partial(self.store, index))
 
     def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
         if not devices.there.holds(gradient):
@@ -431,70 +350,6 @@ class PassRecorder:
 
             self._far.ask(gradient, keep, full=False, careful=index in self._history.careful)
 
-    def store(self, index: int, numbers: Measured) -> None:
-        """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
-        norm, nan, inf = numbers
-        values = self.values
-        if values.norms[index] >= 0:
-            norm = math.hypot(values.norms[index], norm)
-        if nan or inf or index in values.bad:
-            before = values.bad.get(index, (0, 0))
-            values.bad[index] = (before[0] + nan, before[1] + inf)
-            norm = math.nan if values.bad[index][0] else math.inf
-        values.norms[index] = norm
 
-    def _give_up(self, index: int, error: Exception) -> None:
-        self.values.norms[index], self.values.gap = UNREADABLE, self._reason(error)
-        if isinstance(error, torch.OutOfMemoryError):
-            self._may_ask = False
-            self._far.give_up()
-            self._history.short()
-
-    def _reason(self, error: Exception) -> str:
-        return _NO_ROOM if isinstance(error, torch.OutOfMemoryError) else error_text(error)
-
-
-# Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
-#
-# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
-# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
-# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
-# after.
-
-
-class PythonBackwards:
-    """Puts the mode onto the stack while the backwards of some nodes run.
-
-    Args:
-        nodes: The nodes.
-        put_on_top: Puts the mode on the stack, and returns what undoes it.
-        home: The thread that it is for: on others its notes would be wrong.
-    """
-
-    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
-        self._put_on_top = put_on_top
-        self._home = home
-        self._handles: list[Any] = []
-        self._undo: list[Callable[[], None]] = []
-        for node in nodes:
-            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
-
-    def open(self, nodes: Sequence[Any]) -> None:
-        """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
-        for node in nodes:
-            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
-
-    def close(self) -> None:
-        """Take the hooks off; where a backward raised, the mode too."""
-        while self._handles:
-            self._handles.pop().remove()
-        while self._undo:
-            self._undo.pop()()
-
-    def _enter(self, _: Any) -> None:
-        if get_ident() == self._home:
-            self._undo.append(self._put_on_top())
-
-    def _leave(self, _: Any, __: Any) -> None:
-        if self._undo and get_ident() == self._home:
-            self._undo.pop()()
+def _reason(error: Exception) -> str:
+    return _NO_ROOM if isinstance(error, torch.OutOfMemoryError) else error_text(error)

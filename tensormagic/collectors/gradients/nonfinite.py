@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,16 +35,6 @@ class SavedFacts:
     bad: int = 0
 
 
-def suspicious(node: Any, slot: str) -> torch.Tensor | None:
-    """Return the saved tensor ``slot`` of a live node where its real numbers can be looked at, else None.
-
-    It cannot where it was changed in place, where the graph was freed, and where the user packed it with hooks of
-    their own (offloading, checkpointing).
-    """
-    saved = saved_tensor(node, slot)
-    return saved if saved is not None and saved.numel() and saved.is_floating_point() else None
-
-
 def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
     """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
     low, high = (bound.item() for bound in torch.aminmax(saved))
@@ -69,57 +58,29 @@ def first_nonfinite_of(
 ) -> tuple[FirstNonfinite, ...]:  # fmt: skip
     """Return the first `MOST_FIRST_NONFINITE` places of a pass, in the order in which backward reached them.
 
-    Args:
-        values: The pass.
-        facts: What was counted in saved tensors, by node.
-        first: Statistics of the first gradient of each node.
-        edges: Of the graph.
-        hooked: Nodes that receive what hooks of the user's have seen before; see `hooked_nodes`.
+    ``facts`` were counted in saved tensors, by node; ``hooked`` nodes receive what the user's hooks saw before.
     """
-    found = islice(_first_nonfinite(values, facts, first, edges), MOST_FIRST_NONFINITE)
-    return tuple(replace(nonfinite, hooked=True) if nonfinite.receiver in hooked else nonfinite for nonfinite in found)
-
-
-def hooked_nodes(found: Walk, structure: GraphStructure, numbers: Collection[int]) -> frozenset[int]:
-    """Return the report indices of nodes whose gradient tensor hooks of the user's may change on its way there.
-
-    Those on leaves stand with the leaf. Of others, nothing can be asked: they are the ones that were seen being put
-    on the results of nodes with these sequence ``numbers``.
-    """
-    return frozenset(
-        structure.index[place]
-        for place, node in enumerate(found.nodes)
-        if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in numbers)
-    )
-
-
-def _first_nonfinite(
-    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge]
-) -> Iterator[FirstNonfinite]:
     feeders: dict[int, list[Edge]] = {}
     for edge in edges:
         if edge.target in values.bad:
             feeders.setdefault(edge.target, []).append(edge)
-    for receiver in values.order:
-        for edge in feeders.get(receiver, ()):
-            counts = _bad_on(edge, values)
-            if counts is not None:
-                known, about = first.get(receiver), facts.get(edge.source, SavedFacts(""))
-                certain = len(feeders[receiver]) == 1 or (edge.source, edge.input_number) in values.parts
-                yield FirstNonfinite(
-                    values.pass_number, edge.source, receiver, edge.input_number, *counts,
-                    sum(counts) if known is None else known.count, values.norms[edge.source],
-                    about.name, about.zero, about.negative, about.bad, certain=certain,
-                )  # fmt: skip
-
-
-def _bad_on(edge: Edge, values: PassValues) -> tuple[int, int] | None:
-    """Return the NaN and Inf that came over one edge; None where it is fine or its source was bad already."""
-    if edge.source in values.bad or values.norms[edge.source] == UNTOUCHED:
-        return None
-    part = values.parts.get((edge.source, edge.input_number))
-    nan, inf = values.bad[edge.target] if part is None else part[1:]
-    return (nan, inf) if nan or inf else None
+    found: list[FirstNonfinite] = []
+    for edge in (edge for receiver in values.order for edge in feeders.get(receiver, ())):
+        source, receiver = edge.source, edge.target
+        part = values.parts.get((source, edge.input_number))
+        counts = values.bad[receiver] if part is None else part[1:]
+        if not any(counts) or source in values.bad or values.norms[source] == UNTOUCHED:
+            continue  # it is fine, or its source was bad already
+        known, about = first.get(receiver), facts.get(source, SavedFacts(""))
+        found.append(FirstNonfinite(
+            values.pass_number, source, receiver, edge.input_number, *counts,
+            sum(counts) if known is None else known.count, values.norms[source],
+            about.name, about.zero, about.negative, about.bad,
+            certain=len(feeders[receiver]) == 1 or part is not None, hooked=receiver in hooked,
+        ))  # fmt: skip
+        if len(found) == MOST_FIRST_NONFINITE:
+            break
+    return tuple(found)
 
 
 # Looks back from a loss that is NaN or infinite to where its forward first was, in what the nodes saved.
@@ -168,34 +129,21 @@ class _Event:
     negative: int = 0
 
 
-@dataclass(slots=True)
-class _Seen:
-    """All that the saved tensors of one graph show, by report index."""
-
-    results: dict[int, Counts] = field(default_factory=dict)  # what nodes made, and what leaves hold
-    events: list[_Event] = field(default_factory=list)  # what was not finite
-
-
 def nonfinite_source(
     found: Walk, structure: GraphStructure, pass_number: int, names: Mapping[str, Any]
 ) -> NonfiniteSource | None:
     """Return where the forward behind a graph first held a NaN or Inf; None where nothing that was saved holds one.
 
-    Args:
-        found: The live graph, before backward goes through it.
-        structure: Its structure.
-        pass_number: Of the pass about to begin.
-        names: Where the user's tensors have names.
+    It is looked at before backward goes through it.
     """
     with quiet():
         look = _Look(found, structure, names)
-        seen = look.over_all()
-        event = _first(seen, structure)
+        event = look.over_all()
     if event is None:
         return None
     if event.source == "made":
-        event.at = _maker(event.at, seen, look)
-    certain = event.source != "made" or event.zero + event.negative > 0 or _is_fed_well(event.at, seen, look)
+        event.at = look.maker(event.at)
+    certain = event.source != "made" or event.zero + event.negative > 0 or look.is_fed_well(event.at)
     return NonfiniteSource(
         pass_number, event.at, event.source, *event.counts, event.name, event.shape, event.zero, event.negative,
         certain=certain,
@@ -203,76 +151,75 @@ def nonfinite_source(
 
 
 class _Look:
-    """One look over the saved tensors of a live graph."""
+    """One look over the saved tensors of a live graph, and all that they show, by report index."""
 
     def __init__(self, found: Walk, structure: GraphStructure, names: Mapping[str, Any]) -> None:
-        self._index, self._edges, self._in_order = structure.index, structure.edges, not found.foreign
-        self._places = {id(node): place for place, node in enumerate(found.nodes)}
-        self._names = names
+        self._edges, self._names, self._in_order = structure.edges, names, not found.foreign
+        self._indices = {id(node): index for index, node in zip(structure.index, found.nodes, strict=True)}
+        self._nodes = dict(zip(structure.index, found.nodes, strict=True))
         self._known: dict[tuple[int, int, torch.dtype], Counts | None] = {}
         self._left = MOST_ELEMENTS
-        self.nodes = {structure.index[place]: node for place, node in enumerate(found.nodes)}
+        self._results: dict[int, Counts] = {}  # what nodes made, and what leaves hold
+        self._events: list[_Event] = []  # what was not finite
 
-    def index_of(self, node: Any) -> int:
-        """Return the report index of a node of the graph."""
-        return self._index[self._places[id(node)]]
+    def over_all(self) -> _Event | None:
+        """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN.
 
-    def over_all(self) -> _Seen:
-        """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN."""
-        seen = _Seen()
-        for at in sorted(self.nodes):
-            self._look_at(at, seen)
-            if self._in_order and seen.events and seen.events[-1].counts.nan:
-                first = min(event.at for event in seen.events if event.counts.nan)
+        Returns:
+            The first NaN, or an older infinity that it came from; without a NaN, the first infinity.
+        """
+        for at in sorted(self._nodes):
+            self._look_at(at)
+            if self._in_order and self._events and self._events[-1].counts.nan:
+                first = min(event.at for event in self._events if event.counts.nan)
                 # Only those that use what was made up to there may show older ones.
                 for user in sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > at}):
-                    self._look_at(user, seen)
+                    self._look_at(user)
                 break
-        return seen
+        events = sorted(self._events, key=lambda event: (event.at, event.source == "made"))
+        born = next((event for event in events if event.counts.nan), None)
+        if born is None:
+            return events[0] if events else None
+        older = {event.at: event for event in events if event.at < born.at}
+        way = self._way_up(born.at) if older else ()
+        return next((older[at] for at in sorted(way) if at in older), born)
 
-    def _look_at(self, at: int, seen: _Seen) -> None:
-        node = self.nodes[at]
-        if is_accumulate(node):
-            self._leaf(at, node.variable, seen)
-            return
-        for slot, saved in each_saved_tensor(node):
-            self._operand(at, slot, saved, seen)
-        self._out_of_domain(at, node, seen)
-
-    def _leaf(self, at: int, variable: torch.Tensor, seen: _Seen) -> None:
-        counts = self._counts(variable)
-        if counts is not None:
-            seen.results[at] = counts
+    def _look_at(self, at: int) -> None:
+        node = self._nodes[at]
+        if not is_accumulate(node):
+            for slot, saved in each_saved_tensor(node):
+                self._operand(at, slot, saved)
+            self._out_of_domain(at, node)
+        elif (counts := self._counts(node.variable)) is not None:
+            self._results[at] = counts
             if counts.bad:
-                seen.events.append(_Event(at, "leaf", counts, "", tuple(variable.shape)))
+                self._events.append(_Event(at, "leaf", counts, "", tuple(node.variable.shape)))
 
-    def _operand(self, at: int, slot: str, saved: torch.Tensor, seen: _Seen) -> None:
+    def _operand(self, at: int, slot: str, saved: torch.Tensor) -> None:
         """Keep what a saved tensor says of the node that made it; one that no node made is data."""
         counts = self._counts(saved)
         if counts is None:
             return
-        place = self._places.get(id(saved.grad_fn)) if saved.grad_fn is not None else None
-        if place is not None:
-            maker = self._index[place]
-            before = seen.results.get(maker)
-            seen.results[maker] = counts if before is None or counts.bad > before.bad else before
+        maker = self._indices.get(id(saved.grad_fn)) if saved.grad_fn is not None else None
+        if maker is not None:
+            before = self._results.get(maker)
+            self._results[maker] = counts if before is None or counts.bad > before.bad else before
             if counts.bad and not (before and before.bad):
-                seen.events.append(_Event(maker, "made", counts))
+                self._events.append(_Event(maker, "made", counts))
         elif counts.bad and saved.grad_fn is None and not saved.requires_grad and not slot.startswith("result"):
-            seen.events.append(_Event(at, "data", counts, self._name_of(saved), tuple(saved.shape)))
+            self._events.append(_Event(at, "data", counts, self._name_of(saved), tuple(saved.shape)))
 
-    def _out_of_domain(self, at: int, node: Any, seen: _Seen) -> None:
+    def _out_of_domain(self, at: int, node: Any) -> None:
         """Note what an op made of an operand outside its domain, where it did not save its result."""
-        rule = _DOMAINS.get(node.name())
-        operand = saved_tensor(node, rule.slot) if rule is not None else None
-        if rule is None or operand is None or at in seen.results or not operand.is_cpu or operand.is_complex():
+        slot, is_infinite, is_outside = _DOMAINS.get(node.name(), ("", _never, _never))
+        operand = saved_tensor(node, slot) if slot else None
+        if operand is None or at in self._results or not operand.is_cpu or operand.is_complex():
             return
         values = as_array(flat(operand.detach())[0])
-        zero, outside = int(np.count_nonzero(rule.zero(values))), int(np.count_nonzero(rule.outside(values)))
+        zero, outside = int(np.count_nonzero(is_infinite(values))), int(np.count_nonzero(is_outside(values)))
         if zero or outside:
-            counts = Counts(outside, zero, values.size)
-            seen.results[at] = counts
-            seen.events.append(_Event(at, "made", counts, zero=zero, negative=outside))
+            self._results[at] = counts = Counts(outside, zero, values.size)
+            self._events.append(_Event(at, "made", counts, zero=zero, negative=outside))
 
     def _counts(self, x: torch.Tensor) -> Counts | None:
         """Count the NaN and Inf of a tensor; None where it cannot be looked at at once."""
@@ -291,91 +238,65 @@ class _Look:
     def _name_of(self, x: torch.Tensor) -> str:
         """Return the name under which the user holds this tensor, or one of the same elements; empty if none."""
         where = (x.data_ptr(), elements_read(x))
-        same = (
-            name
-            for name, value in list(self._names.items())
-            if type(value) is torch.Tensor and not name.startswith("_") and value.layout is torch.strided
-            if value.data_ptr() == where[0] and elements_read(value) == where[1]
-        )
-        return next(same, "")
+        for name, value in list(self._names.items()):
+            plain = type(value) is torch.Tensor and not name.startswith("_") and value.layout is torch.strided
+            if plain and where == (value.data_ptr(), elements_read(value)):
+                return name
+        return ""
 
+    def _way_up(self, start: int) -> set[int]:
+        """Return the nodes a NaN at ``start`` may have come from: those above it whose result was not seen finite."""
+        inputs: dict[int, list[int]] = {}
+        for edge in self._edges:
+            inputs.setdefault(edge.source, []).append(edge.target)
+        reached: set[int] = set()
+        waiting = [start]
+        while waiting:
+            for target in inputs.get(waiting.pop(), ()):
+                counts = self._results.get(target)
+                if target not in reached and (counts is None or counts.bad):
+                    reached.add(target)
+                    waiting.append(target)
+        return reached
 
-class _Domain(NamedTuple):
-    """An op that saves its operand and not its result, and where the result is infinite, and where it is none."""
+    def maker(self, at: int) -> int:
+        """Return the node that made what the node ``at`` handed on as it was, where nobody saved it before."""
+        least = torch.finfo(torch.bfloat16).max
+        while (node := self._nodes[at]).name() in _HANDS_ALL_ON:
+            if torch.finfo(node._input_metadata[0].dtype).max < least:
+                break  # a cast to a type of a smaller range can overflow itself
+            inputs = next_nodes(node)
+            above = self._indices[id(inputs[0])] if len(inputs) == 1 else at
+            if above == at or above in self._results:
+                break
+            at = above
+        return at
 
-    slot: str
-    zero: Any
-    outside: Any
+    def is_fed_well(self, at: int) -> bool:
+        """Whether all that went into a node was seen finite, through ops that hand numbers on as they are."""
+        waiting, known = [at], {at}
+        for each in waiting:  # grows while it is gone through
+            for target in next_nodes(self._nodes[each]):
+                index = self._indices[id(target)]
+                if index not in self._results and index not in known:
+                    if target.name() not in _HANDS_ON:
+                        return False
+                    known.add(index)
+                    waiting.append(index)
+        return True
 
 
 def _never(_: Any) -> Any:
     return np.zeros(1, bool)
 
 
-_LOG = _Domain("self", lambda values: values == 0, lambda values: values < 0)
-_UNIT = _Domain("self", _never, lambda values: np.abs(values) > 1)
-_DOMAINS = {
+# Ops that save their operand and not their result: the slot, where the result is infinite, and where it is none.
+_LOG = ("self", lambda values: values == 0, lambda values: values < 0)
+_UNIT = ("self", _never, lambda values: np.abs(values) > 1)
+_DOMAINS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "LogBackward0": _LOG, "Log2Backward0": _LOG, "Log10Backward0": _LOG,
-    "Log1PBackward0": _Domain("self", lambda values: values == -1, lambda values: values < -1),
+    "Log1PBackward0": ("self", lambda values: values == -1, lambda values: values < -1),
     "AcosBackward0": _UNIT, "AsinBackward0": _UNIT,
-    "AcoshBackward0": _Domain("self", _never, lambda values: values < 1),
-    "DivBackward0": _Domain("other", lambda values: values == 0, _never),
+    "AcoshBackward0": ("self", _never, lambda values: values < 1),
+    "DivBackward0": ("other", lambda values: values == 0, _never),
 }  # fmt: skip
-
-
-def _first(seen: _Seen, structure: GraphStructure) -> _Event | None:
-    """Return the first NaN, or an older infinity that it came from; without a NaN, the first infinity."""
-    events = sorted(seen.events, key=lambda event: (event.at, event.source == "made"))
-    bad = [event for event in events if event.counts.nan]
-    if not bad:
-        return events[0] if events else None
-    older = {event.at: event for event in events if event.at < bad[0].at}
-    way = _way_up(bad[0].at, seen, structure) if older else ()
-    return next((older[at] for at in sorted(way) if at in older), bad[0])
-
-
-def _way_up(start: int, seen: _Seen, structure: GraphStructure) -> set[int]:
-    """Return the nodes that a NaN at ``start`` may have come from: those above it whose result was not seen finite."""
-    inputs: dict[int, list[int]] = {}
-    for edge in structure.edges:
-        inputs.setdefault(edge.source, []).append(edge.target)
-    reached: set[int] = set()
-    waiting = [start]
-    while waiting:
-        for target in inputs.get(waiting.pop(), ()):
-            counts = seen.results.get(target)
-            if target not in reached and (counts is None or counts.bad):
-                reached.add(target)
-                waiting.append(target)
-    return reached
-
-
-def _maker(at: int, seen: _Seen, look: _Look) -> int:
-    """Return the node that made what the node ``at`` handed on as it was, where nobody saved it before."""
-    least = torch.finfo(torch.bfloat16).max
-    while (node := look.nodes[at]).name() in _HANDS_ALL_ON:
-        if torch.finfo(node._input_metadata[0].dtype).max < least:
-            break  # a cast to a type of a smaller range can overflow itself
-        inputs = next_nodes(node)
-        above = look.index_of(inputs[0]) if len(inputs) == 1 else at
-        if above == at or above in seen.results:
-            break
-        at = above
-    return at
-
-
-def _is_fed_well(at: int, seen: _Seen, look: _Look) -> bool:
-    """Whether all that went into a node was seen finite, through ops that hand numbers on as they are."""
-    waiting, known = [at], {at}
-    while waiting:
-        node = look.nodes[waiting.pop()]
-        for target in next_nodes(node):
-            index = look.index_of(target)
-            counts = seen.results.get(index)
-            if counts is None:
-                if target.name() not in _HANDS_ON:
-                    return False
-                if index not in known:
-                    known.add(index)
-                    waiting.append(index)
-    return True

@@ -17,7 +17,6 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +24,10 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Arrival
 from tensormagic.collectors.gradients.measures import (
-    NORM_RELIABLE,
     Measured,
     as_it_lies,
     dense,
+    ignore,
     magnitudes,
     vector_norm,
 )
@@ -56,9 +55,9 @@ class DeviceHistory:
 
     used: bool = False  # whether any does
     begun: int = 0  # passes begun
-    careful: set[int] = field(default_factory=set)  # nodes whose last norm left the range of its type
+    # Nodes whose last norm may have vanished or overflowed in its type, or was of numbers that are not finite.
+    careful: set[int] = field(default_factory=set)
     asked_in_full: set[int] = field(default_factory=set)  # nodes of whose gradient everything was once asked
-    uncounted: bool = False  # whether a gradient was not finite of which it was not counted how many elements are not
     _jumped: bool = False
     _asked_at: int = 0
     _norms: array[float] | None = None
@@ -134,9 +133,6 @@ class _Stream:
 class DeviceNumbers:
     """The numbers of one pass that come from devices.
 
-    Args:
-        pass_number: The pass.
-
     Attributes:
         uncounted: Whether a gradient was not finite of which it was not counted how many elements are not.
     """
@@ -157,11 +153,8 @@ class DeviceNumbers:
     def ask(self, gradient: torch.Tensor, keep: Keep, *, full: bool, careful: bool = False) -> None:
         """Ask about a gradient; on the stream that is current, which is that of the node it is for.
 
-        Args:
-            gradient: Anything that has numbers.
-            keep: Called with them when they have come.
-            full: Whether everything is asked, or the norm and how many elements are not finite.
-            careful: Whether the norm may leave the range of its type.
+        All is asked where ``full``, else the norm and how many elements are not finite; ``careful`` where the norm may
+        leave the range of its type.
         """
         values, repeated = dense(gradient).detach(), 1
         if not values.numel():
@@ -200,9 +193,9 @@ class DeviceNumbers:
 
     def number(self, value: torch.Tensor, keep: Callable[[float], None]) -> None:
         """Ask for one number as it is."""
-        wide = _SUMMED_IN.get(value.dtype, torch.float32)
         with _own_types():
-            self._ask_for([value.detach().to(wide, copy=True)], lambda read: keep(read[0][0]))
+            number = value.detach().to(_SUMMED_IN.get(value.dtype, torch.float32), copy=True)
+            self._ask_for([number], lambda read: keep(read[0][0]))
 
     def counts(self, saved: torch.Tensor, keep: Callable[[int, int, int], None]) -> None:
         """Ask how many elements of a tensor are zero, negative, and not finite."""
@@ -264,29 +257,41 @@ class DeviceNumbers:
                     each.parts.append(numbers[at : at + width])
                     at += width
         for each in asked:
-            keep, each.keep = each.keep, _ignore  # the callback may hold the tensor
+            keep, each.keep = each.keep, ignore  # the callback may hold the tensor
             keep(*(self._put_together(each) if each.count and not each.lost else (None, None)))
         for action in after:
             action()
         return []
 
     def _put_together(self, asked: _Asked) -> tuple[Measured, GradientStatistics | None]:
-        if asked.parts and len(asked.parts[0]) == 1:
-            norm = asked.parts[0][0] * math.sqrt(asked.repeated)
-            nan, inf = int(math.isnan(norm)), int(norm == math.inf and asked.dtype is torch.float16)
-            self.uncounted |= bool(nan or inf)
-            return (norm, nan, inf), None
-        found = _together(asked, self._pass_number)
-        return (found.norm, found.nan, found.inf), found if asked.full else None
-
-
-def _ignore(_: Measured | None, __: GradientStatistics | None) -> None:
-    pass
-
-
-def left_its_range(measured: Measured) -> bool:
-    """Return whether a norm is one that may have vanished or overflowed, or is of numbers that are not finite."""
-    return not NORM_RELIABLE[0] < measured[0] < NORM_RELIABLE[1]
+        """Put together the numbers of the pieces of one gradient."""
+        count, times = asked.count * asked.repeated, asked.repeated
+        if len(asked.parts[0]) == 1:
+            norm = asked.parts[0][0] * math.sqrt(times)
+            nans, infs = int(math.isnan(norm)), int(norm == math.inf and asked.dtype is torch.float16)
+            self.uncounted |= bool(nans or infs)
+            return (norm, nans, infs), None
+        table = np.array(asked.parts, np.float64)
+        bad, nan, largest, norms = table.T[:_COUNTED]
+        scale = np.maximum(largest, torch.finfo(_SUMMED_IN.get(asked.dtype, torch.float32)).tiny)
+        worst = math.nan if nan.any() else math.inf if bad.any() else None
+        norm = math.hypot(*(norms * scale).tolist()) * math.sqrt(times) if worst is None else worst
+        nans, infs = int(nan.sum()) * times, int((bad - nan).sum()) * times
+        if not asked.full:
+            return (norm, nans, infs), None
+        finite = np.array(asked.sizes or [asked.count]) - bad
+        mean = deviation = math.nan
+        if every := float(finite.sum()):
+            means = table[:, 5] / np.maximum(finite, 1) * scale
+            mean = float((means * (finite / every)).sum())
+            apart = [*(table[:, 6] * scale).tolist(), *(np.sqrt(finite) * (means - mean)).tolist()]
+            deviation = math.hypot(*apart) / math.sqrt(every)
+        zero = asked.count - int(table[:, 4].sum())
+        subnormal = int(table[:, 7].sum()) - zero if asked.dtype in _NARROW else 0
+        return (norm, nans, infs), GradientStatistics(
+            self._pass_number, count, norm, float(largest.max()) if worst is None else worst, mean, deviation,
+            zero * times, nans, infs, subnormal * times, int(table[:, 8].sum()) * times,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -346,33 +351,3 @@ def _row_statistics(rows: torch.Tensor, narrow: torch.dtype | None, *, full: boo
             (sizes < limits.smallest_normal).sum(1, dtype=rows.dtype), (sizes >= limits.max).sum(1, dtype=rows.dtype)
         ]  # fmt: skip
     return torch.stack([*parts, *edges], 1)
-
-
-def _together(asked: _Asked, pass_number: int) -> GradientStatistics:
-    """Put together the numbers of the pieces of one gradient; what was not asked is 0."""
-    count, times = asked.count * asked.repeated, asked.repeated
-    table = np.array(asked.parts, np.float64)
-    bad, nan, largest, norms = table.T[:_COUNTED]
-    scale = np.maximum(largest, torch.finfo(_SUMMED_IN.get(asked.dtype, torch.float32)).tiny)
-    worst = math.nan if nan.any() else math.inf if bad.any() else None
-    norm = math.hypot(*(norms * scale).tolist()) * math.sqrt(times) if worst is None else worst
-    nans, infs = int(nan.sum()) * times, int((bad - nan).sum()) * times
-    if not asked.full:
-        return GradientStatistics(pass_number, count, norm, 0.0, 0.0, 0.0, 0, nans, infs)
-    mean, deviation = _middle(table, scale, np.array(asked.sizes or [asked.count]) - bad)
-    zero = asked.count - int(table[:, 4].sum())
-    subnormal = int(table[:, 7].sum()) - zero if asked.dtype in _NARROW else 0
-    return GradientStatistics(
-        pass_number, count, norm, float(largest.max()) if worst is None else worst, mean, deviation,
-        zero * times, nans, infs, subnormal * times, int(table[:, 8].sum()) * times,
-    )  # fmt: skip
-
-
-def _middle(table: Any, scale: Any, finite: Any) -> tuple[float, float]:
-    """Return mean and standard deviation of the finite elements of all pieces; NaN twice where there are none."""
-    if not (every := float(finite.sum())):
-        return math.nan, math.nan
-    means = table[:, 5] / np.maximum(finite, 1) * scale
-    mean = float((means * (finite / every)).sum())
-    apart = [*(table[:, 6] * scale).tolist(), *(np.sqrt(finite) * (means - mean)).tolist()]
-    return mean, math.hypot(*apart) / math.sqrt(every)

@@ -6,9 +6,10 @@ import sys
 import threading
 import weakref
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.devices import Late, Stopwatch
-from tensormagic.collectors.gradients.gradients import PassRecorder, PythonBackwards
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import (
     FREE_SECONDS,
@@ -27,7 +28,7 @@ from tensormagic.collectors.gradients.traced_graph import (
 )
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.replacing import BackwardCall
+from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import functorch_levels, unwrap
@@ -35,6 +36,45 @@ from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
+
+# Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
+#
+# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
+# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
+# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
+# after.
+
+
+class PythonBackwards:
+    """Puts the mode onto the stack while the backwards of some nodes run; on the thread that is its home alone."""
+
+    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
+        self._put_on_top, self._home = put_on_top, home
+        self._handles: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
+        for node in nodes:
+            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
+
+    def open(self, nodes: Sequence[Any]) -> None:
+        """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
+        for node in nodes:
+            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
+
+    def close(self) -> None:
+        """Take the hooks off; where a backward raised, the mode too."""
+        while self._handles:
+            self._handles.pop().remove()
+        while self._undo:
+            self._undo.pop()()
+
+    def _enter(self, _: Any) -> None:
+        if threading.get_ident() == self._home:
+            self._undo.append(self._put_on_top())
+
+    def _leave(self, _: Any, __: Any) -> None:
+        if self._undo and threading.get_ident() == self._home:
+            self._undo.pop()()
+
 
 # What is known of one backward call while it is followed: where it runs, where it starts, what it hands back.
 
@@ -104,10 +144,7 @@ class TraceContext:
 class TracePart:
     """A question that a trace answers, in a file of its own; made with a `TraceContext`.
 
-    What is not overridden is not needed. What looks at a pass is never to raise.
-
-    Attributes:
-        seconds: Spent here.
+    What is not overridden is not needed. What looks at a pass is never to raise. ``seconds`` were spent here.
     """
 
     seconds = 0.0
@@ -229,27 +266,18 @@ class PassRow:
     done: Pass  # The pass.
     norms: array[float]  # Norm of the gradient that each leaf received.
     # How far each was moved by the optimizer's step that followed; empty where none was measured.
-    updates: array[float]
+    updates: array[float] = field(default_factory=no_numbers)
     # Norm of what that step used of each, in this process; empty where it was not read.
     stepped: array[float] = field(default_factory=no_numbers)
 
 
 class PassLog:
-    """The passes so far.
-
-    Args:
-        leaves: Numbers the leaves.
-        late: Takes what is still to come from a device.
-
-    Attributes:
-        inner: The passes inside others that are kept.
-        used: The leaves that a graph led to, by number.
-    """
+    """The passes so far; those inside others apart. ``used`` are the leaves that a graph led to, by number."""
 
     def __init__(self, leaves: Leaves, late: Late) -> None:
         self.leaves, self.late = leaves, late
         self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
-        self._touched: dict[int, int] = {}
+        self._touched = Counter[int]()
         self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
         self.used: set[int] = set()
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
@@ -292,46 +320,31 @@ class PassLog:
 
     def touched(self, leaf: int) -> int:
         """Return how many passes brought a leaf something; -1 where the numbers of the last are still to come."""
-        return -1 if self.is_coming(leaf) else self._touched.get(leaf, 0)
+        return -1 if self.is_coming(leaf) else self._touched[leaf]
 
     def append(self, done: Pass, structure: GraphStructure, values: PassValues) -> bool:
-        """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
+        """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added.
+
+        A re-entrant checkpoint's parameters get their gradient in a pass of its own, inside another: what it brought to
+        leaves is kept until that one ends. So do the inputs of its segment, detached, which have no name: those are
+        other tensors in every pass, as a rule, and nothing is said of them.
+        """
         if done.pass_context is not None and done.pass_context.inside:
-            self._bring(done, structure, values)
+            self.inner.append(done, pin=bool(values.bad))
+            brought = self._brought.setdefault(done.number, {})
+            for index, leaf in structure.leaf_of.items():
+                if values.norms[index] != UNTOUCHED:
+                    brought.setdefault(leaf, []).append(values.norms[index])
             return True
-        norms = array("f", [UNTOUCHED]) * len(self.leaves.known)
+        norms, clear = array("f", [UNTOUCHED]) * len(self.leaves.known), True
         for index, leaf in structure.leaf_of.items():
             norms[leaf] = values.norms[index]
-        clear = self._carry(self._brought.pop(done.number, {}), norms)
-        for leaf, norm in enumerate(norms):
-            if norm != UNTOUCHED:
-                self._touched[leaf] = self._touched.get(leaf, 0) + 1
-        self._rows.append(PassRow(done, norms, array("f")), pin=bool(values.bad))
-        return clear
-
-    def _bring(self, done: Pass, structure: GraphStructure, values: PassValues) -> None:
-        """Keep what a pass inside another brought to leaves until that one ends.
-
-        A re-entrant checkpoint's parameters get their gradient in a pass of its own; so do the inputs of its segment,
-        detached, which have no name.
-        """
-        self.inner.append(done, pin=bool(values.bad))
-        brought = self._brought.setdefault(done.number, {})
-        for index, leaf in structure.leaf_of.items():
-            if values.norms[index] != UNTOUCHED:
-                brought.setdefault(leaf, []).append(values.norms[index])
-
-    def _carry(self, brought: Mapping[int, list[float]], norms: array[float]) -> bool:
-        """Put what passes inside brought into the row; of a leaf that several reached, the sum is not known.
-
-        Returns:
-            Whether all is known of those that have a name: one without is another tensor in every pass, as a rule.
-        """
-        clear = True
-        for leaf, found in brought.items():
+        for leaf, found in self._brought.pop(done.number, {}).items():
             one = norms[leaf] == UNTOUCHED and len(found) == 1
             norms[leaf] = found[0] if one else UNREADABLE
             clear &= one or self.leaves.known[leaf].is_unnamed
+        self._touched.update(leaf for leaf, norm in enumerate(norms) if norm != UNTOUCHED)
+        self._rows.append(PassRow(done, norms), pin=bool(values.bad))
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
@@ -348,16 +361,27 @@ class PassLog:
 
     def moved(self, ratios: Mapping[int, float]) -> None:
         """Keep how far an optimizer's step moved parameters, beside the pass before it."""
-        row = self.last
-        if row is None:
-            return
-        self._updates_seen += 1
-        row.updates = _filled(row.updates, ratios, len(row.norms))
+        if (row := self.last) is not None:
+            self._updates_seen += 1
+            row.updates = _filled(row.updates, ratios, len(row.norms))
 
     def stepped(self, norms: Mapping[int, float]) -> None:
         """Keep what an optimizer's step used, beside the pass before it."""
         if (row := self.last) is not None:
             row.stepped = _filled(row.stepped, norms, len(row.norms))
+
+    def frame(self, there: There | None, structure: int, step: int, seconds: float, *, running: bool) -> LiveFrame:
+        """Return what a live panel shows of a run that has come to a pass: small copies, made on the panel's thread."""
+        finished = self.last
+        last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
+        if there is None:
+            return LiveFrame(structure, 0, 0, step, False, -1, 0, array("f"), last, row, seconds)  # noqa: FBT003
+        begun, graph, values = there
+        order = values.order
+        return LiveFrame(
+            structure, graph.structure.number, begun.number, begun.step, running,
+            order[-1] if order else -1, len(order), values.norms[:], last, row, seconds,
+        )  # fmt: skip
 
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
@@ -378,6 +402,9 @@ class PassLog:
         ])  # fmt: skip
 
 
+There = tuple[Pass, TracedGraph, PassValues]
+
+
 def _filled(before: array[float], numbers: Mapping[int, float], size: int) -> array[float]:
     """Return a column with some numbers put in; `UNTOUCHED` is where none is known."""
     column = before or array("f", [UNTOUCHED]) * size
@@ -392,36 +419,7 @@ def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
     table = np.full((count, len(rows)), UNTOUCHED, np.float32)
     for at, row in enumerate(rows):
         table[: len(row), at] = np.frombuffer(row, np.float32)[:count] if len(row) else UNTOUCHED
-    width, packed = table.itemsize * len(rows), table.tobytes()
-    return (
-        [array("f", packed[at : at + width]) for at in range(0, count * width, width)]
-        if width
-        else [array("f") for _ in range(count)]
-    )
-
-
-# What a live panel shows of a run, many times a second: small copies, made on the panel's thread.
-
-There = tuple[Pass, TracedGraph, PassValues]
-
-
-def frame_before_any_pass(structure: int, step: int, seconds: float) -> LiveFrame:
-    """Return the frame of a run in which nothing ran backward yet."""
-    return LiveFrame(
-        structure, graph=0, pass_number=0, step=step, running=False, cursor=-1, reached=0, norms=array("f"),
-        finished_pass=0, parameter_norms=array("f"), seconds=seconds,
-    )  # fmt: skip
-
-
-def frame_of(there: There, finished: PassRow | None, structure: int, seconds: float, *, running: bool) -> LiveFrame:
-    """Return the frame of a run that has come to a pass, and has brought another to its end."""
-    begun, graph, values = there
-    order = values.order
-    last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
-    return LiveFrame(
-        structure, graph.structure.number, begun.number, begun.step, running,
-        order[-1] if order else -1, len(order), values.norms[:], last, row, seconds,
-    )  # fmt: skip
+    return [array("f", column.tobytes()) for column in table]
 
 
 # What a backward is to a pipeline schedule of torch's: of which microbatch it is, or no pass of the run at all.
@@ -430,56 +428,42 @@ def frame_of(there: There, finished: PassRow | None, structure: int, seconds: fl
 # schedule's. Before the first step it finds out shapes with a forward and a backward of memory that nobody has
 # filled.
 
-_PACKAGE = "torch.distributed.pipelining"
+_PIPELINING = "torch.distributed.pipelining"
 _MOST_FRAMES = 64
-_STAGE = "torch.distributed.pipelining.stage"
 _OF_ONE_CHUNK = frozenset({"backward_one_chunk", "backward_weight_one_chunk"})
-_INFERENCE = "metadata_inference"
 
-Chunk = tuple[int, str, int]
+
+def _stage_frames() -> Iterator[FrameType]:
+    """Yield the frames of pipeline stages above the caller; none is looked for where no pipeline was imported."""
+    frame: FrameType | None = sys._getframe(2) if _PIPELINING in sys.modules else None
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return
+        if frame.f_globals.get("__name__") == f"{_PIPELINING}.stage":
+            yield frame
+        frame = frame.f_back
 
 
 def infers_shapes() -> bool:
     """Return whether the calling code runs because a pipeline finds out shapes."""
-    return any(_INFERENCE in frame.f_code.co_name for frame in _frames())
-
-
-def chunk() -> Chunk | None:
-    """Return which stage goes back through which microbatch in the calling code, and in which way; None in no other."""
-    for frame in _frames():
-        if (what := frame.f_code.co_name) in _OF_ONE_CHUNK and "bwd_chunk_id" in frame.f_code.co_varnames:
-            local = frame.f_locals
-            return id(local.get("self")), what, local["bwd_chunk_id"]
-    return None
-
-
-def _frames() -> Iterator[FrameType]:
-    """Yield the frames of pipeline stages above the caller; none is looked for where no pipeline was imported."""
-    if _PACKAGE not in sys.modules:
-        return
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return
-        if frame.f_globals.get("__name__") == _STAGE:
-            yield frame
-        frame = frame.f_back
+    return any("metadata_inference" in frame.f_code.co_name for frame in _stage_frames())
 
 
 class Microbatches:
     """Tells where a step of a pipeline begins: where a microbatch comes again."""
 
     def __init__(self) -> None:
-        self._seen: set[Chunk] = set()
+        self._seen: set[tuple[int, str, int]] = set()  # stage, way, microbatch
 
     def begin_step(self) -> bool | None:
         """Return whether the backward that begins is the first of a step; None where it is in no pipeline."""
-        now = chunk()
-        if now is None:
-            self._seen.clear()
-            return None
-        first = not self._seen or now in self._seen
-        if first:
-            self._seen.clear()
-        self._seen.add(now)
-        return first
+        for frame in _stage_frames():
+            if (what := frame.f_code.co_name) in _OF_ONE_CHUNK and "bwd_chunk_id" in frame.f_code.co_varnames:
+                now = id(frame.f_locals.get("self")), what, frame.f_locals["bwd_chunk_id"]
+                first = not self._seen or now in self._seen
+                if first:
+                    self._seen.clear()
+                self._seen.add(now)
+                return first
+        self._seen.clear()
+        return None

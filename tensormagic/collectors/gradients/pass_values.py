@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 
@@ -16,6 +17,7 @@ from tensormagic.collectors.gradients.gradient_statistics import (
     SmallGradients,
     SmallPass,
     StatisticsTable,
+    statistics_of,
     statistics_of_row,
 )
 from tensormagic.collectors.gradients.measures import (
@@ -49,25 +51,14 @@ class Coming:
 
 
 class PassForward:
-    """What the forward of one pass made, by node index.
-
-    Args:
-        structure: The graph it went through.
-        pass_number: From 1.
-        missed: Called with why something could not be read.
-
-    Attributes:
-        rows: Measured, or to come from a device.
-        far: What brings those; None where there is nothing to come.
-        given: For nodes that made a NaN or Inf: whether one went in.
-    """
+    """What the forward of one pass made, by node index; ``missed`` is called with why something could not be read."""
 
     def __init__(self, structure: GraphStructure, pass_number: int, missed: Callable[[Exception], None]) -> None:
         self._structure, self._missed = structure, missed
         self._pass_number = pass_number
-        self.rows: dict[int, Row | Coming] = {}
-        self.far: DeviceNumbers | None = None
-        self.given: dict[int, bool | None] = {}
+        self.rows: dict[int, Row | Coming] = {}  # measured, or to come from a device,
+        self.far: DeviceNumbers | None = None  # which brings them; None where there is nothing to come
+        self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
 
     def fetch(self) -> None:
         """Take what has come from devices; waits until it has. Never raises."""
@@ -75,12 +66,8 @@ class PassForward:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            for index, row in list(self.rows.items()):
-                if isinstance(row, Coming):
-                    if row.row is None:
-                        del self.rows[index]
-                    else:
-                        self.rows[index] = row.row
+            came = ((index, row.row if isinstance(row, Coming) else row) for index, row in self.rows.items())
+            self.rows = {index: row for index, row in came if row is not None}
         except Exception as error:
             self._missed(error)
 
@@ -105,9 +92,6 @@ class PassForward:
 
     def _measured(self) -> Iterable[tuple[int, Row]]:
         return ((index, row) for index, row in sorted(self.rows.items()) if isinstance(row, Row))
-
-
-# The numbers that the hooks of one backward pass leave, and below the hook of nearly every node in nearly every pass.
 
 
 @dataclass(slots=True)
@@ -136,95 +120,162 @@ class PassValues:
         return cls(pass_number, array("f", [UNTOUCHED]) * size, table=table)
 
 
-# The hook of nearly every node in nearly every pass: takes the norm of one small gradient, in a microsecond or a few.
-#
-# In a pass whose gradients are measured in full it copies them, and leaves the measuring for later. It is one
-# function with everything it needs at hand, since it runs for every node: what it finds anything unusual in, it
-# leaves to the hook that looks at everything. It is the same function for all nodes: the engine says which one it is
-# at. It calls no operation of torch's, so no mode has to be kept from seeing it.
+# How the hooks of one pass keep what they see, and the one of nearly every node, which sees most.
 
 Gradients = Sequence["torch.Tensor | None"]
 
-current_node: Callable[[], Any] = torch._C._current_autograd_node
+_current_node: Callable[[], Any] = torch._C._current_autograd_node
 
 
-Take = Callable[[int, torch.Tensor, Any, int], bool]  # node, gradient, its numbers, how many: whether that was all
+class PassNumbers:
+    """Fills the values of one pass, by report index.
 
-
-class Known(NamedTuple):
-    """What is known of the nodes of a graph."""
-
-    index_of: Callable[[int], int | None]  # returns the report index of the live node with an ``id``, or None
-    feeder: array[int]  # as in `GraphStructure`
-    there: bytearray  # by report index, whether the statistics of a first gradient are known
-
-
-class Memory:
-    """Where the gradients of a pass lay that were looked at last, by report index; plain numbers.
-
-    Three lists, and no tuple for each node: what Python has to look through for garbage, it looks through often.
+    ``first`` are statistics of the first gradient of each node, shared by all passes of the graph, and filled where
+    missing. ``seconds`` were spent in hooks so far, ``statistics_seconds`` of these in measuring gradients in full.
     """
 
-    __slots__ = ("addresses", "reads", "versions")
+    def __init__(self, structure: GraphStructure, values: PassValues, first: StatisticsTable) -> None:
+        self.values, self._structure, self._first = values, structure, first
+        self.seconds = self.statistics_seconds = 0.0
+        self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
+        # Where gradients lay that were looked at last. Three lists, and no tuple for each node: what Python has to look
+        # through for garbage, it looks through often.
+        self._addresses, self._reads, self._versions = ([0] * structure.size for _ in range(3))
 
-    def __init__(self, size: int) -> None:
-        self.addresses, self.reads, self.versions = [0] * size, [0] * size, [0] * size
+    def _note_memory(self, index: int, gradient: torch.Tensor) -> None:
+        self._addresses[index], self._reads[index] = gradient.data_ptr(), elements_read(gradient)
+        self._versions[index] = gradient._version
 
-    def note(self, index: int, gradient: torch.Tensor) -> None:
-        """Say what a node received."""
-        self.addresses[index], self.reads[index] = gradient.data_ptr(), elements_read(gradient)
-        self.versions[index] = gradient._version
-
-    def holds(self, index: int, gradient: torch.Tensor) -> bool:
+    def _received(self, index: int, gradient: torch.Tensor) -> bool:
         """Return whether a gradient is, unchanged, what the node received."""
-        address = gradient.data_ptr()
         return (
-            address == self.addresses[index] != 0
-            and gradient._version == self.versions[index]
-            and elements_read(gradient) == self.reads[index]
+            gradient.data_ptr() == self._addresses[index] != 0
+            and gradient._version == self._versions[index]
+            and elements_read(gradient) == self._reads[index]
         )
 
+    def _keep_rows(self, indices: list[int], rows: Any) -> None:
+        table = StatisticsTable(self._structure.size) if self.values.table is None else self.values.table
+        table.fill(indices, rows)
+        if self.values.table is None:  # a device ran short since the pass began
+            self._first.learn(table)
 
-class Recorder(Protocol):
-    """The part of `PassRecorder` that the hook fills, by report index where nothing else is said."""
+    def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
+        """Keep what is known of a node's gradient; of a pass that is measured in full, `close` tells ``first``."""
+        if self.values.table is not None:
+            self.values.table[index] = found
+        elif index not in self._first:
+            self._first[index] = found
 
-    values: PassValues  # the pass
-    memory: Memory  # where its gradients lay
-    seconds: float  # spent in hooks so far
-    statistics_seconds: float  # spent so far in measuring gradients in full, a part of ``seconds``
-
-    def keep_statistics(self, index: int, found: Row) -> None:
-        """Keep everything that is shown about the gradient of a node."""
-
-    def hand_on(self, source: int, index: int) -> None:
+    def _hand_on(self, source: int, index: int) -> None:
         """Give a node the numbers of the one before it, whose gradient it received unchanged."""
+        values = self.values
+        values.norms[index] = values.norms[source]
+        if source in values.bad:
+            values.bad[index] = values.bad[source]
+        if not self._small.hands_on(source, index):
+            self._copy_statistics(source, index)
 
-    def store(self, index: int, numbers: Measured) -> None:
-        """Keep a node's numbers."""
+    def _copy_statistics(self, source: int, index: int) -> None:
+        if self.values.table is not None:
+            self.values.table.copy(source, index)
+        elif index not in self._first:
+            self._first.copy(source, index)
+
+    def _store(self, index: int, numbers: Measured) -> None:
+        """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
+        norm, nan, inf = numbers
+        values = self.values
+        if values.norms[index] >= 0:
+            norm = math.hypot(values.norms[index], norm)
+        if nan or inf or index in values.bad:
+            before = values.bad.get(index, (0, 0))
+            values.bad[index] = (before[0] + nan, before[1] + inf)
+            norm = math.nan if values.bad[index][0] else math.inf
+        values.norms[index] = norm
+
+    def _measure_in_full(self, index: int, gradient: torch.Tensor) -> None:
+        began = perf_counter()
+        numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
+        if numbers is None:
+            found = statistics_of(gradient, self.values.pass_number)
+            if index in self._small.waiting:  # a node that is looked at twice keeps the later numbers
+                self._small.settle()
+            self._keep_statistics(index, found)
+            numbers = found.norm, found.nan, found.inf
+        self._store(index, numbers)
+        self.statistics_seconds += perf_counter() - began
+
+    def _usual_look(  # noqa: C901  (in one function: it runs for every node)
+        self, nodes: Sequence[Any], slowly: Callable[[int, None, None, Gradients], None]
+    ) -> Callable[[Gradients], None]:
+        """Return the hook of nearly every node in nearly every pass, given what torch gives a prehook.
+
+        It takes the norm of one gradient, in a microsecond or a few; in a pass whose gradients are measured in full it
+        copies small ones, and leaves the measuring for later. It is one function with everything it needs at hand: what
+        it finds anything unusual in, it leaves to ``slowly``, which looks at everything and counts its own time. It is
+        the same function for all nodes: the engine says which one it is at. It calls no operation of torch's, so no
+        mode has to be kept from seeing it.
+        """
+        index_of = dict(zip(map(id, nodes), self._structure.index, strict=True)).get  # its ids live as long as they
+        recorder, values, hand_on, take = self, self.values, self._hand_on, _taken_in_full(self)
+        norms, bad, reached, current_node = values.norms, values.bad, values.order.append, _current_node
+        addresses, reads, versions = self._addresses, self._reads, self._versions
+        feeder, there, full = self._structure.feeder, self._first.there, values.table is not None
+        tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
+
+        def look(gradients: Gradients) -> None:
+            began = perf_counter()
+            if (index := index_of(id(current_node()))) is None:
+                return
+            reached(index)
+            try:
+                x: Any = gradients[0]
+                if (
+                    type(x) is tensor and x.dtype is single and x.is_cpu and (full or there[index])
+                    and norms[index] == UNTOUCHED and len(gradients) == 1
+                    # by rows, or by columns as the gradients of weights are: as `small_as_it_lies`, without a call
+                    and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
+                ):  # fmt: skip
+                    addresses[index] = address = x.data_ptr()
+                    reads[index] = count = x.numel()  # `elements_read` of such a one, without a call
+                    versions[index] = version = x._version
+                    source = feeder[index]
+                    if source >= 0 and address == addresses[source] != 0 and (
+                        (count, version) == (reads[source], versions[source])
+                    ):  # fmt: skip
+                        if full or source in bad:
+                            hand_on(source, index)
+                        else:
+                            norms[index] = norms[source]
+                        recorder.seconds += perf_counter() - began
+                        return
+                    if 0 < count <= MOST_ALONE and address:
+                        numbers = view(bytes_at(address), float32, count)
+                        if full:
+                            take(index, x, numbers, count)
+                        elif least < (norm := sqrt(
+                            vdot(numbers, numbers) if count <= DOT_AT_ONCE else squared(numbers, count)
+                        )) < largest:  # fmt: skip
+                            norms[index] = norm
+                        if norms[index] != UNTOUCHED:
+                            recorder.seconds += perf_counter() - began
+                            return
+            except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
+                pass
+            slowly(index, None, None, gradients)
+
+        return look
 
 
-def _norms_of(recorder: Recorder) -> Take:
-    """Return what takes the norm of a gradient, where that is no unusual number."""
-    norms, (least, largest) = recorder.values.norms, NORM_RELIABLE
-
-    def take(index: int, _: torch.Tensor, numbers: Any, count: int) -> bool:
-        square = vdot(numbers, numbers) if count <= DOT_AT_ONCE else squared(numbers, count)
-        if least < (norm := sqrt(square)) < largest:
-            norms[index] = norm
-            return True
-        return False
-
-    return take
-
-
-def _statistics_of(recorder: Recorder, small: SmallGradients) -> Take:
-    """Return what measures a gradient in full; a small one is copied, to be looked at together with thousands."""
-    add, store, keep, norms = small.add, recorder.store, recorder.keep_statistics, recorder.values.norms
+def _taken_in_full(recorder: PassNumbers) -> Callable[[int, torch.Tensor, Any, int], None]:
+    """Return what measures a gradient of a node in full, given its numbers; a small one waits for others."""
+    add, store, keep, norms = recorder._small.add, recorder._store, recorder._keep_statistics, recorder.values.norms
     number = recorder.values.pass_number
 
-    def take(index: int, gradient: torch.Tensor, numbers: Any, count: int) -> bool:
+    def take(index: int, gradient: torch.Tensor, numbers: Any, count: int) -> None:
         if gradient.requires_grad or gradient.is_neg():
-            return False
+            return
         began = perf_counter()
         if count <= MOST_ELEMENTS:
             store(index, add(index, numbers))
@@ -232,66 +283,5 @@ def _statistics_of(recorder: Recorder, small: SmallGradients) -> Take:
             keep(index, found)
             norms[index] = found.norm
         recorder.statistics_seconds += perf_counter() - began
-        return norms[index] != UNTOUCHED
 
     return take
-
-
-def fast_norm(
-    recorder: Recorder,
-    known: Known,
-    slowly: Callable[[int, None, None, Gradients], None],
-    small: SmallGradients | None = None,
-) -> Callable[[Gradients], None]:
-    """Return a hook for any number of nodes, which is given what torch gives a prehook.
-
-    Args:
-        recorder: Whose pass it is: its values and ``memory`` are filled, and its ``seconds``.
-        known: Of the nodes.
-        slowly: Looks at what takes longer, and counts its own time.
-        small: Copies what is small, in a pass whose gradients are measured in full. Without it the norm is taken, of
-            those whose statistics are there.
-    """
-    values, memory, hand_on = recorder.values, recorder.memory, recorder.hand_on
-    norms, bad, reached = values.norms, values.bad, values.order.append
-    addresses, reads, versions = memory.addresses, memory.reads, memory.versions
-    index_of, feeder, there = known
-    tensor, single, full = torch.Tensor, torch.float32, small is not None
-    take = _norms_of(recorder) if small is None else _statistics_of(recorder, small)
-
-    def look(gradients: Gradients) -> None:
-        began = perf_counter()
-        if (index := index_of(id(current_node()))) is None:
-            return
-        reached(index)
-        try:
-            x: Any = gradients[0]
-            if (
-                type(x) is tensor and x.dtype is single and x.is_cpu and (full or there[index])
-                and norms[index] == UNTOUCHED and len(gradients) == 1
-                # by rows, or by columns as the gradients of weights are: `is_transposed`, without a call
-                and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
-            ):  # fmt: skip
-                addresses[index] = address = x.data_ptr()
-                reads[index] = count = x.numel()  # `elements_read` of such a one, without a call
-                versions[index] = version = x._version
-                source = feeder[index]
-                if source >= 0 and address == addresses[source] != 0 and (
-                    (count, version) == (reads[source], versions[source])
-                ):  # fmt: skip
-                    if full or source in bad:
-                        hand_on(source, index)
-                    else:
-                        norms[index] = norms[source]
-                    recorder.seconds += perf_counter() - began
-                    return
-                if 0 < count <= MOST_ALONE and address and (
-                    take(index, x, view(bytes_at(address), float32, count), count)
-                ):  # fmt: skip
-                    recorder.seconds += perf_counter() - began
-                    return
-        except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
-            pass
-        slowly(index, None, None, gradients)
-
-    return look

@@ -41,11 +41,9 @@ Item = TypeVar("Item")
 
 
 class Thinned(Generic[Item]):
-    """An append-only sequence that keeps at most about ``capacity`` of its items.
+    """An append-only sequence that keeps about ``capacity`` of its items, evenly spaced.
 
-    Args:
-        capacity: How many evenly spaced items to keep; pinned ones (at most ``pins``) and the last come on top.
-        pins: How many items may be pinned.
+    At most ``pins`` pinned ones and the last come on top.
     """
 
     def __init__(self, capacity: int, pins: int = 4) -> None:
@@ -81,18 +79,13 @@ class Thinned(Generic[Item]):
             self._pins_left -= 1
             self._pinned.add(at)
         while len(self._kept) > self.capacity + len(self._pinned) + 1:
-            self._thin()
+            self._stride *= 2
+            stay = {at, *self._pinned}
+            self._kept = {one: item for one, item in self._kept.items() if one % self._stride == 0 or one in stay}
 
     def items(self) -> tuple[Item, ...]:
         """Return what is kept, in order."""
         return tuple(self._kept.copy().values())
-
-    def _thin(self) -> None:
-        self._stride *= 2
-        last = self.seen - 1
-        self._kept = {
-            at: item for at, item in self._kept.items() if at % self._stride == 0 or at == last or at in self._pinned
-        }
 
 
 # One structure that passes went through, and what is kept of them: bounded, whatever the length of the run.
@@ -225,15 +218,7 @@ _FOREIGN = "some nodes were made on another thread: the forward is traced on one
 
 
 class GraphBook:
-    """The graphs so far.
-
-    Args:
-        walker: Walked what is looked up.
-        leaves: Names the leaves.
-        origins: Says where nodes were made.
-        namespace: Where names are looked up.
-        add_gap: Called with what could not be kept: section and reason.
-    """
+    """The graphs so far; ``add_gap`` is called with what could not be kept: section and reason."""
 
     def __init__(
         self,
@@ -258,15 +243,12 @@ class GraphBook:
                 found.signature = graph.structure.signature  # the same, once
                 graph.inner &= inner
                 return graph
-        if self._walker.found_foreign(found):
-            return self.of(self._walker.again(found), inner=inner)
+        if (again := self._walker.again(found)) is not None:
+            return self.of(again, inner=inner)
         most = MAX_INNER_GRAPHS if inner else MAX_GRAPHS
         if sum(graph.inner == inner for graph in self._graphs) == most:
             self._add_gap("graphs", f"more than {most} different graphs: passes through others were not kept")
             return None
-        return self._begin(found, inner=inner)
-
-    def _begin(self, found: Walk, *, inner: bool) -> TracedGraph:
         structure = make_structure(len(self._graphs) + 1, found)
         with quiet():  # reading what a node saves is an operation, which a mode of the user's would see
             nodes = describe_nodes(found, structure, self._leaves, self._origins, self._namespace)

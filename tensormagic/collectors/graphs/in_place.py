@@ -7,7 +7,6 @@ import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -49,8 +48,7 @@ _SEVERAL = frozenset({list, tuple})
 
 def _writing() -> Iterator[tuple[Any, str]]:
     """Yield every function of torch's that writes to its first argument, and its name."""
-    owners = (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions)
-    for owner in owners:
+    for owner in (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions):
         for name in dir(owner):
             if name.endswith("_") and not name.endswith("__") and name not in _NO_ELEMENTS:
                 function = getattr(owner, name)
@@ -59,8 +57,7 @@ def _writing() -> Iterator[tuple[Any, str]]:
     yield from ((getattr(torch.Tensor, name), name) for name in _OPERATORS if hasattr(torch.Tensor, name))
 
 
-_SETS_DATA: Any = torch.Tensor.data.__set__  # type: ignore[attr-defined]
-IN_PLACE: dict[Any, str] = {**dict(_writing()), _SETS_DATA: "data"}
+IN_PLACE: dict[Any, str] = {**dict(_writing()), torch.Tensor.data.__set__: "data"}  # type: ignore[attr-defined]
 
 
 class WriteRecord(NamedTuple):
@@ -75,8 +72,7 @@ class WriteRecord(NamedTuple):
     blind: bool  # whether autograd could not see it
 
 
-@dataclass(slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of an optimizer."""
 
     optimizer: weakref.ref[Any]  # weak
@@ -85,26 +81,13 @@ class Step:
     number: int  # sequence number of autograd
     site: int | None  # the line
 
-    def versions_at(self, low: int, high: int) -> list[int]:
-        """Return the versions that parameters between two addresses had afterwards."""
-        optimizer = self.optimizer()
-        parameters = _parameters(optimizer) if optimizer is not None else []
-        if len(parameters) != len(self.versions):
-            return []
-        pairs = zip(parameters, self.versions, strict=True)
-        return [version for parameter, version in pairs if low <= parameter.data_ptr() < high]
-
 
 def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 class WriteBook:
-    """The writes of a run that are remembered.
-
-    Args:
-        sites: Interns the user's lines.
-    """
+    """The writes of a run that are remembered."""
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
@@ -148,11 +131,13 @@ class WriteBook:
         records = map(WriteRecord._make, self._records)
         found = [one for one in records if low <= one.address < high and one.stop > number]
         for step in self._steps:
-            if step.number > number:
-                versions = step.versions_at(low, high)
+            optimizer = step.optimizer() if step.number > number else None
+            parameters = _parameters(optimizer) if optimizer is not None else []
+            if len(parameters) == len(step.versions):
                 found += [
                     WriteRecord(low, version, step.number, step.number, step.site, f"{step.name}.step", blind=False)
-                    for version in versions
+                    for parameter, version in zip(parameters, step.versions, strict=True)
+                    if low <= parameter.data_ptr() < high
                 ]
         return sorted(found, key=lambda one: (one.stop, one.version))
 
@@ -174,11 +159,7 @@ _SIZES_ALONE = ("MaxPool", "AvgPool", "AdaptiveAvgPool", "NllLoss", "Upsample")
 _PLAIN_INDEX = (int, slice, type(None), type(Ellipsis))
 
 
-class UntrackedWrite(NamedTuple):
-    """A write through ``.data``: as any other, and the memory it reached."""
-
-    record: WriteRecord
-    region: Region
+Untracked = tuple[WriteRecord, Region]  # a write as any other, and the memory it reached
 
 
 class Suspect(NamedTuple):
@@ -221,7 +202,7 @@ class UntrackedWrites(SilentWrites):
 
     def __init__(self) -> None:
         self._aliases = Marks(MOST_ALIASES)
-        self._writes: deque[UntrackedWrite] = deque(maxlen=MOST_UNTRACKED_WRITES)
+        self._writes: deque[Untracked] = deque(maxlen=MOST_UNTRACKED_WRITES)
 
     def got_data(self, alias: Any) -> None:
         """Note what ``.data`` returned."""
@@ -242,10 +223,8 @@ class UntrackedWrites(SilentWrites):
         aliases = self._aliases
         if not aliases or not isinstance(target, torch.Tensor):
             return False
-        if holds(aliases, target):
-            return True
         base = target._base if target._is_view() and not target.requires_grad else None
-        return base is not None and holds(aliases, base)
+        return holds(aliases, target) or (base is not None and holds(aliases, base))
 
     def add(self, record: WriteRecord, target: torch.Tensor, index: Any = None) -> None:
         """Note a write to ``target``, or to what a plain ``index`` picks of it."""
@@ -253,11 +232,11 @@ class UntrackedWrites(SilentWrites):
         if index is not None and all(isinstance(item, _PLAIN_INDEX) for item in items):
             target = target[index]
         if (region := region_of(target)) is not None and region.elements:
-            self._writes.append(UntrackedWrite(record, region))
+            self._writes.append((record, region))
 
     def last_at(self, address: int) -> int:
         """Return the number that autograd had come to at the last write to what begins there; -1 without any."""
-        return next((one.record.start for one in reversed(self._writes) if one.record.address == address), -1)
+        return next((write.start for write, _ in reversed(self._writes) if write.address == address), -1)
 
     def forget(self) -> None:
         """Forget everything."""
@@ -266,17 +245,17 @@ class UntrackedWrites(SilentWrites):
 
     def concern(self, numbers: Sequence[int]) -> bool:
         """Return whether anything was written since the oldest of the nodes with these numbers was made."""
-        return bool(self._writes) and len(numbers) > 0 and self._writes[-1].record.start > min(numbers)
+        return bool(self._writes) and len(numbers) > 0 and self._writes[-1][0].start > min(numbers)
 
-    def since(self, number: int) -> list[UntrackedWrite]:
+    def since(self, number: int) -> list[Untracked]:
         """Return the writes since a node was made."""
-        return [one for one in self._writes if number < one.record.start]
+        return [one for one in self._writes if number < one[0].start]
 
-    def reaching(self, _: Any, saved: torch.Tensor, writes: list[UntrackedWrite]) -> tuple[WriteRecord, ...]:
+    def reaching(self, _: Any, saved: torch.Tensor, writes: list[Untracked]) -> tuple[WriteRecord, ...]:
         """Return which of them reached a tensor; none where what was there at first may have been put back."""
         if (region := region_of(saved)) is None:
             return ()
-        records = tuple(one.record for one in writes if overlap(region, one.region) == "yes")
+        records = tuple(write for write, reached in writes if overlap(region, reached) == "yes")
         # Weights are swapped for a while so.
         return () if len(records) > 1 and records[-1].call in _RESTORING else records
 

@@ -8,10 +8,11 @@ import sys
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ctypes import c_uint64, c_void_p
 from functools import partial
 from heapq import heappop, heappush
+from itertools import chain
 from threading import Thread, get_ident
 from types import GetSetDescriptorType, ModuleType
 from typing import Any
@@ -89,12 +90,9 @@ def first_input(node: Any) -> Any:
 
 
 def walk_nodes(roots: Iterable[Any], most: int, seen: set[Any] | None = None) -> Iterator[Any]:
-    """Yield nodes and all that is below them, the nearest first, each once.
+    """Yield nodes and all that is below them, the nearest first, each once, until ``most`` were met.
 
-    Args:
-        roots: Where to begin.
-        most: How many may have been met, then it ends.
-        seen: Those met before, which are passed over; those met now are added, and held: an ``id`` lasts as long.
+    Those ``seen`` before are passed over; those met now are added, and held: an ``id`` lasts as long.
     """
     met = set() if seen is None else seen
     pending = deque(roots)
@@ -137,15 +135,13 @@ def is_node_class(kind: type) -> bool:
 
 # Which nodes run Python code of the user's in their backward.
 
-_CHECKPOINT = "CheckpointFunctionBackward"
-
 
 def runs_python(node: Any) -> bool:
     """Return whether the backward of a node is Python code of the user's, or runs such code."""
     if not isinstance(node, BackwardCFunction):
         return False
     module: str = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
-    return not module.startswith("torch.") or type(node).__name__ == _CHECKPOINT
+    return not module.startswith("torch.") or type(node).__name__ == "CheckpointFunctionBackward"
 
 
 # Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
@@ -171,11 +167,7 @@ class _Handles:
 
 
 class Hooks:
-    """The hooks of one pass.
-
-    Attributes:
-        handle: What torch returns for a hook that it was given `together`; for any other, `keep` what it returns.
-    """
+    """The hooks of one pass; ``handle`` is what torch returns for one put on `together`."""
 
     def __init__(self) -> None:
         self._tables: list[Any] = []  # torch's tables that hooks stand in under the handle's number
@@ -185,22 +177,20 @@ class Hooks:
     @contextmanager
     def together(self) -> Iterator[Any]:
         """Let all hooks that this thread puts on in the block share one handle, which the block is given."""
-        if not hasattr(_MODULE, _NAME):  # another torch: each hook has its own
-            yield self.handle
-            return
-        with Replacement(_MODULE, _NAME, self._standing_in):
-            yield self.handle
-
-    def _standing_in(self, module: Any) -> _Handles:
         here, handle, note = get_ident(), self.handle, self._tables.append
 
-        def make(table: Any, **others: Any) -> Any:
-            if get_ident() != here:
-                return module.RemovableHandle(table, **others)
-            note(table)  # first: an interrupt may come before torch puts the hook there
-            return handle
+        def standing_in(module: Any) -> _Handles:
+            def make(table: Any, **others: Any) -> Any:
+                if get_ident() != here:
+                    return module.RemovableHandle(table, **others)
+                note(table)  # first: an interrupt may come before torch puts the hook there
+                return handle
 
-        return _Handles(make, module)
+            return _Handles(make, module)
+
+        there = hasattr(_MODULE, _NAME)  # in another torch each hook has its own
+        with Replacement(_MODULE, _NAME, standing_in) if there else nullcontext():
+            yield handle
 
     def keep(self, handle: Any) -> None:
         """Remember a hook that has a handle of its own."""
@@ -224,9 +214,8 @@ class Hooks:
 # experiment is not clear, nothing is read, and no node counts as another thread's.
 
 _HEAD = object.__basicsize__  # after it comes the pointer to the node, alone or beside that to its count
-_WITH_ONE_POINTER = (_HEAD + 8, _HEAD + 16)
 _WORDS = 12  # of a node that are looked through; every node is larger
-_NO_NUMBER = (1 << 64) - 1  # the sequence number of a leaf's node
+NO_NUMBER = (1 << 64) - 1  # the sequence number of a leaf's node
 _LARGEST_THREAD_NUMBER = 1 << 32
 
 
@@ -237,42 +226,33 @@ def _leaf_node() -> Any:
         return first_input(leaf.view_as(leaf).grad_fn)
 
 
-def _words(node: Any) -> list[int]:
-    address = c_void_p.from_address(id(node) + _HEAD).value or 0
-    return [c_uint64.from_address(address + 8 * at).value for at in range(_WORDS)]
-
-
-def _on_a_thread() -> list[list[int]]:
-    """Return the words of two leaves' nodes that were made on a thread of their own."""
-    found: list[list[int]] = []
-
-    def make() -> None:
-        nodes = [_leaf_node(), _leaf_node()]
-        found.extend(map(_words, nodes))
-
-    thread = Thread(target=make, name="tensormagic-makers", daemon=True)
-    thread.start()
-    thread.join()
-    return found
-
-
 @functools.cache
 def _place() -> int | None:
     """Return which word of a node is the number of the thread that made it; None where that is not clear."""
-    if sys.implementation.name != "cpython" or type(_leaf_node()).__basicsize__ not in _WITH_ONE_POINTER:
+    if sys.implementation.name != "cpython" or type(_leaf_node()).__basicsize__ not in {_HEAD + 8, _HEAD + 16}:
         return None
+    words: list[list[int]] = []
+
+    def make() -> None:
+        nodes = [_leaf_node(), _leaf_node()]
+        addresses = [c_void_p.from_address(id(node) + _HEAD).value or 0 for node in nodes]
+        words.extend([c_uint64.from_address(start + 8 * at).value for at in range(_WORDS)] for start in addresses)
+
     try:
-        one, two = _on_a_thread(), _on_a_thread()
-        columns = list(zip(*one, *two, strict=True))
-        if (_NO_NUMBER,) * 4 not in columns:
-            return None  # no sequence number where all nodes have one: this is not what a node looks like
-        places = [
-            at
-            for at, (a, b, c, d) in enumerate(columns)
-            if a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
-        ]
-    except (ValueError, RuntimeError, TypeError):
+        for _ in range(2):
+            thread = Thread(target=make, name="tensormagic-makers", daemon=True)
+            thread.start()
+            thread.join()
+    except RuntimeError:  # no thread can be started
         return None
+    columns = list(zip(*words, strict=False))
+    if (NO_NUMBER,) * 4 not in columns:
+        return None  # no sequence number where all nodes have one: this is not what a node looks like
+    places = [
+        at
+        for at, (a, b, c, d) in enumerate(columns)
+        if a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
+    ]
     return places[0] if len(places) == 1 else None
 
 
@@ -315,7 +295,8 @@ class NodeThreads:
 STRIDE = 1_000  # levels between two stops
 _KEY = "tensormagic"  # in the node's metadata
 
-DeallocStops = tuple[tuple[int, tuple[int, ...]], ...]  # place of a node, places of the nodes below that it hands on
+# Place of a node, places of the nodes below that it hands on.
+DeallocStops = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class _FreedLater:
@@ -360,61 +341,40 @@ class _DeallocStop:
 _freed_later = _FreedLater()
 
 
-class DeepGraphDealloc:
-    """Puts stops into walked graphs; those of equal structure are worked out once in a row."""
-
-    def __init__(self) -> None:
-        self._known: tuple[array[int], DeallocStops] = (array("i"), ())
-
-    def secure(self, nodes: Sequence[Any], signature: array[int]) -> None:
-        """Put stops into a graph; ``nodes`` and ``signature`` as in `structure.Walk`."""
-        if len(nodes) <= STRIDE:
-            return
-        if signature != self._known[0]:
-            self._known = (signature, dealloc_stops(signature, len(nodes)))
-        for place, below in self._known[1]:
-            metadata = nodes[place].metadata
-            if _KEY not in metadata:
-                metadata[_KEY] = _DeallocStop(tuple(nodes[other] for other in below), _freed_later)
+def put_stops(nodes: Sequence[Any], stops: DeallocStops) -> None:
+    """Put stops into a graph; ``nodes`` as in `structure.Walk`."""
+    for place, below in stops:
+        metadata = nodes[place].metadata
+        if _KEY not in metadata:
+            metadata[_KEY] = _DeallocStop(tuple(nodes[other] for other in below), _freed_later)
 
 
 def dealloc_stops(signature: array[int], count: int) -> DeallocStops:
     """Return where stops belong: at edges that lead over a whole stride's border, to something that is deep."""
-    ends = list(_ends(signature))
-    levels = _levels(ends, count)
-    found = []
-    for place, targets in enumerate(ends):
-        band = levels[place] // STRIDE
-        if band > 1 and (below := tuple({t for t in targets if STRIDE <= levels[t] < band * STRIDE})):
-            found.append((place, below))
-    return tuple(found)
-
-
-def _ends(signature: array[int]) -> Iterator[list[int]]:
-    """Yield for every node the places that its edges lead to."""
-    at, size = 1, len(signature)
-    while at < size:
+    ends: list[list[int]] = []  # of every node the places that its edges lead to
+    at = 1
+    while at < len(signature):
         stop = at + 3 + 2 * signature[at + 2]
-        yield [end for end in signature[at + 3 : stop : 2] if end >= 0]
+        ends.append([end for end in signature[at + 3 : stop : 2] if end >= 0])
         at = stop
-
-
-def _levels(ends: Sequence[Sequence[int]], count: int) -> list[int]:
-    """Return for every node the length of the longest way down from it."""
     feeding = [0] * count
-    for targets in ends:
-        for target in targets:
-            feeding[target] += 1
+    for target in chain.from_iterable(ends):
+        feeding[target] += 1
     order = [place for place in range(count) if not feeding[place]]
     for place in order:  # grows while it is walked
         for target in ends[place]:
             feeding[target] -= 1
             if not feeding[target]:
                 order.append(target)
-    levels = [0] * count
+    levels = [0] * count  # of every node the length of the longest way down from it
     for place in reversed(order):
         levels[place] = 1 + max([levels[target] for target in ends[place]], default=-1)
-    return levels
+    found = []
+    for place, targets in enumerate(ends):
+        band = levels[place] // STRIDE
+        if band > 1 and (below := tuple({t for t in targets if STRIDE <= levels[t] < band * STRIDE})):
+            found.append((place, below))
+    return tuple(found)
 
 
 MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before

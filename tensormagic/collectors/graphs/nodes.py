@@ -6,9 +6,10 @@ import dataclasses
 import re
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,16 +17,12 @@ from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.saved_tensors import is_custom, live_saved, read_slots, tensors_in
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
 from tensormagic.collectors.objects.children import is_kind
-from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
+from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import number, numbers, quiet
-from tensormagic.collectors.where.caller import Origin, Origins
+from tensormagic.collectors.where.caller import Origins
 from tensormagic.errors import NoGraphError
 from tensormagic.reports import Cell, Graph, Node, ParameterSeries, SavedTensor, SavedTotals, TraceReport
 from tensormagic.reports.base import quickly
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.where.caller import Origin
-
 
 # Describes the nodes of a structure once: names, shapes, saved tensors. The nodes are looked at, never kept.
 
@@ -59,44 +56,28 @@ def describe_nodes(
 ) -> tuple[Node, ...]:
     """Return the report nodes of a structure, in report order."""
     variables = _variables(found, namespace)
-    described: list[Node | None] = [None] * structure.size
+    described: dict[int, Node] = {}
     for place, node in enumerate(found.nodes):
-        index = structure.index[place]
+        index, name = structure.index[place], _bare_name(node.name())
         if index in structure.leaf_of:
-            described[index] = _describe_leaf(node, index, leaves.known[structure.leaf_of[index]].name)
-        else:
-            number, exact = (-1, False) if place in found.foreign else origins.of(node._sequence_nr())
-            origin = origins.origins[number] if number >= 0 else (None, "")
-            described[index] = _describe_op(node, index, origin, exact=exact, variable=variables.get(place, ""))
-    return tuple(node for node in described if node is not None)
-
-
-def _describe_leaf(node: Any, index: int, name: str) -> Node:
-    variable = node.variable
-    short = _name_of(node)
-    shapes, dtype, device = _outputs((variable,))
-    return new_node(
-        index=index, name=short, op="accumulate", kind="accumulate", variable=name,
-        shapes=shapes, dtype=dtype, device=device,
-    )  # fmt: skip
-
-
-def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable: str) -> Node:
-    name = _name_of(node)
-    site, module = origin
-    try:
-        shapes, dtype, device = _outputs(node._input_metadata)
-    except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
-        shapes, dtype, device = (), "", ""
-    return new_node(
-        index=index, name=name, op=op_name(name), kind="custom" if is_custom(node) else "op",
-        location=site, exact_location=exact, module=module, variable=variable,
-        shapes=shapes, dtype=dtype, device=device, saved=saved_tensors(node),
-    )  # fmt: skip
-
-
-def _name_of(node: Any) -> str:
-    return _bare_name(node.name())
+            shapes, dtype, device = _outputs((node.variable,))
+            described[index] = new_node(
+                index=index, name=name, op="accumulate", kind="accumulate",
+                variable=leaves.known[structure.leaf_of[index]].name, shapes=shapes, dtype=dtype, device=device,
+            )  # fmt: skip
+            continue
+        number, exact = (-1, False) if place in found.foreign else origins.of(node._sequence_nr())
+        site, module = origins.origins[number] if number >= 0 else (None, "")
+        try:
+            shapes, dtype, device = _outputs(node._input_metadata)
+        except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
+            shapes, dtype, device = (), "", ""
+        described[index] = new_node(
+            index=index, name=name, op=op_name(name), kind="custom" if is_custom(node) else "op",
+            location=site, exact_location=exact, module=module, variable=variables.get(place, ""),
+            shapes=shapes, dtype=dtype, device=device, saved=saved_tensors(node),
+        )  # fmt: skip
+    return tuple([described[index] for index in range(structure.size)])
 
 
 @lru_cache(maxsize=1024)
@@ -108,10 +89,15 @@ def _bare_name(name: str) -> str:
 def _outputs(outputs: Iterable[Any]) -> Outputs:
     """Return the shapes of tensors or of what represents them, and dtype and device of the first."""
     found = tuple([(_size(output), output.dtype, output.device) for output in outputs])
+    words: Outputs = _looked_up(_described_outputs, found)
+    return words
+
+
+def _looked_up(described: Any, found: Any) -> Any:
     try:
-        return _described_outputs(found)
+        return described(found)
     except TypeError:  # symbolic sizes cannot be looked up
-        return _described_outputs.__wrapped__(found)
+        return described.__wrapped__(found)
 
 
 # A model repeats few shapes many times: what represents all equal ones is made once, and looked up by what torch says.
@@ -157,22 +143,10 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     for slot in read_slots(node, MAX_SAVED):
         if slot.state != "ok":
             found.append((slot.name, (), "", 0, slot.state))
-        elif of_torch and isinstance(slot.value, torch.Tensor):
-            found.append(_facts_of(slot.name, slot.value))
-        elif not of_torch:
-            found += [_facts_of(name, tensor) for name, tensor in tensors_in(slot)]
-    return _in_words(tuple(found[:MAX_SAVED]))
-
-
-def _in_words(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
-    try:
-        return _described_saved(found)
-    except TypeError:  # symbolic sizes cannot be looked up
-        return _described_saved.__wrapped__(found)
-
-
-def _facts_of(slot: str, tensor: torch.Tensor) -> _Saved:
-    return slot, _size(tensor), _plain(tensor.dtype), tensor.numel() * tensor.element_size(), "ok"
+        for name, x in tensors_in(slot) if not (of_torch and slot.several) else ():
+            found.append((name, _size(x), _plain(x.dtype), x.numel() * x.element_size(), "ok"))
+    words: tuple[SavedTensor, ...] = _looked_up(_described_saved, tuple(found[:MAX_SAVED]))
+    return words
 
 
 def _grad_fn(x: torch.Tensor) -> Any:
@@ -201,12 +175,7 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
 
 
 def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]) -> TraceReport:
-    """Return the graph that leads to ``root``.
-
-    Args:
-        root: A tensor with a ``grad_fn``.
-        name: What it is called.
-        namespace: Where the names of tensors and modules are looked up.
+    """Return the graph that leads to ``root``, a tensor with a ``grad_fn`` that is called ``name``.
 
     Raises:
         NoGraphError: where it has none.
@@ -218,14 +187,21 @@ def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]
         leaves = Leaves(namespace, ModuleNames(namespace))
         found = Walker(Origins(), leaves).walk([start])
         structure = make_structure(1, found)
-        nodes = describe_nodes(found, structure, leaves, Origins(), namespace)
+        nodes = list(describe_nodes(found, structure, leaves, Origins(), namespace))
+        (at,) = structure.roots
+        nodes[at] = dataclasses.replace(nodes[at], variable=nodes[at].variable or name)
         return TraceReport(
             title=name, state="drawn", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0,
-            graphs=(
-                Graph(number=1, nodes=_named(nodes, structure, name), edges=structure.edges, roots=structure.roots),
-            ),
+            graphs=(Graph(number=1, nodes=tuple(nodes), edges=structure.edges, roots=structure.roots),),
             forward_nodes=sum(node.kind != "accumulate" for node in nodes),
-            parameters=tuple(_series(leaf) for leaf in leaves.known), saved=_saved_totals(found),
+            parameters=tuple(
+                ParameterSeries(
+                    leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+                    True, leaf.owner, array("f"), 0,  # noqa: FBT003
+                )
+                for leaf in leaves.known
+            ),
+            saved=_saved_totals(found),
         )  # fmt: skip
 
 
@@ -241,40 +217,22 @@ def _without_graph(root: torch.Tensor, name: str) -> str:
     )
 
 
-def _named(nodes: tuple[Node, ...], structure: GraphStructure, name: str) -> tuple[Node, ...]:
-    """Return the nodes; the root bears the name of what was asked for."""
-    (root,) = structure.roots
-    named = nodes[root]
-    if named.variable:
-        return nodes
-    return (*nodes[:root], dataclasses.replace(named, variable=name), *nodes[root + 1 :])
-
-
-def _series(leaf: Leaf) -> ParameterSeries:
-    return ParameterSeries(
-        leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad, True,  # noqa: FBT003
-        leaf.owner, array("f"), 0,
-    )  # fmt: skip
-
-
 def _saved_totals(found: Walk) -> SavedTotals:
     """Count what is saved; storages by identity, each once."""
     sizes: dict[int, int] = {}
     of_leaves = {storage_of(node.variable) for node in found.nodes if is_accumulate(node)}
-    counts = {"ok": 0, "freed": 0, "changed in place": 0}
-    unread = 0
-    for node in found.nodes:
-        for state, tensor in live_saved(node):
-            counts[state] = counts.get(state, 0) + 1
-            try:
-                if tensor is not None:
-                    storage = tensor.untyped_storage()
-                    sizes[storage._cdata] = number(storage.nbytes())
-            except (RuntimeError, NotImplementedError):
-                unread += 1
-    known = sum(counts[state] for state in ("ok", "freed", "changed in place"))
+    counts, unread = Counter[str](), 0
+    for state, tensor in (saved for node in found.nodes for saved in live_saved(node)):
+        counts[state] += 1
+        try:
+            if tensor is not None:
+                storage = tensor.untyped_storage()
+                sizes[storage._cdata] = number(storage.nbytes())
+        except (RuntimeError, NotImplementedError):
+            unread += 1
+    slots, freed, changed = counts["ok"], counts["freed"], counts["changed in place"]
     return SavedTotals(
-        slots=counts["ok"], storages=len(sizes), nbytes=sum(sizes.values()),
+        slots=slots, storages=len(sizes), nbytes=sum(sizes.values()),
         leaf_bytes=sum(size for key, size in sizes.items() if key in of_leaves),
-        freed=counts["freed"], changed=counts["changed in place"], unread=sum(counts.values()) - known + unread,
+        freed=freed, changed=changed, unread=counts.total() - slots - freed - changed + unread,
     )  # fmt: skip

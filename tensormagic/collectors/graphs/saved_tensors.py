@@ -172,12 +172,10 @@ def saved_by(node: Any) -> Iterator[Saved]:
         there = [(at, raw.data) for at, raw in enumerate(slot.raw) if raw is not None and not is_packed(raw)]
         for at, tensor in there:
             if isinstance(tensor, torch.Tensor):
-                changed = slot.versions if slot.versions is None or _version(tensor) == slot.versions[1] else None
+                changed = slot.versions
+                if changed is not None and (tensor.is_inference() or tensor._version != changed[1]):
+                    changed = None
                 yield Saved(f"{slot.name}[{at}]" if slot.several else slot.name, tensor, changed)
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def is_freed(node: Any) -> bool:
@@ -222,8 +220,6 @@ NODE_LIMIT = 5_000
 MOST_ITEMS = 64  # of a list that a custom Function keeps; objects that what a hook has packed is made of
 PACKED = ", packed by a hook"
 
-_HOW = {"variable": "adds its gradient"}
-
 
 @dataclass(frozen=True, slots=True)
 class SavedHere:
@@ -240,36 +236,27 @@ class SavedHere:
 def saved_in_graphs(
     roots: Iterable[tuple[Any, str]], x: torch.Tensor, storage: int | None
 ) -> tuple[list[SavedHere], bool]:
-    """Return the nodes that keep x or its storage, and whether all nodes were looked at.
+    """Return the nodes that keep x or its storage, whose identity is given, and whether all nodes were looked at.
 
-    Args:
-        roots: Nodes to begin at, each with the name of the tensor that it made; a node counts to the first that leads
-            to it.
-        x: The tensor.
-        storage: Identity of its storage; None where it has none.
+    Each root comes with the name of the tensor that it made; a node counts to the first that leads to it.
     """
     seen: set[Any] = set()
     found: list[SavedHere] = []
-    for root in roots:
-        for node in walk_nodes([root[0]], NODE_LIMIT, seen):
-            found += _at(node, root[1], x, storage)
+    for root, name in roots:
+        for node in walk_nodes([root], NODE_LIMIT, seen):
+            for slot, tensor in kept_by(node):
+                same = tensor is not None and tensor._cdata == x._cdata
+                if tensor is not None and (same or (storage is not None and storage_of(tensor) == storage)):
+                    found.append(SavedHere(
+                        name, path_of(node, name, slot), "tensor" if same else "storage", number(tensor.nbytes),
+                        tensor._cdata, is_original=same,
+                    ))  # fmt: skip
     return found, len(seen) < NODE_LIMIT
-
-
-def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[SavedHere]:
-    for slot, tensor in kept_by(node):
-        if tensor is None:
-            continue
-        same = tensor._cdata == x._cdata
-        if not same and (storage is None or storage_of(tensor) != storage):
-            continue
-        holds: Literal["tensor", "storage"] = "tensor" if same else "storage"
-        yield SavedHere(name, path_of(node, name, slot), holds, number(tensor.nbytes), tensor._cdata, is_original=same)
 
 
 def path_of(node: Any, root: str, slot: str) -> str:
     """Return what a node holds as a user reads it: ``"graph of loss: MmBackward0, saved as self"``."""
-    how = _HOW.get(slot) or (slot if slot.startswith("ctx.") else f"saved as {slot}")
+    how = "adds its gradient" if slot == "variable" else slot if slot.startswith("ctx.") else f"saved as {slot}"
     return f"graph of {root}: {node.name().rsplit('::', 1)[-1]}, {how}"
 
 

@@ -11,28 +11,30 @@ The walk is iterative: recursion dies at about a thousand nodes. It holds the no
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import DeepGraphDealloc, NodeThreads
+from tensormagic.collectors.graphs.live_nodes import (
+    NO_NUMBER,
+    STRIDE,
+    DeallocStops,
+    NodeThreads,
+    dealloc_stops,
+    put_stops,
+)
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import Edge
 from tensormagic.reports.base import quickly
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.where.caller import Origins
-
 _edge = quickly(Edge)
 
 _FEW = 64  # nodes whose origins are looked up one by one
-NO_NUMBER = (1 << 64) - 1  # what torch says of a leaf's node
 
 Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its edges: (input number, target's place, slot)
 
@@ -59,10 +61,6 @@ def is_accumulate(node: Any) -> bool:
 class Walker:
     """Walks graphs; two walks by one walker have equal signatures just where their structures are equal.
 
-    Args:
-        origins: Says where nodes were made.
-        leaves: Numbers the leaves.
-
     Attributes:
         node_threads: Says which nodes were made on another thread. The roots are asked for in every walk, all nodes
             once a structure; from when the first one is found, all nodes in every walk.
@@ -72,49 +70,48 @@ class Walker:
         self._origins = origins
         self._leaves = leaves
         self._types: dict[type, int] = {}
-        self._deep_dealloc = DeepGraphDealloc()
+        self._stops: tuple[array[int], DeallocStops] = (array("i"), ())  # of the deep graph that was walked last
         self._all_asked = False
         self.node_threads: NodeThreads | None = None
 
     def walk(self, roots: Iterable[Any]) -> Walk:
         """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
-        with self._leaves.one_look():
-            return self._walk(roots)
-
-    def _walk(self, roots: Iterable[Any]) -> Walk:
-        nodes: list[Any] = []
-        places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
-        starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))
-        if not self._all_asked and any(map(self._is_foreign, nodes)):
-            self._all_asked = True
+        nodes = list({id(root): root for root in roots}.values())
+        places = {id(node): place for place, node in enumerate(nodes)}  # sound while `nodes` keeps every wrapper alive
+        starts = tuple(range(len(nodes)))
+        self._all_asked = self._all_asked or any(map(self._is_foreign, nodes))
         flat, at, numbers, foreign = [len(starts)], [], array("Q"), set()
         types, place_of, leaf_number = self._types, places.get, self._leaves.find
-        for place, node in enumerate(nodes):  # grows while it is walked
-            links = node.next_functions
-            number, sequence = -1, NO_NUMBER
-            if not links and is_accumulate(node):
-                if (known := leaf_number(variable := node.variable)) is None:
-                    known = self._leaves.number(unwrap(variable))
-                number = known
-            elif self._all_asked and self._is_foreign(node):
-                foreign.add(place)
-            else:
-                sequence = node._sequence_nr()
-            if (kind := types.get(type(node), -1)) < 0:
-                kind = types[type(node)] = len(types)
-            at.append(len(flat) + 1)
-            numbers.append(sequence)
-            flat += (kind, number, len(links))
-            for target, slot in links:  # as `_enter` does it: a call of it would be a third of the time
-                if target is None:
-                    flat += (-1, 0)
-                    continue
-                if (end := place_of(id(target))) is None:
-                    end = places[id(target)] = len(nodes)
-                    nodes.append(target)
-                flat += (end, slot)
+        with self._leaves.one_look():
+            for place, node in enumerate(nodes):  # grows while it is walked
+                links = node.next_functions
+                number, sequence = -1, NO_NUMBER
+                if not links and is_accumulate(node):
+                    if (known := leaf_number(variable := node.variable)) is None:
+                        known = self._leaves.number(unwrap(variable))
+                    number = known
+                elif self._all_asked and self._is_foreign(node):
+                    foreign.add(place)
+                else:
+                    sequence = node._sequence_nr()
+                if (kind := types.get(type(node), -1)) < 0:
+                    kind = types[type(node)] = len(types)
+                at.append(len(flat) + 1)
+                numbers.append(sequence)
+                flat += (kind, number, len(links))
+                for target, slot in links:
+                    if target is None:
+                        flat += (-1, 0)
+                        continue
+                    if (end := place_of(id(target))) is None:
+                        end = places[id(target)] = len(nodes)
+                        nodes.append(target)
+                    flat += (end, slot)
         signature = self._signed(flat, at, numbers)
-        self._deep_dealloc.secure(nodes, signature)
+        if len(nodes) > STRIDE:
+            before, stops = self._stops
+            self._stops = signature, stops if before == signature else dealloc_stops(signature, len(nodes))
+            put_stops(nodes, self._stops[1])
         return Walk(nodes, signature, starts, numbers, frozenset(foreign))
 
     def _signed(self, flat: list[int], at: list[int], numbers: array[int]) -> array[int]:
@@ -131,39 +128,27 @@ class Walker:
         np.frombuffer(signature, np.int32)[np.array(at, np.int64)[made]] = origins
         return signature
 
-    def found_foreign(self, found: Walk) -> bool:
-        """Return whether a graph not seen before holds nodes of another thread that nobody has asked for so far."""
-        if self._all_asked:
-            return False
-        self._all_asked = any(map(self._is_foreign, found.nodes))
-        return self._all_asked
-
-    def again(self, found: Walk) -> Walk:
-        """Walk the same graph once more."""
-        return self.walk([found.nodes[place] for place in found.roots])
+    def again(self, found: Walk) -> Walk | None:
+        """Walk a new graph once more, where it holds nodes of another thread and nobody has asked for such so far."""
+        if self._all_asked or not any(map(self._is_foreign, found.nodes)):
+            return None
+        self._all_asked = True
+        return self.walk(found.nodes[: len(found.roots)])
 
     def _is_foreign(self, node: Any) -> bool:
         return self.node_threads is not None and not is_accumulate(node) and self.node_threads.is_foreign(node)
-
-
-def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
-    place = places.get(id(node))
-    if place is None:
-        place = places[id(node)] = len(nodes)
-        nodes.append(node)
-    return place
 
 
 def _unpack(signature: array[int]) -> tuple[list[int], Links]:
     """Return what a signature says of each node: its number, and its edges that lead somewhere."""
     numbers: list[int] = []
     links: Links = []
-    at = 1
-    while at < len(signature):
+    plain, at = signature.tolist(), 1
+    while at < len(plain):
         first = at + 3
-        stop = first + 2 * signature[at + 2]
-        numbers.append(signature[at + 1])
-        ends = enumerate(zip(signature[first:stop:2], signature[first + 1 : stop : 2], strict=True))
+        stop = first + 2 * plain[at + 2]
+        numbers.append(plain[at + 1])
+        ends = enumerate(zip(plain[first:stop:2], plain[first + 1 : stop : 2], strict=True))
         links.append([(which, end, slot) for which, (end, slot) in ends if end >= 0])
         at = stop
     return numbers, links
@@ -201,11 +186,25 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     numbers, links = _unpack(found.signature)
     leaf = [not ends and is_accumulate(node) for ends, node in zip(links, found.nodes, strict=True)]
     order = _creation_order(found.nodes, links, leaf)
-    index = array("i", [0]) * len(order)
+    count = len(order)
+    index, feeder = array("i", [0]) * count, array("i", [count]) * count
     for at, place in enumerate(order):
         index[place] = at
     leaf_of = {index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf}
-    known = list(range(len(order)))  # one object a number: the edges name each several times
+    feeding: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for place, ends in enumerate(links):
+        for which, target, slot in ends:
+            feeding.setdefault((target, slot), []).append((place, which))
+            at = index[target]
+            feeder[at] = index[place] if feeder[at] == count else -1
+    contested: dict[int, dict[int, tuple[int, int]]] = {}
+    for (target, slot), sources in feeding.items():
+        for place, which in sources if len(sources) > 1 else ():
+            contested.setdefault(place, {})[which] = (index[target], slot)
+    roots = tuple(index[place] for place in found.roots)
+    for at in roots:
+        feeder[at] = -1
+    known = list(range(count))  # one object a number: the edges name each several times
     return GraphStructure(
         number=number,
         signature=found.signature,
@@ -215,11 +214,11 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
             for at, place in enumerate(order)
             for which, target, slot in links[place]
         ),
-        roots=tuple(index[place] for place in found.roots),
+        roots=roots,
         leaf_of=leaf_of,
         index_of_leaf={number: at for at, number in leaf_of.items()},
-        contested=_contested(links, index),
-        feeder=_feeders(links, index, found.roots),
+        contested=contested,
+        feeder=array("i", [-1 if one == count else one for one in feeder]),
     )
 
 
@@ -235,41 +234,15 @@ def _creation_order(nodes: list[Any], links: Links, leaf: list[bool]) -> list[in
     return sorted(range(len(nodes)), key=when.__getitem__)  # of equal ones the first stays first
 
 
-def _contested(links: Links, index: array[int]) -> dict[int, dict[int, tuple[int, int]]]:
-    fed = Counter([(target, slot) for ends in links for _, target, slot in ends])
-    several: dict[tuple[int, int], list[tuple[int, int]]] = {end: [] for end, times in fed.items() if times > 1}
-    for place, ends in enumerate(links) if several else ():
-        for which, target, slot in ends:
-            if (target, slot) in several:
-                several[target, slot].append((place, which))
-    contested: dict[int, dict[int, tuple[int, int]]] = {}
-    for (target, slot), sources in several.items():
-        for place, which in sources:
-            contested.setdefault(place, {})[which] = (index[target], slot)
-    return contested
-
-
-def _feeders(links: Links, index: array[int], roots: tuple[int, ...]) -> array[int]:
-    none = len(index)
-    feeder = array("i", [none]) * none
-    for place, ends in enumerate(links):
-        for _, target, _ in ends:
-            at = index[target]
-            feeder[at] = index[place] if feeder[at] == none else -1
-    for place in roots:
-        feeder[index[place]] = -1
-    return array("i", [-1 if one == none else one for one in feeder])
-
-
 def start_nodes(roots: Sequence[Any]) -> list[Any]:
     """Return the nodes that a backward starts from: those of tensors, of gradient edges, and of leaves."""
-    return [node for node in map(_node_of, roots) if node is not None]
-
-
-def _node_of(root: Any) -> Any:
-    if not isinstance(root, torch.Tensor):
-        return getattr(root, "node", None)
-    if root.grad_fn is not None or not root.requires_grad:
-        return root.grad_fn
-    with torch._C.DisableTorchFunction():
-        return torch.autograd.graph.get_gradient_edge(root).node
+    nodes: list[Any] = []
+    for root in roots:
+        if not isinstance(root, torch.Tensor):
+            nodes.append(getattr(root, "node", None))
+        elif root.grad_fn is not None or not root.requires_grad:
+            nodes.append(root.grad_fn)
+        else:
+            with torch._C.DisableTorchFunction():
+                nodes.append(torch.autograd.graph.get_gradient_edge(root).node)
+    return [node for node in nodes if node is not None]

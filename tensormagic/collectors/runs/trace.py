@@ -24,15 +24,14 @@ from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.gradients.gradient_statistics import SmallPass
-from tensormagic.collectors.gradients.gradients import PassRecorder, PythonBackwards
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_log import (
     Following,
     Microbatches,
     PassLog,
+    PythonBackwards,
     TraceContext,
     TracePart,
-    frame_before_any_pass,
-    frame_of,
     hearing,
     infers_shapes,
     is_being_compiled,
@@ -394,9 +393,8 @@ class Tracer(Listener):
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
         there = self._shared.last if current is None else (current.begun, current.graph, current.recorder.values)
-        if there is None:
-            return frame_before_any_pass(self._structure, self._step, self.run.seconds)
-        return frame_of(there, self._passes.last, self._structure, self.run.seconds, running=current is not None)
+        running = current is not None
+        return self._passes.frame(there, self._structure, self._step, self.run.seconds, running=running)
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
