@@ -68,7 +68,7 @@ def coverage(region: Region, nbytes: int, cell: int) -> tuple[float | None, ...]
         return tuple(max(min(end, low + cell) - max(begin, low), 0) / min(cell, nbytes - low) for low in edges)
     if region.stop <= _MARKED and region.start >= 0 and region.elements <= _MARKED:
         touched = np.zeros(len(edges) * cell, dtype=np.bool_)
-        touched[: min(nbytes, region.stop)] = marked(region, region.stop)[: min(nbytes, region.stop)]
+        touched[: min(nbytes, region.stop)] = marked(region, 0, region.stop)[: min(nbytes, region.stop)]
         counted = touched.reshape(len(edges), cell).sum(axis=1).tolist()
         return tuple(number / min(cell, nbytes - low) for number, low in zip(counted, edges, strict=True))
     pattern, shares = region.pattern, list[float | None]()

@@ -27,7 +27,7 @@ from tensormagic.collectors.aliasing.written_through import (
     suspect,
     through,
 )
-from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
+from tensormagic.collectors.geometry.overlap import index_at, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
@@ -198,9 +198,7 @@ class WriteLog:
         total = seen.total
         statement, via = self._through(total, seen.target, frame)
         with quiet():
-            scattered = is_scattered(total.written.name)
-            seen.mask = written_elements(total.written.name, seen.target, seen.call[1]) if scattered else None
-            seen.certain = not scattered or seen.mask is not None
+            seen.mask, seen.certain = written_elements(total.written.name, seen.target, seen.call[1])
             if due and via is not None and via.tensor is not seen.target and repeats(via.tensor):
                 total.clash = _worse(total.clash, _repeated(seen, via))
             arguments = _arguments(seen.target, frame, named=via is not None) if due else {}
@@ -214,7 +212,7 @@ class WriteLog:
         """Return the name of what was written to, where it is not what the line wrote to first; else nothing."""
         if seen.total.named or seen.target.untyped_storage()._cdata == seen.total.storage:
             return ""
-        name = via.name if via is not None else next(iter(self._storage_aliases.names_of_item(seen.target)), "")
+        name = via.name if via is not None else self._storage_aliases.name_of(seen.target)
         return name or "a tensor without a name"
 
     def _through(
@@ -237,9 +235,9 @@ class WriteLog:
         if via is not None:
             total.target, total.named = via.name, True
             return
-        if not any(True for _ in self._storage_aliases.names_of_item(target)):
+        if not self._storage_aliases.name_of(target):
             self._search(frame)
-        total.target = next((name for name in self._storage_aliases.names_of_item(target)), "")
+        total.target = self._storage_aliases.name_of(target)
 
 
 def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:

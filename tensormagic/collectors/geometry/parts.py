@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -131,9 +131,7 @@ def overrides(x: object, method: str) -> bool:
     for cls in type(x).__mro__:
         if cls is torch.Tensor:
             return False
-        if (
-            method in cls.__dict__
-        ):  # a parameter's class may stand before one that wraps: ``class P(nn.Parameter, Mine)``
+        if method in cls.__dict__:  # a parameter's class may stand before one that wraps: ``class P(Parameter, Mine)``
             return cls not in PLAIN and cls.__dict__[method] not in _SWITCHED_OFF
     return False
 
@@ -155,22 +153,12 @@ def is_wrapper(x: Any) -> bool:
 
 def inner_tensors(x: Any) -> list[tuple[str, torch.Tensor]]:
     """Return the tensors that an instance holds, by attribute."""
-    try:
+    found = list[tuple[str, torch.Tensor]]()
+    with suppress(AttributeError):
         held = dict(object.__getattribute__(x, "__dict__"))
-    except AttributeError:
-        held = {}
-    return _tensors_of(held.items()) or _flattened(x)
-
-
-def _flattened(x: Any) -> list[tuple[str, torch.Tensor]]:
-    if not overrides(x, "__tensor_flatten__"):
-        return []
-    try:
-        names, _ = x.__tensor_flatten__()
-        return _tensors_of([(str(name), getattr(x, name)) for name in names])
-    except Exception:  # its class's own code: whatever it raises, there is nothing to show then
-        return []
-
-
-def _tensors_of(attributes: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
-    return [(name, item) for name, item in attributes if torch.Tensor in type(item).__mro__]
+        found = [(name, item) for name, item in held.items() if torch.Tensor in type(item).__mro__]
+    if not found and overrides(x, "__tensor_flatten__"):
+        with suppress(Exception):  # its class's own code: whatever it raises, there is nothing to show then
+            attributes = [(str(name), getattr(x, name)) for name in x.__tensor_flatten__()[0]]
+            found = [(name, item) for name, item in attributes if torch.Tensor in type(item).__mro__]
+    return found

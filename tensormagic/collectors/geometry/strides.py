@@ -38,18 +38,6 @@ class Axis:
         return (self.size - 1) * self.stride
 
 
-def axes_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Axis, ...]:
-    """Return one axis a dimension, dimensions of size 1 left out and compatible neighbours merged."""
-    axes: list[Axis] = []
-    for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
-        if size == 1:
-            continue
-        if axes and axes[-1].stride == step * size and step > 0:
-            size *= axes.pop().size  # noqa: PLW2901  (one axis)
-        axes.append(Axis(size, step, weight))
-    return tuple(axes)
-
-
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """The storage elements that a tensor reads."""
@@ -60,10 +48,19 @@ class Pattern:
 
     @classmethod
     def of(cls, shape: Sequence[int], stride: Sequence[int], offset: int) -> Pattern | None:
-        """Return the pattern of a strided tensor, or None for a tensor without elements."""
+        """Return the pattern of a strided tensor, or None for a tensor without elements.
+
+        Dimensions of size 1 are left out, and compatible neighbours merged.
+        """
         if 0 in shape:
             return None
-        axes = axes_of(shape, stride)
+        axes: list[Axis] = []
+        for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
+            if size == 1:
+                continue
+            if axes and axes[-1].stride == step * size and step > 0:
+                size *= axes.pop().size  # noqa: PLW2901  (one axis)
+            axes.append(Axis(size, step, weight))
         moving = sorted((axis for axis in axes if axis.stride), key=lambda axis: -axis.stride)
         return cls(offset, tuple(moving), prod(axis.size for axis in axes if not axis.stride))
 
@@ -100,7 +97,11 @@ class Pattern:
         """
         axes: list[Axis] = []
         for axis in reversed(self.axes):
-            axes[-1:] = _joined(axes[-1], axis) if axes else (axis,)
+            times, rest = divmod(axis.stride, axes[-1].stride) if axes else (0, 1)
+            if rest == 0 and times <= axes[-1].size:
+                axes[-1] = replace(axes[-1], size=axes[-1].size + times * (axis.size - 1))
+            else:
+                axes.append(axis)
         return Pattern(self.offset, tuple(reversed(axes)), 1)
 
     def distinct(self) -> int | None:
@@ -108,57 +109,37 @@ class Pattern:
         united = self if self.nests else self.united()
         return united.steps if united.nests else None
 
-    def boxes(self, start: int, stop: int) -> Iterator[int]:
-        """Cut what is read in storage elements ``start`` to ``stop`` into boxes of whole inner axes.
-
-        Only for patterns that nest: then each axis is cut at most twice, and the number of boxes is at most about
-        twice the number of axes.
-
-        Yields:
-            For each box how many elements it has.
-        """
-        spans, counts = self._suffixes()
-        pending = [(0, start - self.offset, stop - self.offset)]
-        while pending:
-            level, low, high = pending.pop()
-            low, high = max(low, 0), min(high, spans[level])
-            if low >= high:
-                continue
-            if high - low == spans[level]:
-                yield counts[level]
-                continue
-            axis, inner = self.axes[level], spans[level + 1]
-            first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
-            if first_whole <= last_whole:
-                yield (last_whole - first_whole + 1) * counts[level + 1]
-            ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
-            for at in ends:
-                if not first_whole <= at <= last_whole:
-                    origin = at * axis.stride
-                    pending.append((level + 1, low - origin, high - origin))
-
-    def _suffixes(self) -> tuple[list[int], list[int]]:
-        """Return, for each level, how far the axes from there inwards reach, and how many elements they read."""
-        spans, counts = [1], [1]
-        for axis in reversed(self.axes):
-            spans.append(spans[-1] + axis.reach)
-            counts.append(counts[-1] * axis.size)
-        return spans[::-1], counts[::-1]
-
-
-def _joined(inner: Axis, outer: Axis) -> tuple[Axis, ...]:
-    times, rest = divmod(outer.stride, inner.stride)
-    if rest == 0 and times <= inner.size:
-        return (replace(inner, size=inner.size + times * (outer.size - 1)),)
-    return inner, outer
-
 
 def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
-    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known."""
+    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known.
+
+    What is read is cut into boxes of whole inner axes: each axis is cut at most twice, so that there are at most about
+    twice as many boxes as axes.
+    """
     united = pattern if pattern.nests else pattern.united()
     if not united.nests:
         return None
-    return sum(united.boxes(start, stop))
+    # For each level how far the axes from there inwards reach, and how many elements they read.
+    spans, counts = [1], [1]
+    for axis in reversed(united.axes):
+        spans.insert(0, spans[0] + axis.reach)
+        counts.insert(0, counts[0] * axis.size)
+    found, pending = 0, [(0, start - united.offset, stop - united.offset)]
+    while pending:
+        level, low, high = pending.pop()
+        low, high = max(low, 0), min(high, spans[level])
+        if low >= high:
+            continue
+        if high - low == spans[level]:
+            found += counts[level]
+            continue
+        axis, inner = united.axes[level], spans[level + 1]
+        first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
+        found += max(last_whole - first_whole + 1, 0) * counts[level + 1]
+        ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
+        starts = [at * axis.stride for at in ends if not first_whole <= at <= last_whole]
+        pending += [(level + 1, low - begin, high - begin) for begin in starts]
+    return found
 
 
 # Reading a tensor of any size in pieces: no dimension of stride 0 twice, no huge tensor whole.
@@ -189,7 +170,10 @@ def thinned(x: torch.Tensor, limit: int) -> Thinned:
     Dimensions of stride 0 are read once. Where the rest is still too long, evenly spaced indices of the longest
     dimensions are taken.
     """
-    view = _without_repeats(x)
+    view = x
+    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            view = view.narrow(dim, 0, 1)
     repeats = x.numel() // view.numel()
     steps, words = [1] * x.dim(), []
     while view.numel() > limit:
@@ -210,13 +194,6 @@ def thinned_behind(x: torch.Tensor, limit: int) -> torch.Tensor:
     return x
 
 
-def _without_repeats(x: torch.Tensor) -> torch.Tensor:
-    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
-        if stride == 0 and size > 1:
-            x = x.narrow(dim, 0, 1)
-    return x
-
-
 def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
     """Cut a tensor into views of at most ``most`` elements, in reading order."""
     if x.numel() <= most:
@@ -233,6 +210,8 @@ def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
 
 # Which memory a tensor's storage is, read without touching the memory.
 
+_core: Any = torch._C
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -247,7 +226,13 @@ class Memory:
     def of(cls, x: torch.Tensor) -> Memory:
         """Return the memory of a tensor's storage. Raises where the tensor has none."""
         storage = x.untyped_storage()
-        return cls(storage._cdata, str(storage.device), _address(x, storage), number(storage.nbytes()))
+        if storage.device.type == "meta":
+            address = 0
+        elif _core._is_cow_tensor(x):  # asked for its address in the plain way, a copy-on-write storage would be copied
+            address = int(_core._data_address(x)) - int(x.storage_offset()) * x.element_size()
+        else:
+            address = storage.data_ptr()
+        return cls(storage._cdata, str(storage.device), address, number(storage.nbytes()))
 
     @classmethod
     def behind(cls, x: torch.Tensor) -> Memory:
@@ -273,16 +258,6 @@ class Memory:
             return None
         apart = other.address - self.address
         return apart if -other.nbytes < apart < self.nbytes else None
-
-
-def _address(x: torch.Tensor, storage: torch.UntypedStorage) -> int:
-    """Return the address of a storage. Asking a copy-on-write storage for it in the plain way would copy it."""
-    if storage.device.type == "meta":
-        return 0
-    core: Any = torch._C
-    if core._is_cow_tensor(x):
-        return int(core._data_address(x)) - int(x.storage_offset()) * x.element_size()
-    return storage.data_ptr()
 
 
 # Whether two tensors count their in-place writes on the same version counter, found out by looking alone.
@@ -350,11 +325,7 @@ def counter_of(x: torch.Tensor) -> int | None:
 # tags them ``inplace_view``. Batch norm updates its running statistics without saying so in its schema.
 
 _NO_ELEMENTS = {"aten::record_stream", "aten::set_data", "aten::retain_grad", "aten::rename_"}
-_UNDECLARED = {
-    "aten::native_batch_norm": ("running_mean", "running_var"),
-    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
-    "aten::miopen_batch_norm": ("running_mean", "running_var"),
-}
+_BATCH_NORMS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
 _SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every element gets one value, whatever it was
 
 
@@ -396,7 +367,7 @@ def written_by(op: Any) -> Written:
 
 def _read(op: Any) -> Written:
     schema = op._schema
-    undeclared = _UNDECLARED.get(schema.name, ())
+    undeclared = ("running_mean", "running_var") if schema.name in _BATCH_NORMS else ()
     slots = tuple(
         (None if argument.kwarg_only else position, argument.name)
         for position, argument in enumerate(schema.arguments)
@@ -407,10 +378,10 @@ def _read(op: Any) -> Written:
     name = schema.name.partition("::")[2]
     is_out = any(position is None for position, _ in slots) or name.endswith("out")
     pointwise = torch.Tag.pointwise in op.tags or name.startswith(("copy_", "_foreach", "_fused"))
-    return Written(
-        slots, f"{name}, out=" if is_out and not name.endswith("_") else name, pointwise, schema.name in _SAME_VALUE,
-        torch.Tag.nondeterministic_seeded in op.tags, "training" if undeclared else "",
-    )  # fmt: skip
+    shown, random = name, torch.Tag.nondeterministic_seeded in op.tags
+    if is_out and not name.endswith("_"):
+        shown = f"{name}, out="
+    return Written(slots, shown, pointwise, schema.name in _SAME_VALUE, random, "training" if undeclared else "")
 
 
 def does_write(written: Written, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
