@@ -31,9 +31,7 @@ from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport,
 
 # Which two of many regions overlap, and how much: exactly, and in near-linear time where few of them do.
 #
-# Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared; ranges
-# that meet without a common element (``x[:, 0]`` and ``x[:, 1]``) are distinguished exactly, up to a bound that is
-# admitted.
+# Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared.
 
 SMALL = 12  # up to so many members every two are compared
 MOST_COMPARED = 2000  # in all groups of one report together
@@ -102,10 +100,7 @@ def reference_of(piece: Shared) -> Entry | None:
 def member_of(
     entry: Entry, piece: Shared, *, names: Mapping[int, str], counters: dict[int, int], cell: int
 ) -> AliasMember:
-    """Return a member of a group.
-
-    ``counters`` grows by the version counters of the group, numbered; ``cell`` is 0 where no strip is drawn.
-    """
+    """Return a member of a group, whose numbered ``counters`` grow; ``cell`` is 0 where no strip is drawn."""
     region, item = region_in(entry, piece), entry.item
     named = nearest(telling(dict.fromkeys(entry.names)))
     counter = counter_of(item) if entry.is_tensor else None
@@ -187,8 +182,6 @@ def view_operations(x: torch.Tensor) -> Iterator[str]:
     yield from reversed(chain)
 
 
-# Who shares memory with whom, over everything a namespace reaches: groups by memory, members, exact overlaps.
-#
 # Only memory that is reached by more than one name is looked at closely, and of that only as much as is shown: ten
 # thousand tensors of which none shares anything cost one sort.
 

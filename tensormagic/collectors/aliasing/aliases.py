@@ -58,9 +58,16 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
         if nameless and (met := _meeting(x, memory, base)) is not None:
             found.append((f"{name}._base", base, *met))
         found.sort(key=lambda one: RELATIONS.index(one[2]))
-        aliases = tuple(_alias(x, own, one) for one in found[:MOST])
+        aliases = []
+        for label, item, how, region in found[:MOST]:
+            answer, tensor = overlap(own, region), is_kind(item, torch.Tensor)
+            shared = 0 if answer == "no" else overlap_elements(region, own)
+            version = item._version if tensor and not item.is_inference() else None
+            counted = shares_version(x, item) if tensor else False
+            kind, of = type(item).__name__, region.elements
+            aliases.append(Alias(label, how, kind, region.shape, shared, of, answer, version, counted))
     owners = (label for label, item, how, _ in found if how == RELATIONS[-1] and np.ndarray.flags.__get__(item).owndata)
-    return AliasSearch(aliases, len(found), owner=next(owners, ""))
+    return AliasSearch(tuple(aliases), len(found), owner=next(owners, ""))
 
 
 def region_of(x: torch.Tensor, shift: int) -> Region:
@@ -105,27 +112,10 @@ def relation(x: torch.Tensor, item: torch.Tensor) -> str:
     return "view of the same base" if base is not None and base is other else "same storage"
 
 
-def _alias(x: torch.Tensor, own: Region, found: tuple[str, Any, str, Region]) -> Alias:
-    name, item, how, region = found
-    answer, tensor = overlap(own, region), is_kind(item, torch.Tensor)
-    return Alias(
-        name=name,
-        relation=how,
-        kind=type(item).__name__,
-        shape=region.shape,
-        overlap_elements=0 if answer == "no" else overlap_elements(region, own),
-        of_elements=region.elements,
-        overlap=answer,
-        version=item._version if tensor and not item.is_inference() else None,
-        shares_version=shares_version(x, item) if tensor else False,
-    )
-
-
 # Which bytes of which memory a tensor or an array reads: what two of them have to be compared by.
 #
-# A strided tensor is one strided region of one storage. Others are made of components: a sparse tensor of its indices
-# and values, a nested one of its buffer, a functorch wrapper of what it wraps. Nothing is kept: a footprint holds
-# numbers and a weak reference.
+# A strided tensor is one strided region of one storage, others are made of components. Nothing is kept: a footprint
+# holds numbers and a weak reference.
 
 MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
 
@@ -233,9 +223,8 @@ def _of_array(array: np.ndarray) -> Footprint:
 # Who keeps a tensor alive: a walk from everything that the user can name, breadth first, to the tensor.
 #
 # The walk goes from known roots (names, ``Out``, the last error) along exact references, so that each holder has a
-# way to it that a user can read. ``gc.get_referrers`` would go the other way: it looks at every object of the
-# process and finds ones that have no name. What no way leads to is counted instead: torch knows how many tensors use
-# a storage.
+# way to it that a user can read; ``gc.get_referrers`` finds ones that have no name. What no way leads to is counted
+# instead: torch knows how many tensors use a storage.
 
 MOST_HOLDERS = 24
 MOST_ROOTS = 64  # graphs walked
@@ -251,15 +240,9 @@ def holders(
     besides: Iterable[object] = (),
     budget: Budget = BUDGET,
 ) -> HoldersReport:
-    """Return who keeps a tensor or its storage alive.
+    """Return who keeps a tensor or its storage alive; ``names`` says what tensors are called, by ``tensor._cdata``.
 
-    Args:
-        x: Any tensor; the storage of one that is not strided is not followed.
-        namespace: The user's names.
-        names: What tensors are called, by ``tensor._cdata``, as far as that is known.
-        besides: Other tensors that are alive only because they are looked at at the same time, and dictionaries of
-            all names: no holders.
-        budget: How long to search.
+    No holders are ``besides``: other tensors that are only looked at at the same time, and dictionaries of all names.
     """
     with quiet():
         search = _Search(x, ReferenceWalk(budget, dict(names or {})))
@@ -357,6 +340,5 @@ class _Search:
 
 @cache
 def _references_of_nobody() -> int:
-    """Return how often Python refers to a view's base that nobody holds."""
     view = torch.zeros(2)[0]
     return sys.getrefcount(view._base)

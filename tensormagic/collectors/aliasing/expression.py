@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -21,8 +22,8 @@ from tensormagic.words import shortened
 
 # Puts probes into an expression: its syntax tree is compiled with ``probe @ part`` in place of each part.
 #
-# A probe is handed the part's value and gives it on. It stands in the compiled code as a constant, so that no name
-# has to be added to anybody's namespace; ``@`` calls it without the warning that calling a constant would bring.
+# It stands in the compiled code as a constant, so that no name has to be added to anybody's namespace; ``@`` calls it
+# without the warning that calling a constant would bring.
 
 _MARK = "\0tensormagic probe"
 _WATCHED = (
@@ -31,31 +32,16 @@ _WATCHED = (
 CLOSED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
 _HANDS_ON = (ast.NamedExpr, ast.IfExp, ast.Starred, ast.keyword)  # their value is that of one of their parts
 Part = ast.expr
-Note = Callable[[Part, Any], None]
 
 
 @dataclass(slots=True, eq=False)
 class _Probe:
-    """Looks at the value of one part of the expression and hands it on."""
-
     part: Part
-    note: Note
+    note: Callable[[Part, Any], None]
 
     def __matmul__(self, value: Any) -> Any:
         self.note(self.part, value)
         return value
-
-
-def probed_code(source: str, parts: Sequence[Part], note: Note) -> CodeType:
-    """Return an expression compiled so that ``note(part, value)`` is called with what each of its parts gives.
-
-    ``note`` must not raise.
-    """
-    tree = ast.parse(source, mode="eval")
-    probes: dict[Any, Any] = {(_MARK, at): _Probe(part, note) for at, part in enumerate(parts)}
-    tree.body = _Insert(iter(probes)).visit(tree.body)
-    code = compile(ast.fix_missing_locations(tree), "<string>", "eval")
-    return code.replace(co_consts=tuple(probes.get(constant, constant) for constant in code.co_consts))
 
 
 def open_parts(part: ast.AST) -> list[Any]:
@@ -120,7 +106,7 @@ def names_in(tree: ast.AST) -> list[str]:
     return list(dict.fromkeys(name.id for name in names if name.id not in bound))
 
 
-# Probes (`collectors.aliasing.expression`) look at the value of each part of the expression as it passes. Nothing else
+# Probes look at the value of each part of the expression as it passes and hand it on. Nothing else
 # differs from a plain ``eval``: no torch mode is on (which would change what fused modules compute), no name is
 # added, calls and their order are the same, an exception comes through with the frames that it has anyway. NumPy's
 # calls and the user's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or
@@ -177,7 +163,11 @@ class _Watch:
         """Return the expression compiled, with its probes where it is worth while."""
         if self.unwatched:
             return compile(self.source, "<string>", "eval")
-        return probed_code(self.source, self.parts, self.note)
+        tree = ast.parse(self.source, mode="eval")
+        probes: dict[Any, Any] = {(_MARK, at): _Probe(part, self.note) for at, part in enumerate(self.parts)}
+        tree.body = _Insert(iter(probes)).visit(tree.body)
+        code = compile(ast.fix_missing_locations(tree), "<string>", "eval")
+        return code.replace(co_consts=tuple(probes.get(constant, constant) for constant in code.co_consts))
 
     def note(self, part: Part, value: Any) -> None:
         """Take down what a part gave; never raises."""
@@ -216,7 +206,6 @@ class _Watch:
         self.steps.append(Step(_short(code), outcome, source if relation != "unknown" else "", fresh, reason))
 
     def _callee(self, part: Part) -> tuple[str, bool]:
-        """Return the name of what made a value, and whether it is torch's or NumPy's."""
         if isinstance(part, ast.Subscript):
             return "[]", True
         if isinstance(part, ast.Attribute):
@@ -255,8 +244,13 @@ class _Watch:
         failed = next((part for part in self.parts if isinstance(part, ast.Call) and part not in self.seen), None)
         if failed is None or not isinstance(failed.func, ast.Attribute) or failed.func.attr != "view":
             return
-        source, sizes = self._footprint(failed.func.value), _whole_numbers(failed)
-        reason = why_view_fails(source, sizes) if source is not None and sizes else ""
+        source, sizes = self._footprint(failed.func.value), list[Any]()
+        one = failed.args[0] if len(failed.args) == 1 else None
+        with suppress(ValueError):  # sizes that are not written out
+            given = one.elts if isinstance(one, ast.Tuple | ast.List) else failed.args
+            sizes = [ast.literal_eval(each) for each in given]
+        written = bool(sizes) and all(type(size) is int for size in sizes)
+        reason = why_view_fails(source, tuple(sizes)) if source is not None and written else ""
         if reason and hasattr(error, "add_note"):
             error.add_note(f"tensormagic: {reason}")
 
@@ -271,7 +265,6 @@ class _Watch:
         return replace(found, steps=tuple(self.steps[-MOST_STEPS:]), more_steps=max(len(self.steps) - MOST_STEPS, 0))
 
     def _operands(self) -> dict[str, Any]:
-        """Return the tensors and arrays that came from outside, by the code that names them."""
         accessed = {id(part.value) for part in self.parts if isinstance(part, ast.Attribute | ast.Subscript)}
         of_lists = {part.id for part in self.parts if isinstance(part, ast.Name) and id(part) in accessed}
         found: dict[str, Any] = {}
@@ -290,16 +283,6 @@ class _Watch:
 
 def _is_access(part: ast.AST) -> bool:
     return isinstance(part, ast.Attribute | ast.Subscript)
-
-
-def _whole_numbers(call: ast.Call) -> tuple[int, ...]:
-    """Return the sizes that are written out in a call of ``.view``; nothing where they are not."""
-    given = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple | ast.List) else call.args
-    try:
-        sizes = [ast.literal_eval(each) for each in given]
-    except ValueError:
-        return ()
-    return tuple(sizes) if all(type(size) is int for size in sizes) else ()
 
 
 def _short(code: str) -> str:

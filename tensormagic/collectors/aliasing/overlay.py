@@ -135,32 +135,31 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
 
 def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
     try:
-        return _array_holder(name, item) if is_kind(item, np.ndarray) else _tensor_holder(name, item)
+        return _holder(name, item)
     except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         return Gap(name, f"its memory cannot be compared: {reason}")
 
 
-def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
-    if x.layout != torch.strided or x.is_nested:
-        raise ValueError(f"its layout is {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')}")
-    memory, size, stride, region = Memory.of(x), x.element_size(), tuple(map(int, x.stride())), region_of(x, 0)
-    if region.elements and region.stop > memory.nbytes:
-        raise ValueError(f"its storage has {plural(memory.nbytes, 'byte')}, it would read up to byte {region.stop}")
-    dtype = str(x.dtype).removeprefix("torch.")
-    member = OverlayMember(name, type(x).__name__, dtype, region.shape, stride, size, None, None)
-    return _Holder(member, memory.identity, memory.device, memory.address, memory.nbytes, region)
-
-
-def _array_holder(name: str, array: np.ndarray) -> _Holder:
-    """Read an array through NumPy's own descriptors: nothing of a subclass is called."""
-    region, steps, dtype = array_region(array), np.ndarray.strides.__get__(array), np.ndarray.dtype.__get__(array)
-    shape, size = region.shape, region.itemsize
-    whole = all(step % size == 0 for step in steps)
-    stride = tuple(step // size for step in steps) if whole else tuple(steps)
-    member = OverlayMember(name, type(array).__name__, str(dtype), shape, stride, size, None, None)
-    nbytes = region.stop - region.start if 0 not in shape else 0
-    return _Holder(member, None, "cpu", region.start, nbytes, replace(region, start=0))
+def _holder(name: str, item: Any) -> _Holder:
+    if is_kind(item, np.ndarray):  # read through NumPy's own descriptors: nothing of a subclass is called
+        region, steps, dtype = array_region(item), np.ndarray.strides.__get__(item), np.ndarray.dtype.__get__(item)
+        size = region.itemsize
+        whole = all(step % size == 0 for step in steps)
+        stride = tuple(step // size for step in steps) if whole else tuple(steps)
+        nbytes = region.stop - region.start if 0 not in region.shape else 0
+        memory, identity, region = Memory(0, "cpu", region.start, nbytes), None, replace(region, start=0)
+    elif item.layout != torch.strided or item.is_nested:
+        raise ValueError(f"its layout is {'nested' if item.is_nested else str(item.layout).removeprefix('torch.')}")
+    else:
+        memory, dtype, stride, region = Memory.of(item), item.dtype, tuple(map(int, item.stride())), region_of(item, 0)
+        if region.elements and region.stop > memory.nbytes:
+            held = f"its storage has {plural(memory.nbytes, 'byte')}"
+            raise ValueError(f"{held}, it would read up to byte {region.stop}")
+        identity = memory.identity
+    kind, dtype = type(item).__name__, str(dtype).removeprefix("torch.")
+    member = OverlayMember(name, kind, dtype, region.shape, stride, region.itemsize, None, None)
+    return _Holder(member, identity, memory.device, memory.address, memory.nbytes, region)
 
 
 def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlayStorage:
@@ -169,7 +168,9 @@ def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlaySto
         return alone
     start, stop, cell, single = _cut(list(regions.values()), alone.nbytes)
     cells = range(start, stop, cell)
-    read = {at: total(_joined(_bytewise(region).pattern), cells, stop) for at, region in regions.items()}
+    patterns = {at: _bytewise(region).pattern for at, region in regions.items()}
+    # Overlapping dimensions are joined where that makes counting exact.
+    read = {at: total((some.nested() or some) if some else None, cells, stop) for at, some in patterns.items()}
     rows = tuple(
         OverlayRow(at, tuple(distinct for distinct, _ in read[at][0]), _elements(region) if single else ())
         for at, region in regions.items()
@@ -181,7 +182,6 @@ def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlaySto
 
 
 def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
-    """Return which bytes to draw, how many to a cell, and whether every element can be drawn by itself."""
     full = [region for region in regions if region.elements]
     low, high = min(region.start for region in full), max(region.stop for region in full)
     unit = math.gcd(nbytes, *(region.itemsize for region in full), *(region.start for region in full))
@@ -203,14 +203,6 @@ def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
     cells = min(CELLS, MOST_CELLS * 5 // (6 * len(regions)))
     cell = -(-(high - start) // (cells * whole)) * whole
     return start, min(start + -(-(high - start) // cell) * cell, nbytes), cell, False
-
-
-def _joined(pattern: Pattern | None) -> Pattern | None:
-    """Return a pattern that reads the same bytes, overlapping dimensions joined where that makes counting exact."""
-    if pattern is None or pattern.nests:
-        return pattern
-    united = pattern.united()
-    return united if united.nests else pattern
 
 
 def _elements(region: Region) -> tuple[OverlayElement, ...]:
@@ -247,8 +239,8 @@ def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
 
 def _by_runs(reads: Region, runs: Region) -> int | None:
     """Return how many bytes two regions of single bytes share, run by run of the second; None for too many runs."""
-    pattern, cut = _joined(reads.pattern), _joined(runs.pattern)
-    if pattern is None or cut is None or not (pattern.nests and cut.nests):
+    pattern, cut = (some.pattern and some.pattern.nested() for some in (reads, runs))
+    if pattern is None or cut is None:
         return None
     solid = cut.axes[-1].size if cut.axes and cut.axes[-1].stride == 1 else 1
     outer = cut.axes[:-1] if solid > 1 else cut.axes

@@ -153,9 +153,9 @@ def place_of(x: torch.Tensor) -> Region:
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.
 #
-# Two tensors can lie in one storage; two storage objects can lie over the same bytes (each ``torch.from_numpy(a)``
-# makes a new one), beside NumPy arrays and buffers. So addresses identify memory, sorted once; only storages without
-# memory (meta and fake tensors) are identified by identity.
+# Two storage objects can lie over the same bytes (each ``torch.from_numpy(a)`` makes a new one), beside NumPy arrays and
+# buffers. So addresses identify memory, sorted once; storages without memory (meta and fake tensors) are identified by
+# identity.
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
@@ -195,10 +195,7 @@ class Shared:
 
 
 def gather(walk: Walk, *kinds: type) -> list[Entry]:
-    """Return every object of these kinds that a walk reaches, each once, with all its names.
-
-    By default of everything that can share memory.
-    """
+    """Return every object of these kinds (by default all that can share memory), each once, with all its names."""
     found: dict[int, Entry] = {}
     for name, item in walk.named(*(kinds or STORAGE_ALIASES)):
         if id(item) not in found:

@@ -94,10 +94,6 @@ class Swaps:
             expected = before.to(target.dtype).expand(target.shape)
             return Suspicion(Clash("reads what it writes", "", operand.numel(), target.numel()), target, expected)
 
-    def forget(self) -> None:
-        """Let the copies go."""
-        self._before = []
-
 
 # Writing to ``x[0]`` changes x: that is what the user wrote. So is the tensor that a loop goes over, and the one
 # parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
@@ -234,15 +230,13 @@ def _noticed(target: torch.Tensor, item: Any) -> bool | None:
 
 
 def _is_saved(item: Any, seen: WriteSeen) -> bool:
-    """Return whether something in a backward graph holds a computed tensor: it has more owners than Python.
-
-    Views own their base, too: those that have names are not counted, nor are the arguments of the call.
-    """
+    """Return whether something in a backward graph holds a computed tensor: it has more owners than Python."""
     if not is_kind(item, torch.Tensor) or item.grad_fn is None:
         return False
     arguments = (*seen.call[1], *seen.call[2].values())
     if any(argument is item for argument in arguments):
         return False
+    # Views own their base, too: those that have names are not counted, nor are the arguments of the call.
     tensors = (hit.item for hit in seen.hits if is_kind(hit.item, torch.Tensor))
     views = {id(other) for other in tensors if other._base is item}
     views |= {id(seen.target)} if seen.target._base is item else set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -17,13 +16,12 @@ from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, plac
 from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal
 from tensormagic.collectors.aliasing.written_through import (
     Call,
-    Statement,
     Suspicion,
     Through,
     refusal,
     repeats,
     settle,
-    statement_at,
+    statement_of,
     suspect,
     through,
 )
@@ -84,7 +82,7 @@ class WriteLog:
     def forget(self) -> None:
         """Let go of everything that leads to the user's objects."""
         self._storage_aliases = StorageAliases({})
-        self._swaps.forget()
+        self._swaps = Swaps()
         for total in self._totals.values():
             total.suspicion = None
 
@@ -114,7 +112,7 @@ class WriteLog:
         if own is None:
             return None
         if total.swaps is None:
-            total.swaps = statement_at(own.f_code.co_filename, own.f_lineno).swaps
+            total.swaps = statement_of(own).swaps
         return self._swaps.suspect(own, targets[0], call[1][1]) if total.swaps else None
 
     def refused(self, total: WriteTotal, call: Call, error: BaseException, frame: FrameType) -> None:
@@ -135,7 +133,7 @@ class WriteLog:
         try:
             if suspicion is not None and (clash := settle(suspicion, pointwise=total.written.pointwise)) is not None:
                 self._describe(total, call, frame)
-                _, via = _through(total, suspicion.target, frame)
+                _, via = through(frame, suspicion.target)
                 _note_worse(total, _in_terms_of(clash, suspicion.target, via))
             for target in total.written.tensors(call[1], call[2]):
                 self._look(total, target, call, frame)
@@ -192,9 +190,8 @@ class WriteLog:
         return True
 
     def _follow(self, seen: WriteSeen, frame: FrameType, *, due: bool) -> None:
-        """Look at those whose bytes may meet what was written to."""
         total = seen.total
-        statement, via = _through(total, seen.target, frame)
+        statement, via = through(frame, seen.target)
         with quiet():
             seen.mask, seen.certain = written_elements(total.written.name, seen.target, seen.call[1])
             if due and seen.certain and via is not None and via.tensor is not seen.target and repeats(via.tensor):
@@ -216,28 +213,17 @@ class WriteLog:
                     total.changed[changed.name] = replace(changed, through=other)
 
     def _describe(self, total: WriteTotal, call: Call, frame: FrameType) -> None:
-        """Name what the first write of a tally writes to."""
         if total.described or not (targets := total.written.tensors(call[1], call[2])):
             return
         target = targets[0]
         total.described, total.shape = True, tuple(target.shape)
-        _, via = _through(total, target, frame) if target.layout == torch.strided else (None, None)
+        _, via = through(frame, target) if target.layout == torch.strided else (None, None)
         if via is not None:
             total.target, total.named = via.name, True
             return
         if not self._storage_aliases.name_of(target):
             self._search(frame)
         total.target = self._storage_aliases.name_of(target)
-
-
-def _through(total: WriteTotal, target: torch.Tensor, frame: FrameType | None) -> tuple[Statement, Through | None]:
-    """Return what the running line says of writing, and through which name it writes to a tensor."""
-    frame = innermost_own(frame)
-    if frame is None or total.site is None:
-        return Statement(), None
-    statement = statement_at(frame.f_code.co_filename, frame.f_lineno)
-    names = ChainMap(names_of(frame), frame.f_globals)  # type: ignore[arg-type]
-    return statement, through(statement, names, target)
 
 
 def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:
@@ -248,7 +234,7 @@ def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) ->
     found: dict[str, torch.Tensor] = {}
     written = [x for x in (target, target._base) if x is not None]
     for depth, own in enumerate(islice(own_frames(frame), CALLERS)):
-        passed = statement_at(own.f_code.co_filename, own.f_lineno).passed if depth or not named else ()
+        passed = statement_of(own).passed if depth or not named else ()
         values = names_of(own) if passed else {}
         found |= {name: values[name] for name in passed if any(values.get(name) is x for x in written)}
     return found
@@ -272,18 +258,12 @@ def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Cla
 
 # Watches a run for in-place writes: which line, which op, to what, and whose elements that changed besides.
 #
-# A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing,
-# and are made as if their own line had called them. What a write needs more is looked at in steps, each only
-# where the one before gave reason to: does anything else use the storage, does anybody have a name for it, do the
-# bytes meet.
+# A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing.
+# What a write needs more is looked at in steps, each only where the one before gave reason to: does anything else use
+# the storage, does anybody have a name for it, do the bytes meet.
 
 _UNSEEN = "{} changed by writes that were not seen: of another thread, or within a compiled function"
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-
-
-def _is_plain(x: Any) -> bool:
-    """Return whether it is a tensor of torch's own; the class of anything else is not even asked for its hash."""
-    return type(x) is torch.Tensor or type(x) is torch.nn.Parameter
 
 
 def _may_mark() -> bool:
@@ -350,28 +330,29 @@ class WriteListener(Listener, OperationListener):
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
         """Let go of everything but numbers."""
         self._log.forget()
-        written = [name for name, x in self._named().items() if name in self._versions and self._rose(name, x)]
+        written = []
+        for name, x in self._named().items():
+            identity, before = self._versions.get(name, (0, 0))
+            counter, seen = counter_of(x), self._log.seen + self._engine_writes
+            if counter is not None:
+                seen = self._counted.get(counter, 0)
+            more = x._version - before - seen  # by how much its version rose that ops that were seen do not account for
+            if identity == x._cdata and more > 0 and not (more <= seen and _may_mark()):
+                written.append(name)
         self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
         self._versions, self._counted = {}, {}
 
     def _named(self) -> dict[str, torch.Tensor]:
-        return {name: x for name, x in list(self._namespace.items()) if _is_plain(x) and not x.is_inference()}
+        plain = (torch.Tensor, torch.nn.Parameter)  # the class of anything else is not even asked for its hash
+        named = list(self._namespace.items())
+        return {name: x for name, x in named if any(type(x) is kind for kind in plain) and not x.is_inference()}
 
     def _count(self, tensors: Iterable[Any]) -> None:
-        """Note that an op raises the version counters of these tensors by one."""
         with torch._C.DisableTorchFunction():
             for x in tensors:
                 counter = counter_of(x)
                 if counter in self._counted:
                     self._counted[counter] += 1
-
-    def _rose(self, name: str, x: torch.Tensor) -> bool:
-        """Return whether the version of a tensor rose by more than the ops that were seen account for."""
-        identity, before = self._versions[name]
-        counter = counter_of(x)
-        seen = self._log.seen + self._engine_writes if counter is None else self._counted.get(counter, 0)
-        more = x._version - before - seen
-        return identity == x._cdata and more > 0 and not (more <= seen and _may_mark())
 
     def report(self) -> WritesReport:
         """Return everything known so far."""

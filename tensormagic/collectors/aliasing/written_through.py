@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import zip_longest
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,7 +21,7 @@ from tensormagic.collectors.geometry.overlap import overlap, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
 from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, stored
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import syntax_of
+from tensormagic.collectors.where.source import innermost_own, names_of, syntax_of
 from tensormagic.reports import Clash
 
 # Through which name a line writes: what the user wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
@@ -49,9 +51,9 @@ class Through:
     tensor: torch.Tensor  # the tensor of that name; lives no longer than the question
 
 
-def statement_at(filename: str, line: int) -> Statement:
-    """Return what the statement at a line writes through; nothing where the source cannot be read."""
-    return _statements("".join(linecache.getlines(filename))).get(line, Statement())
+def statement_of(frame: FrameType) -> Statement:
+    """Return what the running line of a frame writes through; nothing where the source cannot be read."""
+    return _statements("".join(linecache.getlines(frame.f_code.co_filename))).get(frame.f_lineno, Statement())
 
 
 @lru_cache(maxsize=16)
@@ -115,14 +117,17 @@ def _written_by_call(call: ast.Call) -> Iterator[ast.expr]:
         yield call.args[0]
 
 
-def through(statement: Statement, names: Mapping[str, Any], written: torch.Tensor) -> Through | None:
-    """Return through which tensor a statement writes to ``written``; None where it does not say."""
+def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, Through | None]:
+    """Return what the user's running line says of writing, and through which tensor it writes to ``written``."""
+    if (own := innermost_own(frame)) is None:
+        return Statement(), None
+    statement, names = statement_of(own), ChainMap(names_of(own), own.f_globals)  # type: ignore[arg-type]
     storage = written.untyped_storage()._cdata
     for expression in statement.written:
         found = _deepest(expression, names)
         if found is not None and found.tensor.untyped_storage()._cdata == storage:
-            return found
-    return None
+            return statement, found
+    return statement, None
 
 
 _GETTERS: dict[type, Callable[[Any, Any], Any]] = {

@@ -48,14 +48,7 @@ def default_slice(shape: Sequence[int]) -> DrawnSlice:
 def slice_along(
     shape: Sequence[int], row_dim: int | None, column_dim: int | None, *, fixed: tuple[int, ...] | None = None
 ) -> DrawnSlice:
-    """Return the slice along two dimensions, evenly thinned where they are long.
-
-    Args:
-        shape: Sizes.
-        row_dim: The dimension that runs downwards; None: a single row.
-        column_dim: The dimension that runs to the right; None: a single column.
-        fixed: The index of every other dimension; None: 0.
-    """
+    """Return the slice along two dimensions, evenly thinned where long (None: a single row or column), others fixed."""
     empty = any(size == 0 for dim, size in enumerate(shape) if dim not in {row_dim, column_dim})
     rows = () if empty else evenly(_length(shape, row_dim), MOST_ROWS)
     columns = evenly(_length(shape, column_dim), MOST_COLUMNS)
@@ -73,14 +66,7 @@ def evenly(count: int, most: int) -> tuple[int, ...]:
 
 
 def grid(shape: Sequence[int], stride: Sequence[int], offset: int, shown: DrawnSlice | None = None) -> Grid:
-    """Return the index grid of a strided tensor, without the values of its elements.
-
-    Args:
-        shape: Sizes.
-        stride: In elements.
-        offset: Of the storage, in elements.
-        shown: What is shown; None: what is by default.
-    """
+    """Return the index grid of a strided tensor, without the values of its elements; stride and offset in elements."""
     shown = shown or default_slice(shape)
     row_step, column_step = (0 if dim is None else stride[dim] for dim in (shown.row_dim, shown.column_dim))
     start = offset + sum(step * at for step, at in zip(stride, shown.fixed, strict=True))
@@ -101,9 +87,8 @@ def grid(shape: Sequence[int], stride: Sequence[int], offset: int, shown: DrawnS
 
 # The storage strip: for every cell of the storage, how much of it a tensor reads.
 #
-# Counts are exact wherever that is possible at a bounded price: by arithmetic where the dimensions nest, by
-# enumeration for overlapping patterns of up to `ENUMERATION_LIMIT` elements. Beyond that they are sampled, and the
-# strip says so.
+# Exact by arithmetic where the dimensions nest, and by enumeration for overlapping patterns of bounded size; beyond
+# that counts are sampled, and the strip says so.
 
 CELLS = 64
 CONTEXT = 8
@@ -121,13 +106,7 @@ class Rows:
 
 
 def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = None) -> Strip | None:
-    """Return the strip of a storage, or None where the storage holds no element.
-
-    Args:
-        pattern: What the tensor reads; None for a tensor without elements.
-        storage_elements: Elements of the tensor's dtype in the storage.
-        rows: What to draw under the strip, if anything.
-    """
+    """Return the strip of a storage, counted in elements of the tensor's dtype, or None where it holds none."""
     if storage_elements <= 0:
         return None
     start, stop, width = _cut(pattern, storage_elements, rows.length if rows else 0)
@@ -141,7 +120,6 @@ def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = No
 
 
 def _cut(pattern: Pattern | None, elements: int, row_length: int) -> tuple[int, int, int]:
-    """Return which part of the storage to draw, and how many elements to a cell."""
     if elements <= CELLS:
         return 0, elements, 1
     if pattern is not None and (span := pattern.highest + 1 - pattern.lowest) <= CELLS:
@@ -195,8 +173,6 @@ def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
 
 
 # Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
-#
-# Nothing here touches a tensor; the values in the grid are put in by whoever has one.
 
 _JUMPS = 8  # the first differences between successive offsets in reading order
 _LETTERS = "ijklmnopqrstuvwxyz"
@@ -213,16 +189,7 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
     element_size: int,
     rows: Rows | None = None,
 ) -> LayoutReport:
-    """Return the layout of a strided tensor.
-
-    Args:
-        shape: Sizes.
-        stride: In elements, not negative.
-        storage_offset: In elements.
-        storage_elements: How many elements of this dtype the storage holds.
-        element_size: Bytes an element.
-        rows: Rows to draw under the strip.
-    """
+    """Return the layout of a strided tensor: all is in elements, but ``element_size``; no stride is negative."""
     shape, stride = tuple(shape), tuple(stride)
     pattern = Pattern.of(shape, stride, storage_offset)
     distinct, numel = count_distinct(pattern), prod(shape)

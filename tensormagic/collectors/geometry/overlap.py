@@ -81,7 +81,7 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     reads, writes = x.pattern, y.pattern
     if reads is None or writes is None:
         return 0
-    solid = _solid(writes, y.itemsize)
+    solid = solid_bytes(y)
     if solid is not None:
         within = solid[0] <= reads.lowest and reads.highest + x.itemsize <= solid[1]
         count = count_distinct(reads) if within else count_between(reads, solid[0] - x.itemsize + 1, solid[1])
@@ -101,15 +101,11 @@ def overlap_elements(x: Region, y: Region) -> int | None:
 
 def solid_bytes(region: Region) -> tuple[int, int] | None:
     """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
-    pattern = region.pattern
-    return None if pattern is None else _solid(pattern, region.itemsize)
-
-
-def _solid(pattern: Pattern, itemsize: int) -> tuple[int, int] | None:
-    distinct, length = pattern.distinct(), pattern.highest - pattern.lowest + itemsize
-    covered = distinct is not None and distinct * itemsize == length
-    whole = covered and all(axis.stride % itemsize == 0 for axis in pattern.axes)
-    return (pattern.lowest, pattern.lowest + length) if whole else None
+    if (pattern := region.pattern) is None:
+        return None
+    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.lowest + region.itemsize
+    covered = distinct is not None and distinct * size == length and all(not a.stride % size for a in pattern.axes)
+    return (pattern.lowest, pattern.lowest + length) if covered else None
 
 
 def marked(region: Region, low: int, high: int) -> np.ndarray:
@@ -140,13 +136,7 @@ class Touched:
 
 
 def touched(other: Region, written: Region, mask: np.ndarray | None = None) -> Touched:
-    """Return which elements of ``other`` a write reaches.
-
-    Args:
-        other: The tensor that is looked at.
-        written: The tensor that was written to.
-        mask: Which of its elements were, by index; None: all.
-    """
+    """Return which elements of ``other`` a write reaches; a mask says which elements were written to, None: all."""
     low, high = min(other.start, written.start), max(other.stop, written.stop)
     if max(high - low, other.elements * other.itemsize, written.elements * written.itemsize) > PICTURE_LIMIT:
         count = overlap_elements(other, written)

@@ -12,8 +12,7 @@ from torch import nn
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.quiet import local_shard, quiet
 
-# Most tensors are strided: they lie in their own storage. A sparse tensor lies in its indices and values, a nested one
-# in its buffer, a functorch or functional wrapper in what it wraps, a wrapper subclass in its inner tensors.
+# A sparse tensor lies in its indices and values, a nested one in its buffer, a wrapper in what it wraps.
 #
 # `components` knows torch's own kinds, `parts` the classes of others besides. `named_parts` are those that a user can
 # ask for. `storages` are what torch itself takes a tensor apart into, with what describes a layout: all that an
@@ -69,10 +68,7 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def named_parts(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what a tensor without a storage of its own is made of, by the method that gives it to a user.
-
-    What a tensor refuses to give is left out.
-    """
+    """Yield what a tensor without a storage is made of, by the method that gives it to a user, where it does."""
     if (local := local_shard(x)) is not x:
         yield "to_local", local
     for name in _NAMED_PARTS.get(x.layout, ()):

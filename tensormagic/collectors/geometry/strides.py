@@ -20,8 +20,7 @@ from tensormagic.words import ordinal
 #
 # A strided tensor reads ``storage_offset + Σ strideₖ·indexₖ``. Where the dimensions *nest* (sorted by stride, each
 # step is at least as long as all that lies inside it), every question about a run of the storage has an exact answer
-# in a number of steps that depends on the number of dimensions alone, not on the number of elements. No memory is
-# read, so that it works for every device, and for tensors without memory.
+# in a number of steps that depends on the number of dimensions alone. No memory is read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,7 @@ class Pattern:
 
     @classmethod
     def of(cls, shape: Sequence[int], stride: Sequence[int], offset: int) -> Pattern | None:
-        """Return the pattern of a strided tensor, or None for a tensor without elements.
-
-        Dimensions of size 1 are left out, and compatible neighbours merged.
-        """
+        """Return the pattern of a strided tensor, neighbours merged where they fit; None where it has no element."""
         if 0 in shape:
             return None
         axes: list[Axis] = []
@@ -104,10 +100,15 @@ class Pattern:
                 axes.append(axis)
         return Pattern(self.offset, tuple(reversed(axes)), 1)
 
+    def nested(self) -> Pattern | None:
+        """Return a pattern that nests and reads the same set of elements; None where none is found."""
+        united = self if self.nests else self.united()
+        return united if united.nests else None
+
     def distinct(self) -> int | None:
         """Return how many different storage elements are read; None where the axes do not tell."""
-        united = self if self.nests else self.united()
-        return united.steps if united.nests else None
+        nested = self.nested()
+        return nested.steps if nested is not None else None
 
 
 def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
@@ -116,8 +117,8 @@ def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
     What is read is cut into boxes of whole inner axes: each axis is cut at most twice, so that there are at most about
     twice as many boxes as axes.
     """
-    united = pattern if pattern.nests else pattern.united()
-    if not united.nests:
+    united = pattern.nested()
+    if united is None:
         return None
     # For each level how far the axes from there inwards reach, and how many elements they read.
     spans, counts = [1], [1]
@@ -170,12 +171,11 @@ def thinned(x: torch.Tensor, limit: int) -> Thinned:
     Dimensions of stride 0 are read once. Where the rest is still too long, evenly spaced indices of the longest
     dimensions are taken.
     """
-    view = x
+    view, steps, words = x, [1] * x.dim(), []
     for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
         if stride == 0 and size > 1:
             view = view.narrow(dim, 0, 1)
     repeats = x.numel() // view.numel()
-    steps, words = [1] * x.dim(), []
     while view.numel() > limit:
         dim = max(range(view.dim()), key=lambda at: view.shape[at])
         step = min(-(-view.numel() // limit), view.shape[dim])
@@ -236,10 +236,7 @@ class Memory:
 
     @classmethod
     def behind(cls, x: torch.Tensor) -> Memory:
-        """Return the memory of a tensor's storage: of no bytes where nothing lies behind it.
-
-        A fake tensor, a jagged one and other wrappers have a storage that says how large it would be, and no memory.
-        """
+        """Return the memory of a storage: of no bytes where, as in a fake or jagged one, nothing lies behind it."""
         storage = x.untyped_storage()
         try:
             memory = cls.of(x)
@@ -263,11 +260,10 @@ class Memory:
 # Whether two tensors count their in-place writes on the same version counter, found out by looking alone.
 #
 # ``.detach()`` shares the counter, ``.data`` does not: the difference between an error and a silently wrong gradient.
-# torch shows a counter's *value*, not which counter it is, and finding out by writing would be a change to the
-# user's tensors. A tensor's C++ part (``c10::TensorImpl``) holds a pointer to its counter, though, at a place that
-# is fixed in one build of torch. That place is not assumed but found: it is the one word that is equal for tensors
-# known to share a counter and differs for tensors known not to. Where there is no such word, or more than one, the
-# answer is "cannot tell".
+# torch shows a counter's *value* alone, and finding out by writing would change the user's tensors. But a tensor's C++
+# part (``c10::TensorImpl``) holds a pointer to its counter, at a place that is fixed in one build of torch: it is the
+# one word that is equal for tensors known to share a counter and differs for tensors known not to. Where there is no
+# such word, or more than one, the answer is "cannot tell".
 
 _WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks its own size); these are the first 80
 
@@ -311,10 +307,7 @@ def _words(x: torch.Tensor) -> list[int]:
 
 
 def counter_of(x: torch.Tensor) -> int | None:
-    """Return which version counter x counts its writes on: equal for two that live at once only where they share it.
-
-    None where it has none (inference tensors), or where that is unknown.
-    """
+    """Return which version counter x counts its writes on; None where it has none (inference) or that is unknown."""
     place = None if x.is_inference() else counter_place()
     return None if place is None else _words(x)[place] or None
 

@@ -34,22 +34,13 @@ _OPAQUE = re.compile(r"bits(\d+)(?:x(\d+))?")
 
 
 def _name(x: Any) -> str:
-    """Return the name of a tensor's dtype.
-
-    Raises:
-        TypeError: where its class says something else that is no dtype. Were that printed, it might print the tensor,
-            which prints its dtype: torch ends that recursion with its transforms (``torch.func``) switched off.
-    """
+    """Return the name of a tensor's dtype; raises where its class says something that is no dtype."""
     dtype = x.dtype
+    # Were that printed, it might print the tensor, which prints its dtype: torch ends that recursion with its
+    # transforms (``torch.func``) switched off.
     if type(dtype) is not torch.dtype:
         raise TypeError(f"its dtype is a {type(dtype).__name__}")
     return str(dtype).removeprefix("torch.")
-
-
-def computes(dtype: torch.dtype) -> bool:
-    """Return whether torch can read single elements of a dtype as numbers."""
-    name = str(dtype).removeprefix("torch.")
-    return not (_FEW_BITS.fullmatch(name) or _OPAQUE.fullmatch(name) or name == "float4_e2m1fn_x2")
 
 
 def decoded(x: torch.Tensor) -> Values | None:
@@ -59,18 +50,19 @@ def decoded(x: torch.Tensor) -> Values | None:
     one in its lower half; opaque bits are shown as the bytes they are.
     """
     name = _name(x)
-    if computes(x.dtype):
+    few, is_float = _FEW_BITS.fullmatch(name), name == "float4_e2m1fn_x2"
+    if not (few or is_float or _OPAQUE.fullmatch(name)):
         return None
     raw = x.view(torch.int16) if x.element_size() == 2 else x.view(torch.uint8)
-    if name == "float4_e2m1fn_x2":
+    if is_float:
         table = torch.tensor(_FLOAT4, device=x.device)
         pairs = torch.stack([raw & 15, raw >> 4], -1).to(torch.int64)
         return Values(table[pairs], f"the {plural(2 * x.numel(), 'number')} in {plural(x.numel(), 'byte')}")
-    if found := _FEW_BITS.fullmatch(name):
-        bits = int(found[2])
+    if few:
+        bits = int(few[2])
         low = raw.to(torch.int16) & (2**bits - 1)
         signed = torch.where(low >= 2 ** (bits - 1), low - 2**bits, low).to(torch.int8)
-        return Values(low.to(torch.uint8) if found[1] else signed, f"the lowest {bits} bits of each byte")
+        return Values(low.to(torch.uint8) if few[1] else signed, f"the lowest {bits} bits of each byte")
     return Values(raw, "the bytes, as unsigned integers" if x.element_size() == 1 else "the 16-bit words, as integers")
 
 

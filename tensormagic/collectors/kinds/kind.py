@@ -74,10 +74,7 @@ def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_wha
 
 
 def has_class(x: object, module: str, name: str) -> bool:
-    """Return whether an object's class is one of that name, or derived from it, without importing where it comes from.
-
-    A tensor of that class can only exist where its module has been imported.
-    """
+    """Return whether an object is of a class of that name, or of one derived from it; its module is not imported."""
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).__mro__)
 
 
@@ -134,14 +131,9 @@ class Frame:
 def stored_map(
     frame: Frame, rows: torch.Tensor, columns: torch.Tensor, texts: Sequence[str] = (), *, every: int = 1
 ) -> StoredMap | None:
-    """Return the picture of stored elements in a matrix; None where it has no cell.
+    """Return the picture of stored elements in a matrix, given the row and column of each; None where it has no cell.
 
-    Args:
-        frame: The matrix.
-        rows: Row of each stored element.
-        columns: Column of each.
-        texts: Their values as text, for a small matrix.
-        every: Of how many stored elements each of these is one: what was left out before.
+    Their texts are for a small matrix; ``every`` is of how many stored elements each of these is one.
     """
     if not (frame.row_count and frame.column_count):
         return None
@@ -172,11 +164,7 @@ def stored_map(
 def ragged_map(frame: Frame, lengths: Sequence[int], starts: Sequence[int], texts: Sequence[str]) -> StoredMap | None:
     """Return the picture of rows of different lengths, each a run of stored elements; None where there is no cell.
 
-    Args:
-        frame: Its rows, and as columns the longest row.
-        lengths: How long each row is.
-        starts: Where each row starts among the stored elements.
-        texts: The first stored elements as text, from the very first.
+    The frame has the longest row as columns; the texts are those of the first stored elements.
     """
     if not (frame.row_count and frame.column_count):
         return None

@@ -31,7 +31,6 @@ def _is_unread(indices: torch.Tensor) -> bool:
 
 
 def _byte_facts(x: Any, parts: dict[str, torch.Tensor]) -> tuple[Fact, Fact]:
-    """Return what a sparse tensor takes, and what a dense one would."""
     kept, dense = bytes_of(*parts.values()), x.numel() * x.element_size()
     note = ""
     if kept and dense:
@@ -123,8 +122,7 @@ COORDINATES = (Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _descr
 
 # CSR, CSC, BSR and BSC: the values row by row (or column by column), and where in them each row begins.
 #
-# The four differ in two ways only: which dimension is compressed, and whether one value or a block is stored at a
-# time.
+# The four differ in which dimension is compressed, and in whether one value or a block is stored at a time.
 
 _MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
 
@@ -259,7 +257,6 @@ def _compressed_list(one: _Arrays) -> StoredList:
 
 
 def _compressed_reading(one: _Arrays) -> tuple[str, ...]:
-    """Return how the middle stored element is found, from the pointers to the value."""
     stored, form = int(one.plain.numel()), one.form
     if not stored:
         return ()

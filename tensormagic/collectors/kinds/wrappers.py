@@ -81,6 +81,10 @@ def _is_python_wrapper(x: Any) -> bool:
     return has_class(x, "torch._subclasses.functional_tensor", "FunctionalTensor")
 
 
+def _is_functional(x: Any) -> bool:
+    return _is_python_wrapper(x) or bool(torch._is_functional_tensor(x))
+
+
 def _describe_functional(x: Any) -> Description:
     wrapped = object.__getattribute__(x, "__dict__")["elem"] if _is_python_wrapper(x) else x
     inside, functions = torch._from_functional_tensor(wrapped), cast("Any", torch)
@@ -98,14 +102,7 @@ def _describe_functional(x: Any) -> Description:
     )
 
 
-FUNCTIONAL = (
-    Kind(
-        "functional",
-        lambda x: _is_python_wrapper(x) or bool(torch._is_functional_tensor(x)),
-        _describe_functional,
-        printable=False,
-    ),
-)
+FUNCTIONAL = (Kind("functional", _is_functional, _describe_functional, printable=False),)
 
 
 # Inside vmap, grad, jvp and functionalize: torch hands out wrappers, one for each transform that is running.
