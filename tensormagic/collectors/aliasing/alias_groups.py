@@ -41,10 +41,7 @@ MOST_PAIRS = 200  # that overlap, of a group too large to compare all
 def pairs_of(
     entries: Sequence[Entry], drawn: Sequence[Entry], piece: Shared, budget: Iterator[int]
 ) -> tuple[tuple[AliasPair, ...], bool]:
-    """Return the pairs of a group that were compared, and whether no pair that overlaps was left out.
-
-    Those of the members that are ``drawn`` matter first; the budget gives an item for each pair that may be compared.
-    """
+    """Return the pairs that were compared, first of those ``drawn``, and whether none that overlaps was left out."""
     few = len(entries) <= SMALL
     regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
     near = combinations(regions, 2) if few else meeting(sorted(regions, key=lambda each: each[1].start))

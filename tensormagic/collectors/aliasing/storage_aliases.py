@@ -125,10 +125,7 @@ class StorageAliases:
             self._foreign.append(alias)
 
     def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[Hit]:
-        """Yield who may share the bytes of a region of this storage.
-
-        Arrays and other storages over the same memory can only share it where it is ``foreign``.
-        """
+        """Yield who may share the bytes of a region of this storage; arrays and others only where it is foreign."""
         far = (alias for alias in self._foreign if alias.storage != storage) if foreign else ()
         start, stop = region.start, region.stop
         for alias in (*self._by_storage.get(storage, ()), *far):
@@ -153,9 +150,8 @@ def place_of(x: torch.Tensor) -> Region:
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.
 #
-# Two storage objects can lie over the same bytes (each ``torch.from_numpy(a)`` makes a new one), beside NumPy arrays and
-# buffers. So addresses identify memory, sorted once; storages without memory (meta and fake tensors) are identified by
-# identity.
+# Two storage objects can lie over the same bytes (each ``torch.from_numpy(a)`` makes a new one), beside NumPy arrays
+# and buffers. So addresses identify memory; storages without memory (meta and fake tensors) are their own.
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
@@ -214,10 +210,7 @@ def with_parts(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def by_memory(entries: Iterable[Entry]) -> list[Shared]:
-    """Return the pieces of memory that the entries lie in, those that overlap joined, in order of address.
-
-    Memory of no bytes joins what begins at the same address.
-    """
+    """Return the pieces of memory that the entries lie in, those that overlap joined, in order of address."""
     without: dict[int, Shared] = {}
     placed: list[tuple[Memory, Entry]] = []
     for entry in entries:
@@ -227,7 +220,7 @@ def by_memory(entries: Iterable[Entry]) -> list[Shared]:
             placed.append((memory, entry))
         else:
             without.setdefault(memory.identity, Shared(memory.device, 0, memory.nbytes)).entries.append(entry)
-    joined: list[Shared] = []
+    joined: list[Shared] = []  # memory of no bytes joins what begins at the same address
     for memory, entry in sorted(placed, key=lambda each: (each[0].device, each[0].address)):
         address, stop, last = memory.address, memory.address + memory.nbytes, joined[-1] if joined else None
         if last is None or last.device != memory.device or (address >= last.stop and address != last.address):

@@ -131,10 +131,7 @@ class Effects:
         self._known: dict[tuple[Region, Region], Touched] = {}
 
     def of(self, seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
-        """Yield the names whose elements were changed and that the line does not write to itself.
-
-        ``via`` is the tensor that the line writes through, where it says so.
-        """
+        """Yield the names whose elements were changed and that the line, writing through ``via``, does not name."""
         # The written tensor itself, where a graph holds its values and autograd does not notice the write.
         own = via if via is not None and via.tensor is not seen.target and via.tensor.grad_fn is not None else None
         if own is not None and shares_version(seen.target, own.tensor) is False and _is_saved(own.tensor, seen):

@@ -227,10 +227,7 @@ class WriteLog:
 
 
 def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:
-    """Return what the user handed to a call that is running and that writes to it, although nothing says so.
-
-    Where the user's own line says that it writes, and so is ``named``, its callers alone are asked.
-    """
+    """Return what the user handed to a running call that writes to it unsaid; if it is ``named``, to its callers'."""
     found: dict[str, torch.Tensor] = {}
     written = [x for x in (target, target._base) if x is not None]
     for depth, own in enumerate(islice(own_frames(frame), CALLERS)):

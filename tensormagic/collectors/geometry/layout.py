@@ -35,10 +35,7 @@ class DrawnSlice:
 
 
 def default_slice(shape: Sequence[int]) -> DrawnSlice:
-    """Return the slice that is drawn by default: along the last two dimensions that are longer than 1, others at 0.
-
-    A convolution's weight of shape (64, 3, 1, 1) is drawn as 64 by 3, not as a single cell.
-    """
+    """Return the slice along the last two dimensions longer than 1: a convolution's (64, 3, 1, 1) as 64 by 3."""
     long = [dim for dim, size in enumerate(shape) if size != 1][-2:]
     others = [dim for dim in reversed(range(len(shape))) if dim not in long]
     column_dim, row_dim, *_ = [*sorted((long + others)[:2], reverse=True), None, None]

@@ -114,8 +114,7 @@ class Pattern:
 def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
     """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known.
 
-    What is read is cut into boxes of whole inner axes: each axis is cut at most twice, so that there are at most about
-    twice as many boxes as axes.
+    Boxes of whole inner axes are counted: each axis is cut at most twice, so that there are about twice as many.
     """
     united = pattern.nested()
     if united is None:
@@ -245,10 +244,7 @@ class Memory:
         return memory if memory.address else replace(memory, nbytes=0)
 
     def shift(self, other: Memory) -> int | None:
-        """Return how many bytes after this memory the other one starts; None where they have no byte in common.
-
-        Two storage objects can lie over the same memory: each ``torch.from_numpy(a)`` makes a new one.
-        """
+        """Return how many bytes after this memory the other one starts; None where they have no byte in common."""
         if other.identity == self.identity:
             return 0
         if other.device != self.device or not self.address or not other.address:

@@ -35,8 +35,8 @@ HOLDERS: tuple[Kind, ...] = (
     *wrappers.QUANTIZED,
     *subclasses.SUBCLASSES,
 )
-# What a tensor is besides: all that fit. The first table asks for attributes only, of any tensor; the second one
-# asks for strides, storage and operations, of tensors that have memory of their own.
+# What a tensor is besides: all that fit. The first asks for attributes only, of any tensor; the second one for strides,
+# storage and operations, of tensors that have memory of their own.
 ROLES: tuple[Kind, ...] = (*dtypes.TRAITS, *dtypes.DTYPES)
 TRAITS: tuple[Kind, ...] = (*subclasses.STORAGES, *dtypes.STRIDED_KINDS)
 STRIDED = Kind("strided", lambda _: True, lambda _: Description("", ""), strided=True)

@@ -162,10 +162,7 @@ def stored_map(
 
 
 def ragged_map(frame: Frame, lengths: Sequence[int], starts: Sequence[int], texts: Sequence[str]) -> StoredMap | None:
-    """Return the picture of rows of different lengths, each a run of stored elements; None where there is no cell.
-
-    The frame has the longest row as columns; the texts are those of the first stored elements.
-    """
+    """Return the picture of rows that are runs of stored elements, the first given as text; None where no cell is."""
     if not (frame.row_count and frame.column_count):
         return None
     row_step, column_step = frame.steps

@@ -211,10 +211,7 @@ _MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
 def _pictures(
     buffer: torch.Tensor, starts: list[int], lengths: list[int], words: tuple[str, str, str, str], *, dim: int = 0
 ) -> tuple[StoredMap | None, StoredList]:
-    """Return two pictures of items that are runs along one dimension of a buffer: in rows, and as they are stored.
-
-    The words: what one place in an item is called, what the rows show, and what buffer and table of starts are called.
-    """
+    """Return the picture of items that are runs along a dimension of a buffer, and the list of what is stored."""
 
     def texts(most: int) -> list[str]:
         """Return the first elements along the dimension as text, of wide ones the beginning."""
@@ -222,7 +219,7 @@ def _pictures(
         rows = rows.flatten(1)[:, : MOST_NAMED + 1] if rows.dim() > 1 else rows
         return [element_text(row) for row in rows.tolist()]
 
-    column, title, line, pointers = words
+    column, title, line, pointers = words  # what a place in an item is called, what rows show, buffer, table of starts
     frame = Frame("item", column, len(lengths), max(lengths, default=0), title)
     stored = int(buffer.shape[dim])
     shown = min(stored, MOST_LISTED)
