@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +13,7 @@ from tensormagic.collectors.aliasing.storage_aliases import (
     BUFFERS,
     Entry,
     Shared,
+    array_base,
     by_memory,
     gather,
     owner_of,
@@ -28,41 +28,27 @@ from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, Gap
-from tensormagic.reports.aliases import Overlap
 
 # Which two of many regions overlap, and how much: exactly, and in near-linear time where few of them do.
 #
-# Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared; ranges
-# that meet without a common element (``x[:, 0]`` and ``x[:, 1]``) are distinguished exactly, up to a bound that is
-# admitted.
+# Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared.
 
 SMALL = 12  # up to so many members every two are compared
 MOST_COMPARED = 2000  # in all groups of one report together
 MOST_PAIRS = 200  # that overlap, of a group too large to compare all
 
 
-@dataclass(slots=True)
-class PairBudget:
-    """How many pairs may still be compared."""
-
-    left: int = MOST_COMPARED
-
-
 def pairs_of(
-    entries: Sequence[Entry], drawn: Sequence[Entry], piece: Shared, budget: PairBudget
+    entries: Sequence[Entry], drawn: Sequence[Entry], piece: Shared, budget: Iterator[int]
 ) -> tuple[tuple[AliasPair, ...], bool]:
-    """Return the pairs of a group that were compared, and whether no pair that overlaps was left out.
-
-    Those of the members that are ``drawn`` matter first.
-    """
+    """Return the pairs that were compared, first of those ``drawn``, and whether none that overlaps was left out."""
     few = len(entries) <= SMALL
     regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
     near = combinations(regions, 2) if few else meeting(sorted(regions, key=lambda each: each[1].start))
     found: list[AliasPair] = []
     for (left, one), (right, other) in near:
-        if budget.left <= 0 or len(found) >= MOST_PAIRS:
+        if len(found) >= MOST_PAIRS or next(budget, None) is None:
             return tuple(found), False
-        budget.left -= 1
         pair = compare(left, one, right, other)
         if few or pair.overlap != "no":
             found.append(pair)
@@ -102,18 +88,6 @@ MOST_NAMES = 6
 _MOST_OPERATIONS = 12
 
 
-def members_in_order(piece: Shared) -> list[Entry]:
-    """Return a group's members: what the others were made from first, then by where and how much they read."""
-    reference = reference_of(piece)
-
-    def rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
-        region = region_in(entry, piece)
-        is_view = entry.is_tensor and entry.item._base is not None
-        return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
-
-    return sorted(piece.entries, key=rank)
-
-
 def reference_of(piece: Shared) -> Entry | None:
     """Return the tensor that the memory was made for, as far as is known: no view; tracked, largest, first."""
     plain = [entry for entry in piece.entries if entry.is_tensor and entry.item._base is None]
@@ -123,10 +97,7 @@ def reference_of(piece: Shared) -> Entry | None:
 def member_of(
     entry: Entry, piece: Shared, *, names: Mapping[int, str], counters: dict[int, int], cell: int
 ) -> AliasMember:
-    """Return a member of a group.
-
-    ``counters`` grows by the version counters of the group, numbered; ``cell`` is 0 where no strip is drawn.
-    """
+    """Return a member of a group, whose numbered ``counters`` grow; ``cell`` is 0 where no strip is drawn."""
     region, item = region_in(entry, piece), entry.item
     named = nearest(telling(dict.fromkeys(entry.names)))
     counter = counter_of(item) if entry.is_tensor else None
@@ -134,6 +105,7 @@ def member_of(
     dtype = str(item.dtype).removeprefix("torch.") if entry.is_tensor else ""
     if is_kind(item, np.ndarray):
         dtype = str(np.ndarray.dtype.__get__(item))
+    distinct = count_distinct(region.pattern)
     return AliasMember(
         names=tuple(named[:MOST_NAMES]),
         names_found=len(named),
@@ -149,16 +121,9 @@ def member_of(
         version=item._version if entry.is_tensor and not item.is_inference() else None,
         counter=counters.setdefault(counter, len(counters) + 1) if counter is not None else None,
         requires_grad=entry.is_tensor and bool(item.requires_grad),
-        overlap=_internal(region),
+        overlap="maybe" if distinct is None else "yes" if distinct < region.elements else "no",
         coverage=coverage(region, piece.nbytes, cell) if cell else (),
     )
-
-
-def _internal(region: Region) -> Overlap:
-    distinct = count_distinct(region.pattern)
-    if distinct is None:
-        return "maybe"
-    return "yes" if distinct < region.elements else "no"
 
 
 def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
@@ -184,22 +149,18 @@ def _plain_origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tupl
     reference = reference_of(piece)
     if reference is None or reference is entry:
         return "owner", "", ()
-    base = names.get(id(reference.item), "")
-    if not bool(entry.memory and reference.memory and entry.memory.identity == reference.memory.identity):
-        return "wraps", base, ()
-    mine, its = counter_of(entry.item), counter_of(reference.item)
-    if mine is None or its is None:
-        return "same storage", base, ()
-    return "detached" if mine == its else "data", base, ()
+    how, mine, its = "wraps", counter_of(entry.item), counter_of(reference.item)
+    if entry.memory and reference.memory and entry.memory.identity == reference.memory.identity:
+        how = "same storage" if mine is None or its is None else "detached" if mine == its else "data"
+    return how, names.get(id(reference.item), ""), ()
 
 
 def _array_origin(item: np.ndarray, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
-    base: object = np.ndarray.base.__get__(item)
+    base, owner = array_base(item), owner_of(item)
     if base is None:
         return "owner", "", ()
     if is_kind(base, np.ndarray) and id(base) in names:
         return "view", names[id(base)], ()
-    owner = owner_of(item)
     if owner is None:
         return "view", "", ()
     if is_kind(owner, torch.Tensor):  # mostly a detached twin of the tensor whose .numpy() was called
@@ -218,8 +179,6 @@ def view_operations(x: torch.Tensor) -> Iterator[str]:
     yield from reversed(chain)
 
 
-# Who shares memory with whom, over everything a namespace reaches: groups by memory, members, exact overlaps.
-#
 # Only memory that is reached by more than one name is looked at closely, and of that only as much as is shown: ten
 # thousand tensors of which none shares anything cost one sort.
 
@@ -241,49 +200,42 @@ def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, objec
         walk = Walk({**namespace, **unnamed}, LIMIT, items=LIMIT)
         entries = gather(walk)
         pieces = by_memory(with_parts(entries))
+        walks = ((name, Walk({name: item}, LIMIT, items=LIMIT)) for name, item in asked.items())
+        reached = {name: {id(entry.item) for entry in gather(own)} for name, own in walks}
         if only is not None:
-            wanted = {id(entry.item) for entry in gather(Walk(asked, LIMIT, items=LIMIT))}
-            lying = ((piece, [one for entry in piece.entries for one in (entry, entry.part_of)]) for piece in pieces)
-            pieces = [piece for piece, every in lying if any(one and id(one.item) in wanted for one in every)]
-        return replace(_report(pieces, entries, walk), asked=tuple(asked), unshared=tuple(_unshared(asked, pieces)))
+            wanted = set().union(*reached.values())
+            pieces = [piece for piece in pieces if _items_in([piece]) & wanted]
+        shared = [piece for piece in pieces if _is_shared(piece)]
+        alone = [piece for piece in pieces if not _is_shared(piece)]
+        met, beside, unread = {id(entry): at for at, entry in enumerate(entries)}, _items_in(shared), _items_in(alone)
+
+        def order(piece: Shared) -> tuple[int, int]:
+            """Put the large groups first, of these the one of which something was met first on the walk."""
+            first = min(met.get(id(entry.part_of or entry), len(met)) for entry in piece.entries)
+            return -min(len(piece.entries), MOST_MEMBERS), first
+
+        drawn = sorted(shared, key=order)[:MOST_GROUPS]
+        names = {id(one.item): _name(one) for piece in drawn for one in piece.entries}
+        budget = iter(range(MOST_COMPARED))
+        tensors = sum(entry.is_tensor for entry in entries)
+        return AliasReport(
+            groups=tuple(_group(at, piece, names, budget) for at, piece in enumerate(drawn, 1)),
+            groups_found=len(shared),
+            alone=len(alone),
+            alone_bytes=sum(piece.nbytes for piece in alone),
+            tensors=tensors,
+            arrays=len(entries) - tensors,
+            looked=walk.looked,
+            gaps=(Gap("aliases", walk.gap),) if walk.gap else (),
+            asked=tuple(asked),
+            # The names that were asked for whose memory nothing else reads.
+            unshared=tuple(name for name, items in reached.items() if items & unread and not items & beside),
+        )
 
 
-def _unshared(asked: Mapping[str, object], pieces: list[Shared]) -> Iterator[str]:
-    """Yield the names that were asked for whose memory nothing else reads."""
-    every = [(piece, one) for piece in pieces for entry in piece.entries for one in (entry, entry.part_of) if one]
-    alone = {id(one.item) for piece, one in every if not _is_shared(piece)}
-    shared = {id(one.item) for piece, one in every if _is_shared(piece)}
-    for name, item in asked.items():
-        lying = {id(entry.item) for entry in gather(Walk({name: item}, LIMIT, items=LIMIT))}
-        if lying & alone and not lying & shared:
-            yield name
-
-
-def _report(pieces: list[Shared], entries: list[Entry], walk: Walk) -> AliasReport:
-    shared = [piece for piece in pieces if _is_shared(piece)]
-    met = {id(entry): at for at, entry in enumerate(entries)}
-
-    def order(piece: Shared) -> tuple[int, int]:
-        """Put the large groups first, of these the one of which something was met first on the walk."""
-        first = min(met.get(id(entry.part_of or entry), len(met)) for entry in piece.entries)
-        return -min(len(piece.entries), MOST_MEMBERS), first
-
-    shared.sort(key=order)
-    alone = [piece for piece in pieces if not _is_shared(piece)]
-    names = {id(entry.item): _name(entry) for piece in shared[:MOST_GROUPS] for entry in piece.entries}
-    budget = PairBudget()
-    groups = tuple(_group(at, piece, names, budget) for at, piece in enumerate(shared[:MOST_GROUPS], 1))
-    tensors = sum(entry.is_tensor for entry in entries)
-    return AliasReport(
-        groups=groups,
-        groups_found=len(shared),
-        alone=len(alone),
-        alone_bytes=sum(piece.nbytes for piece in alone),
-        tensors=tensors,
-        arrays=len(entries) - tensors,
-        looked=walk.looked,
-        gaps=(Gap("aliases", walk.gap),) if walk.gap else (),
-    )
+def _items_in(pieces: Iterable[Shared]) -> set[int]:
+    lying = (one for piece in pieces for entry in piece.entries for one in (entry, entry.part_of))
+    return {id(one.item) for one in lying if one is not None}
 
 
 def _is_shared(piece: Shared) -> bool:
@@ -292,13 +244,17 @@ def _is_shared(piece: Shared) -> bool:
     return len(piece.entries) > 1 or len(list(names)) > 1
 
 
-def _group(number: int, piece: Shared, names: Mapping[int, str], budget: PairBudget) -> AliasGroup:
-    cell = cell_bytes(piece)
-    entries = members_in_order(piece)
-    drawn = entries[:MOST_MEMBERS]
-    counters: dict[int, int] = {}
-    cells = cell if number <= DRAWN_GROUPS and len(entries) > 1 else 0
-    members = tuple(member_of(entry, piece, names=names, counters=counters, cell=cells) for entry in drawn)
+def _group(number: int, piece: Shared, names: Mapping[int, str], budget: Iterator[int]) -> AliasGroup:
+    """Return a group, its members in order: what the others were made from first, then by where and how much."""
+    cell, reference, counters = cell_bytes(piece), reference_of(piece), dict[int, int]()
+
+    def rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
+        region = region_in(entry, piece)
+        is_view = entry.is_tensor and entry.item._base is not None
+        return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
+
+    entries = sorted(piece.entries, key=rank)
+    drawn, cells = entries[:MOST_MEMBERS], cell if number <= DRAWN_GROUPS and len(entries) > 1 else 0
     pairs, complete = pairs_of(entries, drawn, piece, budget)
     return AliasGroup(
         number=number,
@@ -306,7 +262,7 @@ def _group(number: int, piece: Shared, names: Mapping[int, str], budget: PairBud
         nbytes=piece.nbytes,
         storages=len({entry.memory.identity for entry in piece.entries if entry.is_tensor and entry.memory}),
         cell_bytes=cell,
-        members=members,
+        members=tuple(member_of(entry, piece, names=names, counters=counters, cell=cells) for entry in drawn),
         found=len(entries),
         pairs=pairs,
         pairs_complete=complete,

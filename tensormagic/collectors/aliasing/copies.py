@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,19 +46,17 @@ class Call:
 
 def outcome_and_reason(call: Call, relation: str) -> tuple[Outcome, str]:
     """Return what a call did, given how its result relates to its inputs, and why."""
-    outcome = _outcome(call, relation)
-    explain = _REASONS.get(call.name) if call.library else None
-    return outcome, explain(call, outcome) if explain is not None else _general(call, outcome)
-
-
-def _outcome(call: Call, relation: str) -> Outcome:
+    outcome: Outcome
     if relation == "same object" and call.first is not None and call.first.version != call.result.version:
-        return "written in place"
-    if relation in _SAME:
-        return _SAME[relation]
-    if not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and not call.inputs):
-        return "separate"
-    return "copy" if call.name in _COPIES and call.inputs else "new"
+        outcome = "written in place"
+    elif relation in _SAME:
+        outcome = _SAME[relation]
+    elif not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and not call.inputs):
+        outcome = "separate"
+    else:
+        outcome = "copy" if call.name in _COPIES and call.inputs else "new"
+    explain = _REASONS.get(call.name, _general) if call.library else _general
+    return outcome, explain(call, outcome)
 
 
 def _general(call: Call, outcome: Outcome) -> str:
@@ -73,25 +72,29 @@ def _general(call: Call, outcome: Outcome) -> str:
 
 
 def _reshape(call: Call, outcome: Outcome) -> str:
-    name, source = call.name, call.source
     if outcome == "same object":
-        return f"{name} returned the tensor itself: it already has that shape"
+        return f"{call.name} returned the tensor itself: it already has that shape"
     if outcome == "view":
         return "the strides allow the new shape without moving elements"
-    because = _barrier(source, call.result.shape)
-    return f"{name} had to copy: {because}" if because else ""
+    because = _barrier(call.source, call.result.shape)
+    return f"{call.name} had to copy: {because}" if because else ""
 
 
 def _barrier(source: Footprint, to: tuple[int, ...]) -> str:
     """Return which two dimensions keep a view of shape ``to`` from being possible; empty where none do."""
     failure = why_not(source.shape, source.stride, to) if len(source.shape) == len(source.stride) else None
-    found = failure.barrier if failure is not None else None
-    if found is None:
+    if failure is None or (found := failure.barrier) is None:
         return ""
     return (
         f"dims {found.outer} and {found.inner} cannot merge: the stride of dim {found.outer} is {found.stride}, "
         f"merging needs {found.inner_size}·{found.inner_stride} = {found.needed}"
     )
+
+
+def why_view_fails(source: Footprint, to: tuple[int, ...]) -> str:
+    """Return why a tensor cannot be viewed in another shape, and what it takes; empty where strides are no reason."""
+    because, copied = _barrier(source, to), number_of_bytes(source.nbytes)
+    return f"{because}; .reshape({', '.join(map(str, to))}) would copy {copied}" if because else ""
 
 
 def _contiguous(call: Call, outcome: Outcome) -> str:
@@ -105,14 +108,13 @@ def _contiguous(call: Call, outcome: Outcome) -> str:
 
 def _convert(call: Call, outcome: Outcome) -> str:
     source, result = call.source, call.result
-    changed = [
-        f"{old} → {new}" for old, new in ((source.dtype, result.dtype), (source.device, result.device)) if old != new
-    ]
     if outcome == "same object":
         return f"{call.name}() returned the tensor itself: it already is {result.dtype} on {result.device}"
-    if outcome == "copy" and changed:
-        return f"converted: {', '.join(changed)}"
-    return "a copy was requested" if outcome == "copy" else _general(call, outcome)
+    if outcome != "copy":
+        return _general(call, outcome)
+    pairs = (source.dtype, result.dtype), (source.device, result.device)
+    changed = [f"{old} → {new}" for old, new in pairs if old != new]
+    return f"converted: {', '.join(changed)}" if changed else "a copy was requested"
 
 
 def _numpy_bridge(call: Call, outcome: Outcome) -> str:
@@ -133,17 +135,15 @@ def _old_constructor(call: Call, outcome: Outcome) -> str:
 _Rule = Callable[[Call, Outcome], str]
 
 
-def _says(sentence: str, *outcomes: Outcome, otherwise: _Rule = _general) -> _Rule:
+def _says(sentence: str, *outcomes: Outcome, otherwise: _Rule | None = _general) -> _Rule:
     """Return a rule that gives one sentence for these outcomes: by default wherever the call made new memory."""
 
     def explain(call: Call, outcome: Outcome) -> str:
-        return sentence if outcome in (outcomes or ("copy", "new")) else otherwise(call, outcome)
+        if outcome in (outcomes or ("copy", "new")):
+            return sentence
+        return otherwise(call, outcome) if otherwise is not None else ""
 
     return explain
-
-
-def _silent(_call: Call, _outcome: Outcome) -> str:
-    return ""
 
 
 _UNWRITTEN = "nothing was written to this memory: its values are left over from earlier use"
@@ -163,9 +163,9 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("[]", _says(_BASIC, "view", otherwise=_says(_ADVANCED, "copy"))),
     ("t transpose permute swapaxes swapdims movedim moveaxis adjoint .T .mT .H .mH", _says(_SWAPPED, "view")),
     ("view view_as squeeze unsqueeze", _says("other sizes and strides over the same elements", "view")),
-    ("expand expand_as broadcast_to broadcast_tensors", _says(_REPEATED, "view", otherwise=_silent)),
-    (".data", _says(_NO_VERSION_BUMP, "view", otherwise=_silent)),
-    ("detach", _says(_DETACHED, "view", otherwise=_silent)),
+    ("expand expand_as broadcast_to broadcast_tensors", _says(_REPEATED, "view", otherwise=None)),
+    (".data", _says(_NO_VERSION_BUMP, "view", otherwise=None)),
+    ("detach", _says(_DETACHED, "view", otherwise=None)),
     ("numpy from_numpy as_tensor asarray __array__ from_dlpack frombuffer", _numpy_bridge),
     ("Tensor FloatTensor DoubleTensor HalfTensor IntTensor LongTensor", _old_constructor),
     (_EMPTY, _says(_UNWRITTEN)),
@@ -185,14 +185,6 @@ _FROM_BUFFERS = frozenset(
 _COPIES = (frozenset(_REASONS) - {*_EMPTY.split()}) | {"tril", "triu", "diag_embed"}
 
 
-def why_view_fails(source: Footprint, to: tuple[int, ...]) -> str:
-    """Return why a tensor cannot be viewed in another shape, and what it takes; empty where strides are no reason."""
-    because = _barrier(source, to)
-    return (
-        f"{because}; .reshape({', '.join(map(str, to))}) would copy {number_of_bytes(source.nbytes)}" if because else ""
-    )
-
-
 # Whether a result shares memory with its operands: exactly, by storage and by element.
 
 MOST_OPERANDS = 8
@@ -205,35 +197,28 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
     Nothing is written, read from the device or kept. Tuples and lists of tensors are compared, too; other operands are
     left out.
     """
+    found = []
     with quiet():
-        found = [sharing(result, item, label) for label, item in operands.items()]
-    known = sorted((each for each in found if each is not None), key=lambda each: _ORDER.index(each.relation))
-    return CopyVerdict(name, tuple(known[:MOST_OPERANDS]), more_operands=max(len(known) - MOST_OPERANDS, 0))
-
-
-def sharing(result: Any, operand: Any, name: str) -> Sharing | None:
-    """Return what a result has in common with one operand; None where one of them is no tensor and no array."""
-    mine, other = footprint_of(result), footprint_of(operand)
-    if mine is None or other is None:
-        return None
-    found = compared(mine, other, name)
-    tensors = is_kind(result, torch.Tensor) and is_kind(operand, torch.Tensor)
-    if found.relation in {"separate", "unknown"} or not tensors:
-        return found
-    return replace(found, shares_version=_shares_version(result, operand))
-
-
-def _shares_version(result: torch.Tensor, operand: torch.Tensor) -> bool | None:
-    try:
-        return shares_version(result, operand)
-    except Exception:  # a wrapper without a counter of its own
-        return None
+        mine = footprint_of(result)
+        for label, item in operands.items():
+            if mine is None or (other := footprint_of(item)) is None:
+                continue
+            shared = compared(mine, other, label)
+            tensors = is_kind(result, torch.Tensor) and is_kind(item, torch.Tensor)
+            if tensors and shared.relation not in {"separate", "unknown"}:
+                counted = None
+                with suppress(Exception):  # a wrapper without a counter of its own
+                    counted = shares_version(result, item)
+                shared = replace(shared, shares_version=counted)
+            found.append(shared)
+    found.sort(key=lambda each: _ORDER.index(each.relation))
+    return CopyVerdict(name, tuple(found[:MOST_OPERANDS]), more_operands=max(len(found) - MOST_OPERANDS, 0))
 
 
 def compared(mine: Footprint, other: Footprint, name: str) -> Sharing:
     """Compare two footprints, of which the second is the operand's."""
-    elements = other.elements
-    if mine.is_same_object(other):
+    elements, item = other.elements, mine.references[0]()
+    if not (mine.several or other.several) and item is not None and item is other.references[0]():
         return Sharing(name, "same object", elements, elements)
     if mine.pieces is None or other.pieces is None:
         return Sharing(name, "unknown", None, elements)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,11 +18,12 @@ from tensormagic.collectors.aliasing.copies import Call, compared, copy_or_view,
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import CopyVerdict, Step
+from tensormagic.words import shortened
 
 # Puts probes into an expression: its syntax tree is compiled with ``probe @ part`` in place of each part.
 #
-# A probe is handed the part's value and gives it on. It stands in the compiled code as a constant, so that no name
-# has to be added to anybody's namespace; ``@`` calls it without the warning that calling a constant would bring.
+# It stands in the compiled code as a constant, so that no name has to be added to anybody's namespace; ``@`` calls it
+# without the warning that calling a constant would bring.
 
 _MARK = "\0tensormagic probe"
 _WATCHED = (
@@ -30,32 +32,15 @@ _WATCHED = (
 CLOSED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.JoinedStr)
 _HANDS_ON = (ast.NamedExpr, ast.IfExp, ast.Starred, ast.keyword)  # their value is that of one of their parts
 Part = ast.expr
-Note = Callable[[Part, Any], None]
 
 
-def probed_code(source: str, parts: Sequence[Part], note: Note) -> CodeType:
-    """Return an expression compiled so that ``note(part, value)`` is called with what each of its parts gives.
-
-    ``note`` must not raise.
-    """
-    tree = ast.parse(source, mode="eval")
-    probes: dict[Any, Any] = {(_MARK, at): _Probe(part, note) for at, part in enumerate(parts)}
-    tree.body = _Insert(list(probes)).visit(tree.body)
-    code = compile(ast.fix_missing_locations(tree), "<string>", "eval")
-    return code.replace(co_consts=tuple(probes.get(constant, constant) for constant in code.co_consts))
-
-
+@dataclass(slots=True, eq=False)
 class _Probe:
-    """Looks at the value of one part of the expression and hands it on."""
-
-    __slots__ = ("_note", "_part")
-
-    def __init__(self, part: Part, note: Note) -> None:
-        self._part = part
-        self._note = note
+    part: Part
+    note: Callable[[Part, Any], None]
 
     def __matmul__(self, value: Any) -> Any:
-        self._note(self._part, value)
+        self.note(self.part, value)
         return value
 
 
@@ -63,25 +48,19 @@ def open_parts(part: ast.AST) -> list[Any]:
     """Return the parts to put a probe round, in the order in which the tree is walked."""
     if isinstance(part, CLOSED):
         return []
-    found: list[Any] = []
-    for child in _children(part):
-        found += open_parts(child)
-    if isinstance(part, _WATCHED) and not _is_written(part):
-        found.append(part)
-    return found
+    found = [each for child in _children(part) for each in open_parts(child)]
+    return [*found, part] if _is_watched(part) else found
 
 
 def _children(part: ast.AST) -> list[ast.AST]:
     """Return a part's parts; of a method call the object whose method it is, of a walrus what it binds."""
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
         return [part.func.value, *part.args, *part.keywords]
-    if isinstance(part, ast.NamedExpr):
-        return [part.value]
-    return list(ast.iter_child_nodes(part))
+    return [part.value] if isinstance(part, ast.NamedExpr) else list(ast.iter_child_nodes(part))
 
 
-def _is_written(part: ast.AST) -> bool:
-    return isinstance(getattr(part, "ctx", ast.Load()), ast.Store | ast.Del)
+def _is_watched(part: ast.AST) -> bool:
+    return isinstance(part, _WATCHED) and not isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)
 
 
 def inner_parts(part: ast.AST) -> list[Any]:
@@ -98,9 +77,8 @@ def inner_parts(part: ast.AST) -> list[Any]:
 class _Insert(ast.NodeTransformer):
     """Puts ``key @`` in front of every part that `open_parts` names, in the same order."""
 
-    def __init__(self, keys: Sequence[Any]) -> None:
+    def __init__(self, keys: Iterator[Any]) -> None:
         self._keys = keys
-        self._at = 0
 
     def visit(self, node: ast.AST) -> Any:
         """Replace the parts of a node, then the node."""
@@ -114,11 +92,10 @@ class _Insert(ast.NodeTransformer):
             node.value = self.visit(node.value)
         else:
             self.generic_visit(node)
-        if not isinstance(node, _WATCHED) or _is_written(node):
+        if not _is_watched(node):
             return node
-        key = ast.copy_location(ast.Constant(self._keys[self._at]), node)
-        self._at += 1
-        return ast.copy_location(ast.BinOp(key, ast.MatMult(), node), node)
+        key = ast.copy_location(ast.Constant(next(self._keys)), node)
+        return ast.copy_location(ast.BinOp(key, ast.MatMult(), cast("ast.expr", node)), node)
 
 
 def names_in(tree: ast.AST) -> list[str]:
@@ -129,7 +106,7 @@ def names_in(tree: ast.AST) -> list[str]:
     return list(dict.fromkeys(name.id for name in names if name.id not in bound))
 
 
-# Probes (`collectors.aliasing.expression`) look at the value of each part of the expression as it passes. Nothing else
+# Probes look at the value of each part of the expression as it passes and hand it on. Nothing else
 # differs from a plain ``eval``: no torch mode is on (which would change what fused modules compute), no name is
 # added, calls and their order are the same, an exception comes through with the frames that it has anyway. NumPy's
 # calls and the user's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or
@@ -171,68 +148,64 @@ def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[st
     return Evaluation(value, watch.verdict(value))
 
 
-@dataclass(slots=True)
 class _Watch:
     """One expression while it is evaluated."""
 
-    source: str
-    names: Mapping[str, Any]
-    tree: ast.Expression = field(init=False)
-    parts: list[Part] = field(init=False)
-    seen: dict[Part, _Seen] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.tree = ast.parse(self.source.strip(), mode="eval")
-        self.source = self.source.strip()
-        self.parts = list(open_parts(self.tree.body))
+    def __init__(self, source: str, names: Mapping[str, Any]) -> None:
+        self.source, self.names = source.strip(), names
+        self.tree = ast.parse(self.source, mode="eval")
+        self.parts: list[Part] = open_parts(self.tree.body)
+        self.unwatched = isinstance(self.tree.body, ast.Name | ast.Constant) or len(self.parts) > MOST_PROBES
+        self.seen: dict[ast.AST, _Seen] = {}
+        self.steps: list[Step] = []
 
     def code(self) -> Any:
         """Return the expression compiled, with its probes where it is worth while."""
-        if isinstance(self.tree.body, ast.Name | ast.Constant) or len(self.parts) > MOST_PROBES:
+        if self.unwatched:
             return compile(self.source, "<string>", "eval")
-        return probed_code(self.source, self.parts, self.note)
+        tree = ast.parse(self.source, mode="eval")
+        probes: dict[Any, Any] = {(_MARK, at): _Probe(part, self.note) for at, part in enumerate(self.parts)}
+        tree.body = _Insert(iter(probes)).visit(tree.body)
+        code = compile(ast.fix_missing_locations(tree), "<string>", "eval")
+        return code.replace(co_consts=tuple(probes.get(constant, constant) for constant in code.co_consts))
 
     def note(self, part: Part, value: Any) -> None:
         """Take down what a part gave; never raises."""
         try:
             with quiet():
-                self._note(part, value)
+                found = footprint_of(value)
+                self.seen[part] = _Seen(found, _name_of(value), _is_library(type(value).__module__))
+                if found is not None and not isinstance(part, ast.Name | ast.NamedExpr | ast.IfExp):
+                    self._add_step(part, found)
         except Exception:  # an object that cannot even be looked at is left out, and the expression goes on
             self.seen.pop(part, None)
 
-    def _note(self, part: Part, value: Any) -> None:
-        found = footprint_of(value)
-        self.seen[part] = _Seen(found, _name_of(value), _is_library(type(value).__module__))
-        if found is not None and not isinstance(part, ast.Name | ast.NamedExpr | ast.IfExp):
-            step = self._step(part, found)
-            self.steps += [step] if step is not None else []
-
-    def _step(self, part: Part, result: Footprint) -> Step | None:
+    def _add_step(self, part: Part, result: Footprint) -> None:
         inputs = self._inputs(part)
-        if _is_access(part) and (not inputs or inputs[0][1].several):
-            return None  # a tensor that some object holds, which is an operand; or one of several that a call returned
-        call = self._call(part, inputs, result)
-        compare = [(compared(result, footprint, ""), source) for source, footprint in inputs]
-        shared = next(((found, source) for found, source in compare if found.relation == "same object"), None)
-        shared = shared or next(((found, source) for found, source in compare if found.relation != "separate"), None)
-        relation, source = (shared[0].relation, shared[1]) if shared else ("separate", "")
-        outcome, reason = outcome_and_reason(call, relation)
-        fresh = result.nbytes if outcome in {"copy", "new"} else 0
-        return Step(self._code(part), outcome, source if relation != "unknown" else "", fresh, reason)
-
-    def _call(self, part: Part, inputs: list[tuple[str, Footprint]], result: Footprint) -> Call:
-        receiver = inputs[0][1] if inputs else None
+        first = inputs[0][1] if inputs else None
+        if _is_access(part) and (first is None or first.several):
+            return  # a tensor that some object holds, which is an operand; or one of several that a call returned
         name, library = self._callee(part)
         args, keywords = (part.args, part.keywords) if isinstance(part, ast.Call) else ([], [])
-        constants = {each.arg: each.value.value for each in keywords
-                     if each.arg and isinstance(each.value, ast.Constant)}  # fmt: skip
-        whole = [isinstance(each, ast.Constant) and type(each.value) is int for each in args]
-        of_sizes = bool(whole) and all(whole)
-        return Call(name, library, receiver, len(inputs), result, keywords=constants, of_sizes=of_sizes)
+        named = [(each.arg, each.value) for each in keywords if each.arg]
+        constants = {key: value.value for key, value in named if isinstance(value, ast.Constant)}
+        of_sizes = bool(args) and all(isinstance(each, ast.Constant) and type(each.value) is int for each in args)
+        call = Call(name, library, first, len(inputs), result, keywords=constants, of_sizes=of_sizes)
+        relations = [(compared(result, footprint, "").relation, source) for source, footprint in inputs]
+        same = [each for each in relations if each[0] == "same object"]
+        (relation, source), *_ = [*same, *(each for each in relations if each[0] != "separate"), ("separate", "")]
+        outcome, reason = outcome_and_reason(call, relation)
+        fresh = result.nbytes if outcome in {"copy", "new"} else 0
+        # A part's own code: of a chain, what comes after the step before.
+        holder = part.func if isinstance(part, ast.Call) else part
+        receiver: Any = getattr(holder, "value", None)
+        code, seen = self._text(part), self.seen.get(receiver) if receiver is not None else None
+        if seen is not None and seen.footprint is not None and not isinstance(receiver, ast.Name):
+            before = self._text(receiver)
+            code = code[len(before) :].lstrip() if code.startswith(before) else code
+        self.steps.append(Step(_short(code), outcome, source if relation != "unknown" else "", fresh, reason))
 
     def _callee(self, part: Part) -> tuple[str, bool]:
-        """Return the name of what made a value, and whether it is torch's or NumPy's."""
         if isinstance(part, ast.Subscript):
             return "[]", True
         if isinstance(part, ast.Attribute):
@@ -249,11 +222,9 @@ class _Watch:
         found = []
         for child in inner_parts(part):
             footprint = self._footprint(child)
-            if footprint is None:
-                continue
             # A list or tuple that the user holds, rather than one that a call returned.
-            is_outside = footprint.several and isinstance(child, ast.Name | ast.Attribute | ast.Subscript)
-            if not (_is_access(part) and is_outside):
+            is_outside = footprint and footprint.several and isinstance(child, ast.Name | ast.Attribute | ast.Subscript)
+            if footprint is not None and not (_is_access(part) and is_outside):
                 found.append((_short(self._text(child)), footprint))
         return found
 
@@ -262,17 +233,8 @@ class _Watch:
         if isinstance(part, CLOSED):
             named = (footprint_of(self.names[name]) for name in names_in(part) if name in self.names)
             return next((footprint for footprint in named if footprint is not None), None)
-        seen = self.seen.get(part)  # type: ignore[call-overload]  # open parts are expressions
+        seen = self.seen.get(part)
         return seen.footprint if seen is not None else None
-
-    def _code(self, part: Part) -> str:
-        """Return a part's own code: of a chain, what comes after the step before."""
-        receiver = getattr(part.func, "value", None) if isinstance(part, ast.Call) else getattr(part, "value", None)
-        whole, seen = self._text(part), self.seen.get(receiver) if receiver is not None else None
-        if receiver is None or isinstance(receiver, ast.Name) or seen is None or seen.footprint is None:
-            return _short(whole)
-        before = self._text(receiver)
-        return _short(whole[len(before) :].lstrip() if whole.startswith(before) else whole)
 
     def _text(self, part: Part) -> str:
         return ast.get_source_segment(self.source, part) or ""
@@ -282,28 +244,27 @@ class _Watch:
         failed = next((part for part in self.parts if isinstance(part, ast.Call) and part not in self.seen), None)
         if failed is None or not isinstance(failed.func, ast.Attribute) or failed.func.attr != "view":
             return
-        source, sizes = self._footprint(failed.func.value), _whole_numbers(failed)
-        reason = why_view_fails(source, sizes) if source is not None and sizes else ""
+        source, sizes = self._footprint(failed.func.value), list[Any]()
+        one = failed.args[0] if len(failed.args) == 1 else None
+        with suppress(ValueError):  # sizes that are not written out
+            given = one.elts if isinstance(one, ast.Tuple | ast.List) else failed.args
+            sizes = [ast.literal_eval(each) for each in given]
+        written = bool(sizes) and all(type(size) is int for size in sizes)
+        reason = why_view_fails(source, tuple(sizes)) if source is not None and written else ""
         if reason and hasattr(error, "add_note"):
             error.add_note(f"tensormagic: {reason}")
 
     def verdict(self, value: Any) -> CopyVerdict | None:
         """Return the verdict on the expression's value, compared with every operand that is still there."""
-        if isinstance(self.tree.body, ast.Name | ast.Constant) or len(self.parts) > MOST_PROBES:
-            return None
-        if not is_kind(value, torch.Tensor, np.ndarray):
+        if self.unwatched or not is_kind(value, torch.Tensor, np.ndarray):
             return None
         with quiet():
             found = copy_or_view(value, self._operands(), name=_short(self.source))
         if not self.steps and [one.name for one in found.operands] == [found.name]:
             return None  # a tensor by the way that leads to it, `net.weight` or `batch[0]`: nothing was done to it
-        shown = tuple(self.steps[-MOST_STEPS:])
-        return CopyVerdict(
-            found.name, found.operands, shown, len(self.steps) - len(shown), more_operands=found.more_operands
-        )
+        return replace(found, steps=tuple(self.steps[-MOST_STEPS:]), more_steps=max(len(self.steps) - MOST_STEPS, 0))
 
     def _operands(self) -> dict[str, Any]:
-        """Return the tensors and arrays that came from outside, by the code that names them."""
         accessed = {id(part.value) for part in self.parts if isinstance(part, ast.Attribute | ast.Subscript)}
         of_lists = {part.id for part in self.parts if isinstance(part, ast.Name) and id(part) in accessed}
         found: dict[str, Any] = {}
@@ -324,19 +285,8 @@ def _is_access(part: ast.AST) -> bool:
     return isinstance(part, ast.Attribute | ast.Subscript)
 
 
-def _whole_numbers(call: ast.Call) -> tuple[int, ...]:
-    """Return the sizes that are written out in a call of ``.view``; nothing where they are not."""
-    given = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple | ast.List) else call.args
-    try:
-        sizes = [ast.literal_eval(each) for each in given]
-    except ValueError:
-        return ()
-    return tuple(sizes) if all(type(size) is int for size in sizes) else ()
-
-
 def _short(code: str) -> str:
-    line = " ".join(code.split())
-    return line if len(line) <= 48 else f"{line[:23]}…{line[-24:]}"
+    return shortened(code, 48, tail=24)
 
 
 def _name_of(value: Any) -> str:

@@ -59,21 +59,16 @@ def cell_bytes(piece: Shared) -> int:
 
 def coverage(region: Region, nbytes: int, cell: int) -> tuple[float | None, ...]:
     """Return for each cell of a memory which part of its bytes a region reads; None where that is too hard to count."""
-    edges = list(range(0, nbytes, cell))
+    edges = [(low, min(low + cell, nbytes)) for low in range(0, nbytes, cell)]
     if 0 in region.shape:
-        return tuple(0.0 for _ in edges)
-    solid = solid_bytes(region)
-    if solid is not None:
-        begin, end = solid
-        return tuple(max(min(end, low + cell) - max(begin, low), 0) / min(cell, nbytes - low) for low in edges)
+        return (0.0,) * len(edges)
+    if (solid := solid_bytes(region)) is not None:
+        return tuple(max(min(solid[1], high) - max(solid[0], low), 0) / (high - low) for low, high in edges)
     if region.stop <= _MARKED and region.start >= 0 and region.elements <= _MARKED:
-        touched = np.zeros(len(edges) * cell, dtype=np.bool_)
-        touched[: min(nbytes, region.stop)] = marked(region, region.stop)[: min(nbytes, region.stop)]
-        counted = touched.reshape(len(edges), cell).sum(axis=1).tolist()
-        return tuple(number / min(cell, nbytes - low) for number, low in zip(counted, edges, strict=True))
+        picture = marked(region, 0, region.stop)
+        return tuple(int(picture[low:high].sum()) / (high - low) for low, high in edges)
     pattern, shares = region.pattern, list[float | None]()
-    for low in edges:
-        high = min(low + cell, nbytes)
+    for low, high in edges:
         read = count_between(pattern, low, high) if pattern is not None else 0
         shares.append(None if read is None else min(read * region.itemsize / (high - low), 1.0))
     return tuple(shares)
@@ -117,99 +112,86 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     with quiet():
         looked = [_holder_or_gap(name, item) for name, item in tensors.items()]
     holders = [one for one in looked if isinstance(one, _Holder)]
-    groups = _groups(holders)
-    settled = {at: _settled(holders[at], _origin(holders, group)) for group in groups for at in group}
-    return OverlayReport(
-        members=tuple(settled[at] for at in range(len(holders))),
-        storages=tuple(_storage(holders, group) for group in groups),
-        gaps=tuple(one for one in looked if isinstance(one, Gap)),
-    )
+    groups: list[list[int]] = []  # which holders lie in the same memory, directly or through a third one
+    for at, holder in enumerate(holders):
+        met = [group for group in groups if any(holder.touches(holders[other]) for other in group)]
+        groups = [group for group in groups if group not in met]
+        groups.append(sorted([at, *(other for group in met for other in group)]))
+    members, storages = [holder.member for holder in holders], list[OverlayStorage]()
+    for group in sorted(groups):
+        some = [holders[at] for at in group]
+        origin, stop = min(holder.low for holder in some), max(holder.low + holder.nbytes for holder in some)
+        starts = [holder.region.start + holder.low - origin for holder in some]
+        regions = {at: replace(holders[at].region, start=start) for at, start in zip(group, starts, strict=True)}
+        for at, region in regions.items():
+            pattern = _bytewise(region).pattern
+            first = None if pattern is None else region.start
+            members[at] = replace(members[at], first_byte=first, distinct_bytes=count_distinct(pattern))
+        alone = OverlayStorage(tuple(group), origin, stop - origin, some[0].device)
+        storages.append(_storage(alone, regions))
+    gaps = tuple(one for one in looked if isinstance(one, Gap))
+    return OverlayReport(members=tuple(members), storages=tuple(storages), gaps=gaps)
 
 
 def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
     try:
-        return _array_holder(name, item) if is_kind(item, np.ndarray) else _tensor_holder(name, item)
+        return _holder(name, item)
     except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         return Gap(name, f"its memory cannot be compared: {reason}")
 
 
-def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
-    if x.layout != torch.strided or x.is_nested:
-        raise ValueError(f"its layout is {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')}")
-    memory, size = Memory.of(x), x.element_size()
-    shape, stride = tuple(map(int, x.shape)), tuple(map(int, x.stride()))
-    region = region_of(x, 0)
-    if region.elements and region.stop > memory.nbytes:
-        raise ValueError(f"its storage has {plural(memory.nbytes, 'byte')}, it would read up to byte {region.stop}")
-    dtype = str(x.dtype).removeprefix("torch.")
-    member = OverlayMember(name, type(x).__name__, dtype, shape, stride, size, None, None)
-    return _Holder(member, memory.identity, memory.device, memory.address, memory.nbytes, region)
+def _holder(name: str, item: Any) -> _Holder:
+    if is_kind(item, np.ndarray):  # read through NumPy's own descriptors: nothing of a subclass is called
+        region, steps, dtype = array_region(item), np.ndarray.strides.__get__(item), np.ndarray.dtype.__get__(item)
+        size = region.itemsize
+        whole = all(step % size == 0 for step in steps)
+        stride = tuple(step // size for step in steps) if whole else tuple(steps)
+        nbytes = region.stop - region.start if 0 not in region.shape else 0
+        memory, identity, region = Memory(0, "cpu", region.start, nbytes), None, replace(region, start=0)
+    elif item.layout != torch.strided or item.is_nested:
+        raise ValueError(f"its layout is {'nested' if item.is_nested else str(item.layout).removeprefix('torch.')}")
+    else:
+        memory, dtype, stride, region = Memory.of(item), item.dtype, tuple(map(int, item.stride())), region_of(item, 0)
+        if region.elements and region.stop > memory.nbytes:
+            held = f"its storage has {plural(memory.nbytes, 'byte')}"
+            raise ValueError(f"{held}, it would read up to byte {region.stop}")
+        identity = memory.identity
+    kind, dtype = type(item).__name__, str(dtype).removeprefix("torch.")
+    member = OverlayMember(name, kind, dtype, region.shape, stride, region.itemsize, None, None)
+    return _Holder(member, identity, memory.device, memory.address, memory.nbytes, region)
 
 
-def _array_holder(name: str, array: np.ndarray) -> _Holder:
-    """Read an array through NumPy's own descriptors: nothing of a subclass is called."""
-    region, steps = array_region(array), np.ndarray.strides.__get__(array)
-    shape, size = region.shape, region.itemsize
-    whole = all(step % size == 0 for step in steps)
-    stride = tuple(step // size for step in steps) if whole else tuple(steps)
-    dtype = str(np.ndarray.dtype.__get__(array))
-    member = OverlayMember(name, type(array).__name__, dtype, shape, stride, size, None, None)
-    nbytes = region.stop - region.start if 0 not in shape else 0
-    return _Holder(member, None, "cpu", region.start, nbytes, replace(region, start=0))
-
-
-def _groups(holders: Sequence[_Holder]) -> list[list[int]]:
-    """Return which holders lie in the same memory, directly or through a third one."""
-    groups: list[list[int]] = []
-    for at, holder in enumerate(holders):
-        met = [group for group in groups if any(holder.touches(holders[other]) for other in group)]
-        groups = [group for group in groups if group not in met]
-        groups.append(sorted([at, *(other for group in met for other in group)]))
-    return sorted(groups)
-
-
-def _origin(holders: Sequence[_Holder], group: Sequence[int]) -> int:
-    return min(holders[at].low for at in group)
-
-
-def _region(holder: _Holder, origin: int) -> Region:
-    return replace(holder.region, start=holder.region.start + holder.low - origin)
-
-
-def _settled(holder: _Holder, origin: int) -> OverlayMember:
-    region = _region(holder, origin)
-    pattern = _bytewise(region).pattern
-    if pattern is None:
-        return replace(holder.member, distinct_bytes=0)
-    return replace(holder.member, first_byte=region.start, distinct_bytes=count_distinct(pattern))
-
-
-def _storage(holders: Sequence[_Holder], group: list[int]) -> OverlayStorage:
-    origin = _origin(holders, group)
-    nbytes = max(holders[at].low + holders[at].nbytes for at in group) - origin
-    alone = OverlayStorage(tuple(group), origin, nbytes, holders[group[0]].device)
-    regions = {at: _region(holders[at], origin) for at in group}
-    if len(group) < 2 or not any(region.elements for region in regions.values()):
+def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlayStorage:
+    """Return a piece of memory with the strips and pairs of those that lie in it, where there are several."""
+    if len(regions) < 2 or not any(region.elements for region in regions.values()):
         return alone
-    start, stop, cell, single = _cut(list(regions.values()), nbytes)
+    start, stop, cell, single = _cut(list(regions.values()), alone.nbytes)
     cells = range(start, stop, cell)
-    read = {at: total(_joined(_bytewise(region).pattern), cells, stop) for at, region in regions.items()}
-    elements = {at: _elements(region) for at, region in regions.items()} if single else {}
-    rows = tuple(OverlayRow(at, tuple(distinct for distinct, _ in read[at][0]), elements.get(at, ())) for at in group)
+    patterns = {at: _bytewise(region).pattern for at, region in regions.items()}
+    # Overlapping dimensions are joined where that makes counting exact.
+    read = {at: total((some.nested() or some) if some else None, cells, stop) for at, some in patterns.items()}
+    rows = tuple(
+        OverlayRow(at, tuple(distinct for distinct, _ in read[at][0]), _elements(region) if single else ())
+        for at, region in regions.items()
+    )
     readers = tuple(sum(bool(row.bytes_read[at]) for row in rows) for at in range(len(cells))) if single else ()
-    pairs = tuple(_pair(left, right, regions) for left, right in combinations(group, 2))
+    pairs = tuple(_pair(left, right, regions) for left, right in combinations(regions, 2))
     exact = all(certain for _, certain in read.values())
     return replace(alone, start=start, stop=stop, cell_bytes=cell, rows=rows, readers=readers, pairs=pairs, exact=exact)
 
 
 def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
-    """Return which bytes to draw, how many to a cell, and whether every element can be drawn by itself."""
     full = [region for region in regions if region.elements]
     low, high = min(region.start for region in full), max(region.stop for region in full)
     unit = math.gcd(nbytes, *(region.itemsize for region in full), *(region.start for region in full))
     unit = math.gcd(unit, *(step for region in full for step in region.stride))
-    single = all(_apart(region) for region in full)
+    # Where different elements have no byte in common they can be drawn side by side.
+    patterns = [(pattern, region.itemsize) for region in full if (pattern := region.pattern) is not None]
+    single = all(
+        pattern.steps <= MOST_STEPS and all(axis.stride % size == 0 for axis in pattern.axes)
+        for pattern, size in patterns
+    )
     most = min(UNITS, MOST_CELLS // len(regions)) * unit
     if nbytes <= most:
         return 0, nbytes, unit, single
@@ -223,24 +205,6 @@ def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
     return start, min(start + -(-(high - start) // cell) * cell, nbytes), cell, False
 
 
-def _apart(region: Region) -> bool:
-    """Return whether different elements of a region have no byte in common, so that they can be drawn side by side."""
-    pattern = region.pattern
-    return (
-        pattern is not None
-        and pattern.steps <= MOST_STEPS
-        and all(axis.stride % region.itemsize == 0 for axis in pattern.axes)
-    )
-
-
-def _joined(pattern: Pattern | None) -> Pattern | None:
-    """Return a pattern that reads the same bytes, overlapping dimensions joined where that makes counting exact."""
-    if pattern is None or pattern.nests:
-        return pattern
-    united = pattern.united()
-    return united if united.nests else pattern
-
-
 def _elements(region: Region) -> tuple[OverlayElement, ...]:
     pattern = region.pattern
     if pattern is None:
@@ -248,18 +212,13 @@ def _elements(region: Region) -> tuple[OverlayElement, ...]:
     starts, ranks = enumerate_reads(pattern)
     order = np.lexsort((ranks, starts))
     places, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
+    indices = np.unravel_index(ranks[order[firsts]], region.shape) if region.shape else ()
+    ends = [size - 1 if dim in region.turned else 0 for dim, size in enumerate(region.shape)]  # where indices begin
+    columns = [abs(index - end).tolist() for index, end in zip(indices, ends, strict=True)]
     return tuple(
-        OverlayElement(int(place), _index(int(ranks[order[first]]), region), int(times) * pattern.repeats)
-        for place, first, times in zip(places, firsts, counts, strict=True)
+        OverlayElement(int(place), tuple(column[at] for column in columns), int(times) * pattern.repeats)
+        for at, (place, times) in enumerate(zip(places, counts, strict=True))
     )
-
-
-def _index(rank: int, region: Region) -> tuple[int, ...]:
-    index: list[int] = []
-    for dim in reversed(range(len(region.shape))):
-        rank, at = divmod(rank, region.shape[dim])
-        index.append(region.shape[dim] - 1 - at if dim in region.turned else at)
-    return tuple(reversed(index))
 
 
 def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
@@ -267,7 +226,10 @@ def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
     answer = overlap(one, other)
     if answer == "no":
         return OverlayPair(left, right, answer, 0, 0, 0)
-    common, size = _common_bytes(one, other), one.itemsize
+    # How many bytes both read is counted from whichever side that can be done.
+    sides = [(_bytewise(one), _bytewise(other)), (_bytewise(other), _bytewise(one))]
+    counts = (count(*side) for count in (overlap_elements, _by_runs) for side in sides)
+    common, size = next((count for count in counts if count is not None), None), one.itemsize
     # On one grid elements meet whole or not at all.
     aligned = all(step % size == 0 for step in (one.start - other.start, *one.stride, *other.stride))
     if common is not None and size == other.itemsize and aligned:
@@ -275,19 +237,10 @@ def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
     return OverlayPair(left, right, answer, common, overlap_elements(one, other), overlap_elements(other, one))
 
 
-def _common_bytes(one: Region, other: Region) -> int | None:
-    """Return how many bytes both read, counted from whichever side that can be done; None where from neither."""
-    one, other = _bytewise(one), _bytewise(other)
-    counts = (
-        count(left, right) for count in (overlap_elements, _by_runs) for left, right in ((one, other), (other, one))
-    )
-    return next((count for count in counts if count is not None), None)
-
-
 def _by_runs(reads: Region, runs: Region) -> int | None:
     """Return how many bytes two regions of single bytes share, run by run of the second; None for too many runs."""
-    pattern, cut = _joined(reads.pattern), _joined(runs.pattern)
-    if pattern is None or cut is None or not (pattern.nests and cut.nests):
+    pattern, cut = (some.pattern and some.pattern.nested() for some in (reads, runs))
+    if pattern is None or cut is None:
         return None
     solid = cut.axes[-1].size if cut.axes and cut.axes[-1].stride == 1 else 1
     outer = cut.axes[:-1] if solid > 1 else cut.axes

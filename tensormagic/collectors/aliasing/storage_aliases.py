@@ -90,12 +90,10 @@ class StorageAliases:
         self._by_storage.setdefault(storage, [])
         self._use_counts[storage] = _use_count(storage)
 
-    def names_of_item(self, item: Any) -> Iterator[str]:
-        """Yield every name of this very object."""
+    def name_of(self, item: Any) -> str:
+        """Return the first name of this very object; nothing where it has none."""
         storage = item.untyped_storage()._cdata if item.layout == torch.strided else 0
-        yield from (
-            storage_alias.name for storage_alias in self._by_storage.get(storage, ()) if storage_alias.current() is item
-        )
+        return next((alias.name for alias in self._by_storage.get(storage, ()) if alias.current() is item), "")
 
     def learn(self, frame: FrameType | None) -> None:
         """Look all names up anew: in the namespace, and in the user's functions from ``frame`` outwards."""
@@ -112,39 +110,35 @@ class StorageAliases:
                 self.searched += walk.looked
                 self.complete = self.complete and not walk.gap
 
-    def _add(self, item: Any, storage_alias: StorageAlias) -> None:
-        try:
-            if not issubclass(type(item), np.ndarray):
+    def _add(self, item: Any, alias: StorageAlias) -> None:
+        if not issubclass(type(item), np.ndarray):
+            try:
                 if item.layout != torch.strided:
                     return
-                storage_alias = replace(storage_alias, storage=int(item.untyped_storage()._cdata))
-        except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
-            return  # no strided memory that could be asked for
-        if storage_alias.storage:
-            self._by_storage.setdefault(storage_alias.storage, []).append(storage_alias)
-            self._use_counts[storage_alias.storage] = _use_count(item.untyped_storage()._cdata)
-        if not storage_alias.storage or not item.untyped_storage().resizable():
-            self._foreign.append(storage_alias)
+                alias = replace(alias, storage=int(item.untyped_storage()._cdata))
+            except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
+                return  # no strided memory that could be asked for
+        if alias.storage:
+            self._by_storage.setdefault(alias.storage, []).append(alias)
+            self._use_counts[alias.storage] = _use_count(alias.storage)
+        if not alias.storage or not item.untyped_storage().resizable():
+            self._foreign.append(alias)
 
     def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[Hit]:
-        """Yield who may share the bytes of a region of this storage.
-
-        Arrays and other storages over the same memory can only share it where it is ``foreign``.
-        """
-        near = self._by_storage.get(storage, ())
-        far = (storage_alias for storage_alias in self._foreign if storage_alias.storage != storage) if foreign else ()
+        """Yield who may share the bytes of a region of this storage; arrays and others only where it is foreign."""
+        far = (alias for alias in self._foreign if alias.storage != storage) if foreign else ()
         start, stop = region.start, region.stop
-        for storage_alias in (*near, *far):
-            known = self._bounds.get(id(storage_alias))
+        for alias in (*self._by_storage.get(storage, ()), *far):
+            known = self._bounds.get(id(alias))
             if known is not None and (known[0] >= stop or start >= known[1]):
                 continue
-            item = storage_alias.current()
+            item = alias.current()
             if item is None:
                 continue
-            place = array_region(item) if not storage_alias.storage else place_of(item)
-            self._bounds[id(storage_alias)] = (place.start, place.stop)
+            place = array_region(item) if not alias.storage else place_of(item)
+            self._bounds[id(alias)] = (place.start, place.stop)
             if place.start < stop and start < place.stop:
-                yield Hit(storage_alias, item, place)
+                yield Hit(alias, item, place)
 
 
 def place_of(x: torch.Tensor) -> Region:
@@ -156,9 +150,8 @@ def place_of(x: torch.Tensor) -> Region:
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.
 #
-# Two tensors can lie in one storage; two storage objects can lie over the same bytes (each ``torch.from_numpy(a)``
-# makes a new one), beside NumPy arrays and buffers. So addresses identify memory, sorted once; only storages without
-# memory (meta and fake tensors) are identified by identity.
+# Two storage objects can lie over the same bytes (each ``torch.from_numpy(a)`` makes a new one), beside NumPy arrays
+# and buffers. So addresses identify memory; storages without memory (meta and fake tensors) are their own.
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
@@ -198,17 +191,12 @@ class Shared:
 
 
 def gather(walk: Walk, *kinds: type) -> list[Entry]:
-    """Return every object of these kinds that a walk reaches, each once, with all its names.
-
-    By default of everything that can share memory.
-    """
+    """Return every object of these kinds (by default all that can share memory), each once, with all its names."""
     found: dict[int, Entry] = {}
     for name, item in walk.named(*(kinds or STORAGE_ALIASES)):
-        known = found.get(id(item))
-        if known is None:
-            found[id(item)] = Entry(item, [name], memory_of(item), is_kind(item, torch.Tensor))
-        else:
-            known.names.append(name)
+        if id(item) not in found:
+            found[id(item)] = Entry(item, [], memory_of(item), is_kind(item, torch.Tensor))
+        found[id(item)].names.append(name)
     return list(found.values())
 
 
@@ -224,32 +212,23 @@ def with_parts(entries: Iterable[Entry]) -> Iterator[Entry]:
 def by_memory(entries: Iterable[Entry]) -> list[Shared]:
     """Return the pieces of memory that the entries lie in, those that overlap joined, in order of address."""
     without: dict[int, Shared] = {}
-    placed = []
+    placed: list[tuple[Memory, Entry]] = []
     for entry in entries:
-        memory = entry.memory
-        if memory is None:
+        if (memory := entry.memory) is None:
             continue
         if memory.address:
-            placed.append((memory.device, memory.address, entry))
+            placed.append((memory, entry))
         else:
-            own = without.setdefault(memory.identity, Shared(memory.device, 0, memory.nbytes))
-            own.entries.append(entry)
-    placed.sort(key=lambda each: each[:2])
-    return [*_joined(placed), *without.values()]
-
-
-def _joined(placed: list[tuple[str, int, Entry]]) -> list[Shared]:
-    """Join neighbours that have a byte in common; memory of no bytes joins what begins at the same address."""
-    joined: list[Shared] = []
-    for device, address, entry in placed:
-        stop = address + (entry.memory.nbytes if entry.memory else 0)
-        last = joined[-1] if joined else None
-        if last is None or last.device != device or (address >= last.stop and address != last.address):
-            joined.append(Shared(device, address, stop, [entry]))
+            without.setdefault(memory.identity, Shared(memory.device, 0, memory.nbytes)).entries.append(entry)
+    joined: list[Shared] = []  # memory of no bytes joins what begins at the same address
+    for memory, entry in sorted(placed, key=lambda each: (each[0].device, each[0].address)):
+        address, stop, last = memory.address, memory.address + memory.nbytes, joined[-1] if joined else None
+        if last is None or last.device != memory.device or (address >= last.stop and address != last.address):
+            joined.append(Shared(memory.device, address, stop, [entry]))
         else:
             last.stop = max(last.stop, stop)
             last.entries.append(entry)
-    return joined
+    return [*joined, *without.values()]
 
 
 def memory_of(item: Any) -> Memory | None:

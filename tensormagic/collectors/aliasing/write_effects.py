@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -51,7 +50,6 @@ class WriteTotal:
         """Return it as plain data."""
         lists = tuple(f"{name}[" for name, changed in self.changed.items() if changed.items > 1)
         shown = ((key, name) for key, name in self.changed.items() if not lists or not key.startswith(lists))
-        changed = (dataclasses.replace(name, writes=self.counts[key], at_least=self.missed) for key, name in shown)
         return Write(
             location=sites.location(self.site),
             op=self.written.name,
@@ -59,7 +57,7 @@ class WriteTotal:
             shape=self.shape,
             count=self.calls,
             several=self.several and not self.named,
-            changed=tuple(changed),
+            changed=tuple(replace(name, writes=self.counts[key], at_least=self.missed) for key, name in shown),
             clash=self.clash,
         )
 
@@ -95,10 +93,6 @@ class Swaps:
                 return None
             expected = before.to(target.dtype).expand(target.shape)
             return Suspicion(Clash("reads what it writes", "", operand.numel(), target.numel()), target, expected)
-
-    def forget(self) -> None:
-        """Let the copies go."""
-        self._before = []
 
 
 # Writing to ``x[0]`` changes x: that is what the user wrote. So is the tensor that a loop goes over, and the one
@@ -137,11 +131,11 @@ class Effects:
         self._known: dict[tuple[Region, Region], Touched] = {}
 
     def of(self, seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
-        """Yield the names whose elements were changed and that the line does not write to itself.
-
-        ``via`` is the tensor that the line writes through, where it says so.
-        """
-        yield from _behind_autograd(seen, via)
+        """Yield the names whose elements were changed and that the line, writing through ``via``, does not name."""
+        # The written tensor itself, where a graph holds its values and autograd does not notice the write.
+        own = via if via is not None and via.tensor is not seen.target and via.tensor.grad_fn is not None else None
+        if own is not None and shares_version(seen.target, own.tensor) is False and _is_saved(own.tensor, seen):
+            yield seen.change(own.name, "itself", own.tensor, noticed=False, saved=True)
         written = via.tensor if via is not None else _written_name(seen)
         lists = _same_memory_lists(seen, via)
         for name, hits in lists.items():
@@ -152,12 +146,19 @@ class Effects:
         base = seen.target._base if via is None else None
         met = {id(each) for each in (written, seen.target, base)}  # what the line writes to in so many words
         for hit in seen.hits:
-            name = hit.storage_alias.name
-            if id(hit.item) in met or hit.storage_alias.list_name in lists or _root(name) in statement.loop_sources:
+            name, item = hit.storage_alias.name, hit.item
+            if id(item) in met or hit.storage_alias.list_name in lists or _root(name) in statement.loop_sources:
                 continue
-            met.add(id(hit.item))
-            if (change := self._changed(seen, hit, written)) is not None:
-                yield change
+            met.add(id(item))
+            if (reached := self._touched(seen, hit.region)).elements == 0:
+                continue
+            if (known := seen.total.changed.get(name)) is not None:
+                yield known
+                continue
+            how = relation(written, item) if is_kind(item, torch.Tensor) else "NumPy array"
+            extent, saved = _extent(place_of(written), hit.region), _is_saved(item, seen)
+            known_place, noticed = (hit.region, reached), _noticed(seen.target, item)
+            yield seen.change(name, how, item, known_place, extent=extent, noticed=noticed, saved=saved)
         yield from _second_names(seen, statement, via)
 
     def _touched(self, seen: WriteSeen, region: Region) -> Touched:
@@ -169,20 +170,6 @@ class Effects:
                 self._known.clear()
             self._known[key] = touched(region, seen.region)
         return self._known[key]
-
-    def _changed(self, seen: WriteSeen, hit: Hit, written: torch.Tensor) -> ChangedName | None:
-        reached = self._touched(seen, hit.region)
-        if reached.elements == 0:
-            return None
-        known = seen.total.changed.get(hit.storage_alias.name)
-        if known is not None:
-            return known
-        described = relation(written, hit.item) if is_kind(hit.item, torch.Tensor) else "NumPy array"
-        return seen.change(
-            hit.storage_alias.name, described, hit.item, (hit.region, reached),
-            extent=_extent(place_of(written), hit.region), noticed=_noticed(seen.target, hit.item),
-            saved=_is_saved(hit.item, seen),
-        )  # fmt: skip
 
 
 def _extent(written: Region, other: Region) -> Extent:
@@ -197,14 +184,12 @@ def _extent(written: Region, other: Region) -> Extent:
 
 def _written_name(seen: WriteSeen) -> torch.Tensor:
     """Return the named tensor that was written to, where the line does not name it: torch's own code wrote."""
-    target, base = seen.target, seen.target._base
-    items = [hit.item for hit in seen.hits if hit.storage_alias.storage]
-    if any(item is target for item in items):
-        return target
-    if base is not None and any(item is base for item in items):
-        return base
-    same = (hit.item for hit in seen.hits if hit.storage_alias.storage and hit.region == seen.region)
-    return next(same, items[0] if items else target)
+    target, hits = seen.target, [hit for hit in seen.hits if hit.storage_alias.storage]
+    for likely in (target, target._base):
+        if likely is not None and any(hit.item is likely for hit in hits):
+            return likely
+    same = (hit.item for hit in hits if hit.region == seen.region)
+    return next(same, hits[0].item if hits else target)
 
 
 def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[Hit]]:
@@ -237,34 +222,18 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
             yield seen.change(one.name, "same object", item, noticed=True)
 
 
-def changed_arguments(seen: WriteSeen, arguments: Mapping[str, torch.Tensor]) -> Iterator[ChangedName]:
-    """Yield what a call was given and wrote to, although its line does not say so."""
-    for name, tensor in arguments.items():
-        yield seen.change(name, "argument", tensor, noticed=True)
-
-
-def _behind_autograd(seen: WriteSeen, via: Through | None) -> Iterator[ChangedName]:
-    """Yield the written tensor itself where a graph holds its values and autograd does not notice the write."""
-    if via is None or via.tensor is seen.target or via.tensor.grad_fn is None:
-        return
-    if shares_version(seen.target, via.tensor) is False and _is_saved(via.tensor, seen):
-        yield seen.change(via.name, "itself", via.tensor, noticed=False, saved=True)
-
-
 def _noticed(target: torch.Tensor, item: Any) -> bool | None:
     return shares_version(target, item) if is_kind(item, torch.Tensor) else False
 
 
 def _is_saved(item: Any, seen: WriteSeen) -> bool:
-    """Return whether something in a backward graph holds a computed tensor: it has more owners than Python.
-
-    Views own their base, too: those that have names are not counted, nor are the arguments of the call.
-    """
+    """Return whether something in a backward graph holds a computed tensor: it has more owners than Python."""
     if not is_kind(item, torch.Tensor) or item.grad_fn is None:
         return False
     arguments = (*seen.call[1], *seen.call[2].values())
     if any(argument is item for argument in arguments):
         return False
+    # Views own their base, too: those that have names are not counted, nor are the arguments of the call.
     tensors = (hit.item for hit in seen.hits if is_kind(hit.item, torch.Tensor))
     views = {id(other) for other in tensors if other._base is item}
     views |= {id(seen.target)} if seen.target._base is item else set()

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
+from math import prod
 from time import process_time
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
-from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal, changed_arguments
+from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal
 from tensormagic.collectors.aliasing.written_through import (
     Call,
-    Statement,
     Suspicion,
     Through,
     refusal,
     repeats,
     settle,
-    statement_at,
+    statement_of,
     suspect,
     through,
 )
-from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
+from tensormagic.collectors.geometry.overlap import index_at, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
@@ -67,10 +65,10 @@ class WriteLog:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be seen."""
-        unsearched = [total for total in list(self._totals.values()) if total.searched is False]
+        unsearched = sum(total.searched is False for total in list(self._totals.values()))
         if not unsearched:
             return tuple(self._gaps.values())
-        places = "one line" if len(unsearched) == 1 else plural(len(unsearched), "line")
+        places = "one line" if unsearched == 1 else plural(unsearched, "line")
         reason = (
             f"the names were not searched again for the writes of {places}, because that takes "
             f"{seconds_text(self._search_took)} each time: a recently bound name may be missing there"
@@ -84,7 +82,7 @@ class WriteLog:
     def forget(self) -> None:
         """Let go of everything that leads to the user's objects."""
         self._storage_aliases = StorageAliases({})
-        self._swaps.forget()
+        self._swaps = Swaps()
         for total in self._totals.values():
             total.suspicion = None
 
@@ -114,7 +112,7 @@ class WriteLog:
         if own is None:
             return None
         if total.swaps is None:
-            total.swaps = statement_at(own.f_code.co_filename, own.f_lineno).swaps
+            total.swaps = statement_of(own).swaps
         return self._swaps.suspect(own, targets[0], call[1][1]) if total.swaps else None
 
     def refused(self, total: WriteTotal, call: Call, error: BaseException, frame: FrameType) -> None:
@@ -122,11 +120,10 @@ class WriteLog:
         suspicion, total.suspicion = total.suspicion, None
         try:
             self._describe(total, call, frame)
-            kind = refusal(error)
-            if kind:
+            if kind := refusal(error):
                 known = suspicion.clash if suspicion is not None and suspicion.clash.kind == kind else None
-                plain = known or Clash(kind, "", None, int(np.prod(total.shape)))  # type: ignore[arg-type]
-                total.clash = dataclasses.replace(plain, tensor=total.target, refused=True)
+                plain = known or Clash(kind, "", None, prod(total.shape))  # type: ignore[arg-type]
+                total.clash = replace(plain, tensor=total.target, refused=True)
         except Exception as odd:
             self._add_gap(odd)
 
@@ -136,8 +133,8 @@ class WriteLog:
         try:
             if suspicion is not None and (clash := settle(suspicion, pointwise=total.written.pointwise)) is not None:
                 self._describe(total, call, frame)
-                _, via = self._through(total, suspicion.target, frame)
-                total.clash = _worse(total.clash, _in_terms_of(clash, suspicion.target, via))
+                _, via = through(frame, suspicion.target)
+                _note_worse(total, _in_terms_of(clash, suspicion.target, via))
             for target in total.written.tensors(call[1], call[2]):
                 self._look(total, target, call, frame)
         except Exception as error:
@@ -153,16 +150,15 @@ class WriteLog:
         if target.layout != torch.strided or not target.numel():
             return
         storage = target.untyped_storage()
-        identity = storage._cdata
+        identity, foreign = storage._cdata, not storage.resizable()
         total.storage = total.storage or identity
         total.several = total.several or total.storage != identity
         users, calls = _use_count(identity), total.calls
         due = calls <= 4 or calls & (calls - 1) == 0  # whatever is known: the first four times, then at each doubling
         if not total.described:
             self._describe(total, call, frame)
-        if users <= _ALONE and not due and storage.resizable():
+        if users <= _ALONE and not due and not foreign:
             return
-        foreign = not storage.resizable()
         if due or not self._storage_aliases.knows(identity, users):
             if self._search(frame, free=FREE_SEARCHES if total.searched else FIRST_SEARCHES):
                 self._storage_aliases.note(identity)
@@ -194,108 +190,77 @@ class WriteLog:
         return True
 
     def _follow(self, seen: WriteSeen, frame: FrameType, *, due: bool) -> None:
-        """Look at those whose bytes may meet what was written to."""
         total = seen.total
-        statement, via = self._through(total, seen.target, frame)
+        statement, via = through(frame, seen.target)
         with quiet():
-            scattered = is_scattered(total.written.name)
-            seen.mask = written_elements(total.written.name, seen.target, seen.call[1]) if scattered else None
-            seen.certain = not scattered or seen.mask is not None
-            if due and via is not None and via.tensor is not seen.target and repeats(via.tensor):
-                total.clash = _worse(total.clash, _repeated(seen, via))
+            seen.mask, seen.certain = written_elements(total.written.name, seen.target, seen.call[1])
+            if due and seen.certain and via is not None and via.tensor is not seen.target and repeats(via.tensor):
+                # A write to a part of a tensor that repeats its elements changes more than that part.
+                reached = touched(place_of(via.tensor), seen.region, seen.mask).elements
+                written = seen.target.numel() if seen.mask is None else int(seen.mask.sum())
+                if reached is not None and reached > written:
+                    _note_worse(total, Clash("repeats", via.name, reached, written))
             arguments = _arguments(seen.target, frame, named=via is not None) if due else {}
-            for changed in (*self._effects.of(seen, statement, via), *changed_arguments(seen, arguments)):
+            handed = [seen.change(name, "argument", x, noticed=True) for name, x in arguments.items()]
+            for changed in (*self._effects.of(seen, statement, via), *handed):
                 total.counts[changed.name] = total.counts.get(changed.name, 0) + 1
                 known = total.changed.get(changed.name)
                 if known is None or changed.items > known.items:
-                    total.changed[changed.name] = dataclasses.replace(changed, through=self._other(seen, via))
-
-    def _other(self, seen: WriteSeen, via: Through | None) -> str:
-        """Return the name of what was written to, where it is not what the line wrote to first; else nothing."""
-        if seen.total.named or seen.target.untyped_storage()._cdata == seen.total.storage:
-            return ""
-        name = via.name if via is not None else next(iter(self._storage_aliases.names_of_item(seen.target)), "")
-        return name or "a tensor without a name"
-
-    def _through(
-        self, total: WriteTotal, target: torch.Tensor, frame: FrameType | None
-    ) -> tuple[Statement, Through | None]:
-        frame = innermost_own(frame)
-        if frame is None or total.site is None:
-            return Statement(), None
-        statement = statement_at(frame.f_code.co_filename, frame.f_lineno)
-        names = ChainMap(names_of(frame), frame.f_globals)  # type: ignore[arg-type]
-        return statement, through(statement, names, target)
+                    other = ""  # what was written to, where it is not what the line wrote to first
+                    if not total.named and seen.target.untyped_storage()._cdata != total.storage:
+                        other = via.name if via is not None else self._storage_aliases.name_of(seen.target)
+                        other = other or "a tensor without a name"
+                    total.changed[changed.name] = replace(changed, through=other)
 
     def _describe(self, total: WriteTotal, call: Call, frame: FrameType) -> None:
-        """Name what the first write of a tally writes to."""
         if total.described or not (targets := total.written.tensors(call[1], call[2])):
             return
         target = targets[0]
         total.described, total.shape = True, tuple(target.shape)
-        _, via = self._through(total, target, frame) if target.layout == torch.strided else (None, None)
+        _, via = through(frame, target) if target.layout == torch.strided else (None, None)
         if via is not None:
             total.target, total.named = via.name, True
             return
-        if not any(True for _ in self._storage_aliases.names_of_item(target)):
+        if not self._storage_aliases.name_of(target):
             self._search(frame)
-        total.target = next((name for name in self._storage_aliases.names_of_item(target)), "")
+        total.target = self._storage_aliases.name_of(target)
 
 
 def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:
-    """Return what the user handed to a call that is running and that writes to it, although nothing says so.
-
-    Where the user's own line says that it writes, and so is ``named``, its callers alone are asked.
-    """
+    """Return what the user handed to a running call that writes to it unsaid; if it is ``named``, to its callers'."""
     found: dict[str, torch.Tensor] = {}
     written = [x for x in (target, target._base) if x is not None]
     for depth, own in enumerate(islice(own_frames(frame), CALLERS)):
-        passed = statement_at(own.f_code.co_filename, own.f_lineno).passed if depth or not named else ()
+        passed = statement_of(own).passed if depth or not named else ()
         values = names_of(own) if passed else {}
         found |= {name: values[name] for name in passed if any(values.get(name) is x for x in written)}
     return found
 
 
-def _worse(first: Clash | None, second: Clash | None) -> Clash | None:
-    """Return the clash that says more: one that is known to have gone wrong."""
-    if first is None or second is None:
-        return first or second
-    return second if (second.wrong or 0) > (first.wrong or 0) else first
+def _note_worse(total: WriteTotal, clash: Clash) -> None:
+    """Keep the clash that says more: one that is known to have gone wrong."""
+    if total.clash is None or (clash.wrong or 0) > (total.clash.wrong or 0):
+        total.clash = clash
 
 
 def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Clash:
     """Return a clash with its index in the tensor that the line names; none where that is unknown."""
     if via is None or clash.index is None:
-        return dataclasses.replace(clash, tensor=via.name if via is not None else "")
+        return replace(clash, tensor=via.name if via is not None else "")
     region = place_of(target)
     byte = region.start + sum(at * step for at, step in zip(clash.index, region.stride, strict=True))
     index = clash.index if via.tensor is target else index_at(place_of(via.tensor), byte)
-    return dataclasses.replace(clash, tensor=via.name, index=index)
-
-
-def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
-    """Return what a write to a part of a tensor that repeats its elements changed besides that part."""
-    if not seen.certain:
-        return None
-    reached = touched(place_of(via.tensor), seen.region, seen.mask).elements
-    written = seen.target.numel() if seen.mask is None else int(seen.mask.sum())
-    return Clash("repeats", via.name, reached, written) if reached is not None and reached > written else None
+    return replace(clash, tensor=via.name, index=index)
 
 
 # Watches a run for in-place writes: which line, which op, to what, and whose elements that changed besides.
 #
-# A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing,
-# and are made as if their own line had called them. What a write needs more is looked at in steps, each only
-# where the one before gave reason to: does anything else use the storage, does anybody have a name for it, do the
-# bytes meet.
+# A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing.
+# What a write needs more is looked at in steps, each only where the one before gave reason to: does anything else use
+# the storage, does anybody have a name for it, do the bytes meet.
 
 _UNSEEN = "{} changed by writes that were not seen: of another thread, or within a compiled function"
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-
-
-def _is_plain(x: Any) -> bool:
-    """Return whether it is a tensor of torch's own; the class of anything else is not even asked for its hash."""
-    return type(x) is torch.Tensor or type(x) is torch.nn.Parameter
 
 
 def _may_mark() -> bool:
@@ -362,28 +327,29 @@ class WriteListener(Listener, OperationListener):
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
         """Let go of everything but numbers."""
         self._log.forget()
-        written = [name for name, x in self._named().items() if name in self._versions and self._rose(name, x)]
+        written = []
+        for name, x in self._named().items():
+            identity, before = self._versions.get(name, (0, 0))
+            counter, seen = counter_of(x), self._log.seen + self._engine_writes
+            if counter is not None:
+                seen = self._counted.get(counter, 0)
+            more = x._version - before - seen  # by how much its version rose that ops that were seen do not account for
+            if identity == x._cdata and more > 0 and not (more <= seen and _may_mark()):
+                written.append(name)
         self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
         self._versions, self._counted = {}, {}
 
     def _named(self) -> dict[str, torch.Tensor]:
-        return {name: x for name, x in list(self._namespace.items()) if _is_plain(x) and not x.is_inference()}
+        plain = (torch.Tensor, torch.nn.Parameter)  # the class of anything else is not even asked for its hash
+        named = list(self._namespace.items())
+        return {name: x for name, x in named if any(type(x) is kind for kind in plain) and not x.is_inference()}
 
     def _count(self, tensors: Iterable[Any]) -> None:
-        """Note that an op raises the version counters of these tensors by one."""
         with torch._C.DisableTorchFunction():
             for x in tensors:
                 counter = counter_of(x)
                 if counter in self._counted:
                     self._counted[counter] += 1
-
-    def _rose(self, name: str, x: torch.Tensor) -> bool:
-        """Return whether the version of a tensor rose by more than the ops that were seen account for."""
-        identity, before = self._versions[name]
-        counter = counter_of(x)
-        seen = self._log.seen + self._engine_writes if counter is None else self._counted.get(counter, 0)
-        more = x._version - before - seen
-        return identity == x._cdata and more > 0 and not (more <= seen and _may_mark())
 
     def report(self) -> WritesReport:
         """Return everything known so far."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from tensormagic.collectors.geometry.overlap import overlap, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
 from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, stored
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import syntax_of
+from tensormagic.collectors.where.source import innermost_own, names_of, syntax_of
 from tensormagic.reports import Clash
 
 # Through which name a line writes: what the user wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
@@ -31,15 +35,12 @@ class Statement:
     """What a line says about writing."""
 
     written: tuple[ast.expr, ...] = ()  # The expressions that it writes through, in order.
-    loop_names: frozenset[str] = field(default_factory=frozenset)  # Names that a ``for`` around the line binds.
-    loop_sources: frozenset[str] = field(default_factory=frozenset)  # Names that those loops go over.
     swaps: bool = False  # Whether it assigns several subscripts at once.
     # Plain names that it hands to a call whose result it binds to another name, and that it does not say to write to:
     # such a call is not expected to change them.
-    passed: frozenset[str] = field(default_factory=frozenset)
-
-
-_UNREADABLE = Statement()
+    passed: frozenset[str] = frozenset()
+    loop_names: frozenset[str] = frozenset()  # Names that a ``for`` around the line binds.
+    loop_sources: frozenset[str] = frozenset()  # Names that those loops go over.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,9 @@ class Through:
     tensor: torch.Tensor  # the tensor of that name; lives no longer than the question
 
 
-def statement_at(filename: str, line: int) -> Statement:
-    """Return what the statement at a line writes through; nothing where the source cannot be read."""
-    return _statements("".join(linecache.getlines(filename))).get(line, _UNREADABLE)
+def statement_of(frame: FrameType) -> Statement:
+    """Return what the running line of a frame writes through; nothing where the source cannot be read."""
+    return _statements("".join(linecache.getlines(frame.f_code.co_filename))).get(frame.f_lineno, Statement())
 
 
 @lru_cache(maxsize=16)
@@ -63,54 +64,44 @@ def _statements(source: str) -> dict[int, Statement]:
         node, names, sources = waiting.pop()
         if isinstance(node, ast.For | ast.AsyncFor):
             names, sources = names | _names(node.target), sources | _names(node.iter)
-        if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            statement = Statement(tuple(_written(node)), names, sources, _swaps(node), _passed(node))
-            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                found[line] = _beside(statement, found[line]) if line in found else statement
-        else:
+        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
             waiting.extend((child, names, sources) for child in ast.iter_child_nodes(node))
+            continue
+        said = Statement(*_written(node), loop_names=names, loop_sources=sources)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+            other = found.get(line)
+            found[line] = said
+            if other is not None:  # of two statements on a line it is not known which calls what
+                written, swaps = said.written + other.written, said.swaps or other.swaps
+                loops = names | other.loop_names, sources | other.loop_sources
+                found[line] = Statement(written, swaps, frozenset(), *loops)
     return found
-
-
-def _beside(one: Statement, other: Statement) -> Statement:
-    """Return what a line of two statements says: which of them calls what is not known."""
-    return Statement(
-        one.written + other.written, one.loop_names | other.loop_names, one.loop_sources | other.loop_sources,
-        one.swaps or other.swaps,
-    )  # fmt: skip
 
 
 def _names(node: ast.AST) -> frozenset[str]:
     return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
 
 
-def _swaps(statement: ast.stmt) -> bool:
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Tuple):
-        return False
-    targets = statement.targets[0].elts if isinstance(statement.targets[0], ast.Tuple) else []
-    return sum(isinstance(target, ast.Subscript) for target in targets) > 1
-
-
-def _passed(statement: ast.stmt) -> frozenset[str]:
-    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
-        return frozenset()
-    calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
-    if any(True for _ in _written(statement)):
-        return frozenset()
-    given = {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return frozenset(given) - frozenset().union(*map(_names, targets))
-
-
-def _written(statement: ast.stmt) -> Iterator[ast.expr]:
-    if isinstance(statement, ast.AugAssign):
-        yield statement.target
-    for target in statement.targets if isinstance(statement, ast.Assign) else ():
-        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-        yield from (part for part in parts if isinstance(part, ast.Subscript | ast.Attribute))
+def _written(statement: ast.stmt) -> tuple[tuple[ast.expr, ...], bool, frozenset[str]]:
+    """Return what a statement writes through, whether it swaps, and what it passes on: as in `Statement`."""
+    written: list[ast.expr] = [statement.target] if isinstance(statement, ast.AugAssign) else []
+    targets, swaps, passed = list[ast.expr](), False, frozenset[str]()
+    if isinstance(statement, ast.Assign):
+        targets, first = statement.targets, statement.targets[0]
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            written += [part for part in parts if isinstance(part, ast.Subscript | ast.Attribute)]
+        if isinstance(statement.value, ast.Tuple) and isinstance(first, ast.Tuple):
+            swaps = sum(isinstance(target, ast.Subscript) for target in first.elts) > 1
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call):
-            yield from _written_by_call(node)
+        written += _written_by_call(node) if isinstance(node, ast.Call) else ()
+    if targets and not written and (value := getattr(statement, "value", None)) is not None:
+        calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
+        given = {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+        passed = frozenset(given).difference(*map(_names, targets))
+    return tuple(written), swaps, passed
 
 
 def _written_by_call(call: ast.Call) -> Iterator[ast.expr]:
@@ -126,24 +117,36 @@ def _written_by_call(call: ast.Call) -> Iterator[ast.expr]:
         yield call.args[0]
 
 
-def through(statement: Statement, names: Mapping[str, Any], written: torch.Tensor) -> Through | None:
-    """Return through which tensor a statement writes to ``written``; None where it does not say."""
+def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, Through | None]:
+    """Return what the user's running line says of writing, and through which tensor it writes to ``written``."""
+    if (own := innermost_own(frame)) is None:
+        return Statement(), None
+    statement, names = statement_of(own), ChainMap(names_of(own), own.f_globals)  # type: ignore[arg-type]
     storage = written.untyped_storage()._cdata
     for expression in statement.written:
         found = _deepest(expression, names)
         if found is not None and found.tensor.untyped_storage()._cdata == storage:
-            return found
-    return None
+            return statement, found
+    return statement, None
+
+
+_GETTERS: dict[type, Callable[[Any, Any], Any]] = {
+    dict: dict.get,  # ``__getitem__`` of a defaultdict's would make the item
+    list: list.__getitem__,
+    tuple: tuple.__getitem__,
+}
 
 
 def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> Through | None:
     """Return the last tensor on the way that an expression goes, reached without running code."""
-    steps = list(_way(expression))
-    if not isinstance(steps[0], ast.Name):
+    steps = [expression]  # its own beginnings, shortest last: ``a.b[0]``, ``a.b``, ``a``
+    while isinstance(steps[-1], ast.Attribute | ast.Subscript | ast.Call):
+        steps.append(steps[-1].func if isinstance(steps[-1], ast.Call) else steps[-1].value)
+    if not isinstance(steps[-1], ast.Name):
         return None
-    value: Any = names.get(steps[0].id)
+    value: Any = names.get(steps[-1].id)
     found: Through | None = None
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
+    for step, following in zip_longest(steps[::-1], steps[-2::-1]):
         if is_kind(value, torch.Tensor) and value.layout == torch.strided:
             found = Through(ast.unparse(step), value)
         value = _next(value, following)
@@ -152,19 +155,12 @@ def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> Through | None:
     return found
 
 
-def _way(expression: ast.expr) -> list[ast.expr]:
-    """Return an expression's own beginnings, shortest first: ``a``, ``a.b``, ``a.b[0]``."""
-    steps = [expression]
-    while isinstance(steps[-1], ast.Attribute | ast.Subscript | ast.Call):
-        inner = steps[-1].func if isinstance(steps[-1], ast.Call) else steps[-1].value
-        steps.append(inner)
-    return steps[::-1]
-
-
 def _next(value: Any, step: ast.expr | None) -> Any:
     """Return an attribute or an item that is plainly stored; nothing is computed."""
     if isinstance(step, ast.Subscript) and isinstance(step.slice, ast.Constant):
-        return _item(value, step.slice.value)
+        given = next((get for kind, get in _GETTERS.items() if is_kind(value, kind)), None)
+        with suppress(IndexError, TypeError, KeyError):
+            return given(value, step.slice.value) if given is not None else None
     if not isinstance(step, ast.Attribute):
         return None
     if is_kind(value, torch.Tensor):
@@ -174,17 +170,6 @@ def _next(value: Any, step: ast.expr | None) -> Any:
     return None if found is UNKNOWN else found
 
 
-def _item(value: Any, key: Any) -> Any:
-    try:
-        if is_kind(value, dict):
-            return dict.get(value, key)
-        if is_kind(value, list):
-            return list.__getitem__(value, key)
-        return tuple.__getitem__(value, key) if is_kind(value, tuple) else None
-    except (IndexError, TypeError, KeyError):
-        return None
-
-
 # Memory that one write uses twice: a target that overlaps itself, or an operand that lies in what is written to.
 #
 # torch refuses such a write where it can tell cheaply, and lets it through where it cannot: then the result depends
@@ -192,7 +177,10 @@ def _item(value: Any, key: Any) -> Any:
 # separate memory, and the results are compared.
 
 REPLAY_LIMIT = 2**20  # elements of what is written to; a larger write is not done again
-_REFUSED = ("more than one element of the written-to tensor", "some elements of the input tensor and the written-to")
+_REFUSED = {
+    "more than one element of the written-to tensor": "overlaps itself",
+    "some elements of the input tensor and the written-to": "reads what it writes",
+}
 
 
 @dataclass(slots=True)
@@ -244,29 +232,21 @@ def _distinct(x: torch.Tensor) -> int | None:
 
 def _clashing(written: Written, call: Call, target: torch.Tensor) -> torch.Tensor | None:
     """Return the operand in the target's storage that is not read element by element where it is written, if any."""
-    storage = target.untyped_storage()._cdata
-    for operand in _operands(written, call):
-        if operand.layout != torch.strided or operand.untyped_storage()._cdata != storage:
-            continue
-        if not (written.pointwise and is_same_place(operand, target)):
-            return operand
-    return None
-
-
-def _operands(written: Written, call: Call) -> list[torch.Tensor]:
     _, args, kwargs = call
     positions = [position for position, _ in written.slots]
     read = args[1:] if positions == [0] else [value for at, value in enumerate(args) if at not in positions]
     if kwargs:
         names = [name for _, name in written.slots]
         read = [*read, *(value for name, value in kwargs.items() if name not in names)]
-    found: list[torch.Tensor] = []
+    storage = target.untyped_storage()._cdata
     for value in read:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found += [item for item in value if isinstance(item, torch.Tensor)]
-    return found
+        for operand in value if isinstance(value, list | tuple) else (value,):
+            if not isinstance(operand, torch.Tensor) or operand.layout != torch.strided:
+                continue
+            aliased = operand.untyped_storage()._cdata == storage
+            if aliased and not (written.pointwise and is_same_place(operand, target)):
+                return operand
+    return None
 
 
 def _done_apart(written: Written, call: Call, target: torch.Tensor) -> torch.Tensor | None:
@@ -303,22 +283,19 @@ def settle(suspicion: Suspicion, *, pointwise: bool) -> Clash | None:
     if expected is None:
         return clash if pointwise else None
     with quiet():
-        differs = _differences(target, expected)
+        # They differ by more than rounding: another memory layout may add up in another order.
+        if not (target.is_floating_point() or target.is_complex()):
+            differs = target != expected
+        else:
+            is_small = target.is_floating_point() and target.itemsize == 1  # float8 has no arithmetic
+            got, wanted = (target.float(), expected.float()) if is_small else (target, expected)
+            scale = wanted.abs().nan_to_num(posinf=0, neginf=0).max().item()
+            differs = ~torch.isclose(got, wanted, rtol=1e-3, atol=1e-6 * scale, equal_nan=True)
         wrong = int(differs.sum())
         if not wrong:
             return replace(clash, wrong=0) if pointwise and clash.kind == "reads what it writes" else None
         at = tuple(map(int, differs.nonzero()[0]))
         return replace(clash, wrong=wrong, index=at, got=_text(target[at]), expected=_text(expected[at]))
-
-
-def _differences(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Return where two results differ by more than rounding: another memory layout may add up in another order."""
-    if not (got.is_floating_point() or got.is_complex()):
-        return got != expected
-    if got.is_floating_point() and got.itemsize == 1:  # float8 has no arithmetic
-        got, expected = got.float(), expected.float()
-    scale = expected.abs().nan_to_num(posinf=0, neginf=0).max().item()
-    return ~torch.isclose(got, expected, rtol=1e-3, atol=1e-6 * scale, equal_nan=True)
 
 
 def _text(element: torch.Tensor) -> str:
@@ -329,5 +306,4 @@ def _text(element: torch.Tensor) -> str:
 def refusal(error: BaseException) -> str:
     """Return what an error of torch's says a write would have done: a kind of clash, or ``""``."""
     text = str(error) if isinstance(error, RuntimeError) else ""
-    return next((kind for kind, sentence in zip(("overlaps itself", "reads what it writes"), _REFUSED, strict=True)
-                 if sentence in text), "")  # fmt: skip
+    return next((kind for sentence, kind in _REFUSED.items() if sentence in text), "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
+from operator import mul
 
 import numpy as np
 import torch
@@ -34,33 +35,18 @@ class DrawnSlice:
 
 
 def default_slice(shape: Sequence[int]) -> DrawnSlice:
-    """Return the slice that is drawn by default: along the last two dimensions that are longer than 1, others at 0.
-
-    A convolution's weight of shape (64, 3, 1, 1) is drawn as 64 by 3, not as a single cell.
-    """
-    return slice_along(shape, *_default_dims(shape))
-
-
-def _default_dims(shape: Sequence[int]) -> tuple[int | None, int | None]:
+    """Return the slice along the last two dimensions longer than 1: a convolution's (64, 3, 1, 1) as 64 by 3."""
     long = [dim for dim, size in enumerate(shape) if size != 1][-2:]
     others = [dim for dim in reversed(range(len(shape))) if dim not in long]
-    drawn = sorted((long + others)[:2])
-    return (None, drawn[0]) if len(drawn) == 1 else (drawn[0], drawn[1]) if drawn else (None, None)
+    column_dim, row_dim, *_ = [*sorted((long + others)[:2], reverse=True), None, None]
+    return slice_along(shape, row_dim, column_dim)
 
 
 def slice_along(
     shape: Sequence[int], row_dim: int | None, column_dim: int | None, *, fixed: tuple[int, ...] | None = None
 ) -> DrawnSlice:
-    """Return the slice along two dimensions, evenly thinned where they are long.
-
-    Args:
-        shape: Sizes.
-        row_dim: The dimension that runs downwards; None: a single row.
-        column_dim: The dimension that runs to the right; None: a single column.
-        fixed: The index of every other dimension; None: 0.
-    """
-    drawn = {row_dim, column_dim}
-    empty = any(size == 0 for dim, size in enumerate(shape) if dim not in drawn)
+    """Return the slice along two dimensions, evenly thinned where long (None: a single row or column), others fixed."""
+    empty = any(size == 0 for dim, size in enumerate(shape) if dim not in {row_dim, column_dim})
     rows = () if empty else evenly(_length(shape, row_dim), MOST_ROWS)
     columns = evenly(_length(shape, column_dim), MOST_COLUMNS)
     return DrawnSlice(row_dim, column_dim, rows, columns, fixed or (0,) * len(shape))
@@ -77,14 +63,7 @@ def evenly(count: int, most: int) -> tuple[int, ...]:
 
 
 def grid(shape: Sequence[int], stride: Sequence[int], offset: int, shown: DrawnSlice | None = None) -> Grid:
-    """Return the index grid of a strided tensor, without the values of its elements.
-
-    Args:
-        shape: Sizes.
-        stride: In elements.
-        offset: Of the storage, in elements.
-        shown: What is shown; None: what is by default.
-    """
+    """Return the index grid of a strided tensor, without the values of its elements; stride and offset in elements."""
     shown = shown or default_slice(shape)
     row_step, column_step = (0 if dim is None else stride[dim] for dim in (shown.row_dim, shown.column_dim))
     start = offset + sum(step * at for step, at in zip(stride, shown.fixed, strict=True))
@@ -105,9 +84,8 @@ def grid(shape: Sequence[int], stride: Sequence[int], offset: int, shown: DrawnS
 
 # The storage strip: for every cell of the storage, how much of it a tensor reads.
 #
-# Counts are exact wherever that is possible at a bounded price: by arithmetic where the dimensions nest, by
-# enumeration for overlapping patterns of up to `ENUMERATION_LIMIT` elements. Beyond that they are sampled, and the
-# strip says so.
+# Exact by arithmetic where the dimensions nest, and by enumeration for overlapping patterns of bounded size; beyond
+# that counts are sampled, and the strip says so.
 
 CELLS = 64
 CONTEXT = 8
@@ -125,13 +103,7 @@ class Rows:
 
 
 def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = None) -> Strip | None:
-    """Return the strip of a storage, or None where the storage holds no element.
-
-    Args:
-        pattern: What the tensor reads; None for a tensor without elements.
-        storage_elements: Elements of the tensor's dtype in the storage.
-        rows: What to draw under the strip, if anything.
-    """
+    """Return the strip of a storage, counted in elements of the tensor's dtype, or None where it holds none."""
     if storage_elements <= 0:
         return None
     start, stop, width = _cut(pattern, storage_elements, rows.length if rows else 0)
@@ -145,27 +117,20 @@ def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = No
 
 
 def _cut(pattern: Pattern | None, elements: int, row_length: int) -> tuple[int, int, int]:
-    """Return which part of the storage to draw, and how many elements to a cell."""
     if elements <= CELLS:
         return 0, elements, 1
-    span = pattern.highest + 1 - pattern.lowest if pattern else elements
-    if pattern is None or span > CELLS:
-        return 0, elements, _run_length(elements, row_length)
-    context = min((CELLS - span) // 2, CONTEXT)
-    return max(pattern.lowest - context, 0), min(pattern.highest + 1 + context, elements), 1
-
-
-def _run_length(elements: int, row_length: int) -> int:
-    """Return how many elements to a cell: about 64 cells, cut where rows begin as far as that goes."""
-    even = -(-elements // CELLS)
+    if pattern is not None and (span := pattern.highest + 1 - pattern.lowest) <= CELLS:
+        context = min((CELLS - span) // 2, CONTEXT)
+        return max(pattern.lowest - context, 0), min(pattern.highest + 1 + context, elements), 1
+    even = -(-elements // CELLS)  # about 64 cells, cut where rows begin as far as that goes
     if not 0 < row_length < elements:
-        return even
+        return 0, elements, even
     rows = -(-elements // row_length)
     if rows > _MOST_ROWS:
-        return row_length * -(-rows // CELLS)
+        return 0, elements, row_length * -(-rows // CELLS)
     parts = max(CELLS // rows, 1)
     fitting = [part for part in range(max(parts // 2, 1), parts + 1) if row_length % part == 0]
-    return row_length // fitting[-1] if fitting else even
+    return 0, elements, row_length // fitting[-1] if fitting else even
 
 
 Count = tuple["int | None", "int | None"]
@@ -175,20 +140,23 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
     """Return (distinct, reads) for every cell of a strip up to ``stop``, and whether that is exact."""
     if pattern is None:
         return [(0, 0)] * len(starts), True
+    if not pattern.nests and pattern.steps <= ENUMERATION_LIMIT:
+        offsets, _ = enumerate_reads(pattern)
+        every, once = ((some - starts.start) // starts.step for some in (offsets, np.unique(offsets)))
+        reads = np.bincount(every, minlength=len(starts)) * pattern.repeats
+        distinct = np.bincount(once, minlength=len(starts))
+        return [(int(some), int(times)) for some, times in zip(distinct, reads, strict=True)], True
+    read = [count_between(pattern, at, min(at + starts.step, stop)) for at in starts]
     if pattern.nests:
-        distinct = (sum(pattern.boxes(at, min(at + starts.step, stop))) for at in starts)
-        return [(some, some * pattern.repeats) for some in distinct], True
-    if pattern.steps <= ENUMERATION_LIMIT:
-        return _tally_enumerated(pattern, starts), True
-    return _tally_sampled(pattern, starts, stop), False
-
-
-def _tally_enumerated(pattern: Pattern, starts: range) -> list[Count]:
-    offsets, _ = enumerate_reads(pattern)
-    cells = (offsets - starts.start) // starts.step
-    reads = np.bincount(cells, minlength=len(starts)) * pattern.repeats
-    distinct = np.bincount((np.unique(offsets) - starts.start) // starts.step, minlength=len(starts))
-    return [(int(some), int(times)) for some, times in zip(distinct, reads, strict=True)]
+        return [(some, (some or 0) * pattern.repeats) for some in read], True
+    # Reads are estimated from evenly spaced steps; distinct elements stay exact where the axes can be joined.
+    rest = np.arange(0, pattern.steps, -(-pattern.steps // SAMPLE))  # counted with the shortest stride fastest
+    offsets, each = np.full(len(rest), pattern.offset), pattern.steps / len(rest) * pattern.repeats
+    for axis in reversed(pattern.axes):
+        rest, at = np.divmod(rest, axis.size)
+        offsets += at * axis.stride
+    estimated = np.bincount((offsets - starts.start) // starts.step, minlength=len(starts)) * each
+    return [(some, round(times)) for some, times in zip(read, estimated, strict=True)], False
 
 
 def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
@@ -201,28 +169,7 @@ def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
     return offsets, ranks
 
 
-def _tally_sampled(pattern: Pattern, starts: range, stop: int) -> list[Count]:
-    """Estimate reads from evenly spaced steps; distinct elements stay exact where the axes can be joined."""
-    every = -(-pattern.steps // SAMPLE)
-    taken = np.arange(0, pattern.steps, every)
-    cells = (_offsets_at(pattern, taken) - starts.start) // starts.step
-    reads = np.bincount(cells, minlength=len(starts)) * (pattern.steps / len(taken) * pattern.repeats)
-    bounds = ((at, min(at + starts.step, stop)) for at in starts)
-    return [(count_between(pattern, *bound), round(times)) for bound, times in zip(bounds, reads, strict=True)]
-
-
-def _offsets_at(pattern: Pattern, steps: np.ndarray) -> np.ndarray:
-    """Return the storage offset of the given steps, counted with the shortest stride fastest."""
-    offsets, rest = np.full(len(steps), pattern.offset), steps
-    for axis in reversed(pattern.axes):
-        rest, at = np.divmod(rest, axis.size)
-        offsets += at * axis.stride
-    return offsets
-
-
 # Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
-#
-# Nothing here touches a tensor; the values in the grid are put in by whoever has one.
 
 _JUMPS = 8  # the first differences between successive offsets in reading order
 _LETTERS = "ijklmnopqrstuvwxyz"
@@ -239,20 +186,12 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
     element_size: int,
     rows: Rows | None = None,
 ) -> LayoutReport:
-    """Return the layout of a strided tensor.
-
-    Args:
-        shape: Sizes.
-        stride: In elements, not negative.
-        storage_offset: In elements.
-        storage_elements: How many elements of this dtype the storage holds.
-        element_size: Bytes an element.
-        rows: Rows to draw under the strip.
-    """
+    """Return the layout of a strided tensor: all is in elements, but ``element_size``; no stride is negative."""
     shape, stride = tuple(shape), tuple(stride)
     pattern = Pattern.of(shape, stride, storage_offset)
     distinct, numel = count_distinct(pattern), prod(shape)
-    offsets = [_offset_at(shape, stride, rank) for rank in range(min(numel, _JUMPS + 1))]
+    first = itertools.islice(itertools.product(*(range(min(size, _JUMPS + 1)) for size in shape)), _JUMPS + 1)
+    offsets = [sum(map(mul, index, stride)) for index in first]
     return LayoutReport(
         shape=shape,
         stride=stride,
@@ -265,7 +204,7 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         highest=pattern.highest if pattern else None,
         distinct=distinct,
         internal_overlap="maybe" if distinct is None else "yes" if distinct < numel else "no",
-        jumps=tuple(after - before for before, after in pairwise(offsets)),
+        jumps=tuple(after - before for before, after in itertools.pairwise(offsets)),
         contiguous_bytes=numel * element_size,
         views=views(shape, stride, element_size=element_size),
     )
@@ -286,45 +225,24 @@ def count_distinct(pattern: Pattern | None) -> int | None:
     return distinct
 
 
-def _offset_at(shape: tuple[int, ...], stride: tuple[int, ...], rank: int) -> int:
-    offset = 0
-    for size, step in zip(reversed(shape), reversed(stride), strict=True):
-        rank, at = divmod(rank, size)
-        offset += at * step
-    return offset
-
-
 def memory_formats(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[MemoryFormat, ...]:
     """Return the memory formats that exist for this number of dimensions, and what breaks each.
 
     Judged as torch does (``compute_contiguous``, ``compute_channels_last_contiguous_2d`` in c10): dimensions of size
     1 may have any stride; without elements every tensor is contiguous, but not every one is channels_last.
     """
-    plain = MemoryFormat("contiguous_format", holds=True, stride=contiguous_stride(shape))
-    formats = [plain if 0 in shape else _judged(plain, shape, stride, tuple(reversed(range(len(shape)))))]
+
+    def judged(name: str, wanted: Sequence[int], order: Sequence[int]) -> MemoryFormat:
+        breaking = next((dim for dim in order if shape[dim] != 1 and stride[dim] != wanted[dim]), None)
+        return MemoryFormat(name, breaking is None, tuple(wanted), breaking)
+
+    outwards = () if 0 in shape else tuple(reversed(range(len(shape))))
+    formats = [judged("contiguous_format", contiguous_stride(shape), outwards)]
     if len(shape) in _CHANNELS_LAST:
         name, order = _CHANNELS_LAST[len(shape)]
-        formats.append(
-            _judged(MemoryFormat(name, holds=True, stride=_packed_stride(shape, order)), shape, stride, order)
-        )
+        packed = {dim: prod(shape[inner] for inner in order[:at]) for at, dim in enumerate(order)}
+        formats.append(judged(name, [packed[dim] for dim in range(len(shape))], order))
     return tuple(formats)
-
-
-def _judged(
-    wanted: MemoryFormat, shape: tuple[int, ...], stride: tuple[int, ...], order: tuple[int, ...]
-) -> MemoryFormat:
-    """Return the format with the verdict on these strides."""
-    breaking = [dim for dim in order if shape[dim] != 1 and stride[dim] != wanted.stride[dim]]
-    return replace(wanted, holds=False, breaking_dim=breaking[0]) if breaking else wanted
-
-
-def _packed_stride(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the stride of elements packed without gaps, the first dimension in ``order`` innermost."""
-    wanted, step = [0] * len(shape), 1
-    for dim in order:
-        wanted[dim] = step
-        step *= shape[dim]
-    return tuple(wanted)
 
 
 # The elements of an index grid: one gather of what is shown, one transfer, then text and levels.
@@ -337,19 +255,15 @@ def with_values(drawn: Grid, x: torch.Tensor, shown: DrawnSlice) -> Grid:
     if not (shown.rows and shown.columns):
         return drawn
     with quiet():
-        rows = _gather(x, shown).resolve_conj().resolve_neg().tolist()
-    values = tuple(tuple(text_of(value) for value in row) for row in rows)
-    return replace(drawn, values=values, levels=tuple(tuple(level_of(value) for value in row) for row in rows))
-
-
-def _gather(x: torch.Tensor, shown: DrawnSlice) -> torch.Tensor:
-    """Return a (rows, columns) tensor of the elements of a slice, and touch no others."""
-    index: list[int | torch.Tensor] = list(shown.fixed)
-    if shown.row_dim is not None:
-        index[shown.row_dim] = torch.tensor(shown.rows, dtype=torch.int64, device=x.device)[:, None]
-    if shown.column_dim is not None:
-        index[shown.column_dim] = torch.tensor(shown.columns, dtype=torch.int64, device=x.device)[None, :]
-    return x[tuple(index)].reshape(len(shown.rows), len(shown.columns))
+        index: list[int | torch.Tensor] = list(shown.fixed)
+        if shown.row_dim is not None:
+            index[shown.row_dim] = torch.tensor(shown.rows, dtype=torch.int64, device=x.device)[:, None]
+        if shown.column_dim is not None:
+            index[shown.column_dim] = torch.tensor(shown.columns, dtype=torch.int64, device=x.device)[None, :]
+        cells = x[tuple(index)].reshape(len(shown.rows), len(shown.columns))  # touches no other elements
+        rows = cells.resolve_conj().resolve_neg().tolist()
+    values = tuple(tuple(map(text_of, row)) for row in rows)
+    return replace(drawn, values=values, levels=tuple(tuple(map(level_of, row)) for row in rows))
 
 
 def text_of(value: Element) -> str:

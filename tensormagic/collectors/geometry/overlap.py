@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -58,25 +59,17 @@ class Region:
         return Pattern.of(self.shape, self.stride, self.start)
 
 
-class _Interface:
-    """Something that NumPy takes for an array at a made-up address."""
-
-    def __init__(self, region: Region) -> None:
-        self.__array_interface__: dict[str, Any] = {
-            "version": 3,
-            "shape": region.shape,
-            "strides": region.stride,
-            "typestr": f"|V{region.itemsize}",
-            "data": (_BASE + region.start, True),
-        }
-
-
 def overlap(x: Region, y: Region) -> Literal["yes", "no", "maybe"]:
     """Return whether two regions have a byte in common; "maybe" where finding out would take too long."""
     if 0 in x.shape or 0 in y.shape:
         return "no"
-    left, right = np.asarray(_Interface(x)), np.asarray(_Interface(y))
+    arrays: list[np.ndarray] = []
+    for region in (x, y):
+        place = {"shape": region.shape, "strides": region.stride, "data": (_BASE + region.start, True)}
+        interface = {"version": 3, "typestr": f"|V{region.itemsize}", **place}
+        arrays.append(np.asarray(SimpleNamespace(__array_interface__=interface)))
     try:
+        left, right = arrays
         shared = np.shares_memory(left, right, max_work=MAX_WORK)  # type: ignore[arg-type]  # NumPy's stubs know 0, -1
     except _TOO_HARD:
         return "maybe"
@@ -88,55 +81,38 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     reads, writes = x.pattern, y.pattern
     if reads is None or writes is None:
         return 0
-    solid = _solid(writes, y.itemsize)
-    if solid is not None and (count := _count_in_range(reads, solid, x.itemsize)) is not None:
-        return count
+    solid = solid_bytes(y)
+    if solid is not None:
+        within = solid[0] <= reads.lowest and reads.highest + x.itemsize <= solid[1]
+        count = count_distinct(reads) if within else count_between(reads, solid[0] - x.itemsize + 1, solid[1])
+        if count is not None:
+            return count
     if (reads.offset, reads.axes, x.itemsize) == (writes.offset, writes.axes, y.itemsize):
         return count_distinct(reads)
-    return _count_by_marking(x, y)
+    # Every byte that both reach is marked in a picture of the memory between them.
+    low, high = min(x.start, y.start), max(x.stop, y.stop)
+    if max(high - low, x.elements, y.elements) > COUNT_LIMIT:
+        return None
+    starts = np.zeros(high - low, dtype=np.bool_)
+    _bytes_of(starts, x, low)[..., 0] = True
+    each = np.flatnonzero(starts)[:, None] + np.arange(x.itemsize)
+    return int(np.any(marked(y, low, high)[each], axis=1).sum())
 
 
 def solid_bytes(region: Region) -> tuple[int, int] | None:
     """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
-    pattern = region.pattern
-    return None if pattern is None else _solid(pattern, region.itemsize)
-
-
-def marked(region: Region, size: int) -> np.ndarray:
-    """Return a picture of memory of ``size`` bytes, from the point a region counts from: True where it has a byte."""
-    touched = np.zeros(size, dtype=np.bool_)
-    _bytes_of(touched, region, 0)[...] = True
-    return touched
-
-
-def _solid(pattern: Pattern, itemsize: int) -> tuple[int, int] | None:
-    """Return the bytes from first to last, where a pattern covers all of them; None where it leaves gaps."""
-    distinct, length = pattern.distinct(), pattern.highest - pattern.lowest + itemsize
-    covered = (
-        distinct is not None and distinct * itemsize == length and all(a.stride % itemsize == 0 for a in pattern.axes)
-    )
+    if (pattern := region.pattern) is None:
+        return None
+    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.lowest + region.itemsize
+    covered = distinct is not None and distinct * size == length and all(not a.stride % size for a in pattern.axes)
     return (pattern.lowest, pattern.lowest + length) if covered else None
 
 
-def _count_in_range(reads: Pattern, solid: tuple[int, int], itemsize: int) -> int | None:
-    start, stop = solid
-    if start <= reads.lowest and reads.highest + itemsize <= stop:
-        return count_distinct(reads)
-    return count_between(reads, start - itemsize + 1, stop)
-
-
-def _count_by_marking(x: Region, y: Region) -> int | None:
-    """Mark every byte that both reach in a picture of the memory between them; None where that is too large."""
-    low = min(x.start, y.start)
-    high = max(x.stop, y.stop)
-    if max(high - low, x.elements, y.elements) > COUNT_LIMIT:
-        return None
-    touched = np.zeros(high - low, dtype=np.bool_)
-    _bytes_of(touched, y, low)[...] = True
-    starts = np.zeros(high - low, dtype=np.bool_)
-    _bytes_of(starts, x, low)[..., 0] = True
-    firsts = np.flatnonzero(starts)
-    return int(np.any(touched[firsts[:, None] + np.arange(x.itemsize)], axis=1).sum())
+def marked(region: Region, low: int, high: int) -> np.ndarray:
+    """Return a picture of the memory from byte ``low`` to ``high``: True where a region has a byte."""
+    picture = np.zeros(high - low, dtype=np.bool_)
+    _bytes_of(picture, region, low)[...] = True
+    return picture
 
 
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.
@@ -160,43 +136,28 @@ class Touched:
 
 
 def touched(other: Region, written: Region, mask: np.ndarray | None = None) -> Touched:
-    """Return which elements of ``other`` a write reaches.
-
-    Args:
-        other: The tensor that is looked at.
-        written: The tensor that was written to.
-        mask: Which of its elements were, by index; None: all.
-    """
+    """Return which elements of ``other`` a write reaches; a mask says which elements were written to, None: all."""
     low, high = min(other.start, written.start), max(other.stop, written.stop)
-    if max(high - low, other.elements * other.itemsize, written.elements * written.itemsize) <= PICTURE_LIMIT:
-        return _by_picture(other, written, mask, low, high)
-    count = overlap_elements(other, written)
-    falling = all(step >= following for step, following in pairwise(other.stride))
-    in_order = falling and not other.turned  # bytes come as they are read
-    first = index_at(other, written.start) if in_order else None
-    return Touched(count, first, "9" if count == other.elements else "")
-
-
-def _by_picture(other: Region, written: Region, mask: np.ndarray | None, low: int, high: int) -> Touched:
+    if max(high - low, other.elements * other.itemsize, written.elements * written.itemsize) > PICTURE_LIMIT:
+        count = overlap_elements(other, written)
+        falling = all(step >= following for step, following in pairwise(other.stride))
+        in_order = falling and not other.turned  # bytes come as they are read
+        first = index_at(other, written.start) if in_order else None
+        return Touched(count, first, "9" if count == other.elements else "")
     picture = np.zeros(high - low, dtype=np.bool_)
     cells = _bytes_of(picture, written, low)
     cells[... if mask is None else mask] = True  # by assignment: an element may be several of its indices
     hit = np.flip(_bytes_of(picture, other, low).any(axis=-1), other.turned)
-    count = int(np.count_nonzero(hit))
+    flat, count = hit.reshape(-1), int(np.count_nonzero(hit))
     if not count:
         return Touched(0, None)
-    first = np.unravel_index(int(np.argmax(hit)), other.shape) if other.shape else ()
-    return Touched(count, tuple(map(int, first)), _marks(hit))
-
-
-def _marks(hit: np.ndarray) -> str:
-    """Return the share of true values in equal parts, as digits; a part with some but not all is 1 to 8."""
-    flat = hit.reshape(-1)
+    # The share of true values in equal parts, as digits: a part with some but not all is 1 to 8.
     parts = min(flat.size, MOST_MARKS)
     edges = np.arange(parts + 1) * flat.size // parts
     shares = np.add.reduceat(flat, edges[:-1], dtype=np.int64) / np.diff(edges)
     digits = np.where(shares == 0, 0, np.where(shares == 1, 9, np.clip(np.round(shares * 9), 1, 8)))
-    return "".join(map(str, digits.astype(int)))
+    index = np.unravel_index(int(np.argmax(hit)), other.shape) if other.shape else ()
+    return Touched(count, tuple(map(int, index)), "".join(map(str, digits.astype(int))))
 
 
 def _bytes_of(picture: np.ndarray, region: Region, low: int) -> np.ndarray:
@@ -222,61 +183,33 @@ def index_at(region: Region, byte: int) -> tuple[int, ...] | None:
 
 LIMIT = 2**20  # elements
 
-Mark = Callable[[torch.Tensor, tuple[Any, ...]], Any]
-
-
-def _put(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
-    mark.index_put_(list(args[1]), torch.tensor(data=True))
-
-
-def _fill_at_index(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
-    mark.index_fill_(args[1], args[2], True)  # noqa: FBT003  (the value)
-
-
-def _scatter(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
-    mark.scatter_(args[1], args[2], True)  # noqa: FBT003
-
-
-def _masked(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
-    mark.masked_fill_(args[1], True)  # noqa: FBT003
-
-
-def _put_flat(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
-    mark.put_(args[1], torch.ones_like(args[1], dtype=torch.bool))
-
-
-_MARKS: dict[str, Mark] = {
-    "index_put_": _put,
-    "_index_put_impl_": _put,
-    "index_fill_": _fill_at_index,
-    "index_copy_": _fill_at_index,
-    "index_add_": _fill_at_index,
-    "index_reduce_": _fill_at_index,
-    "scatter_": _scatter,
-    "scatter_add_": _scatter,
-    "scatter_reduce_": _scatter,
-    "masked_fill_": _masked,
-    "masked_scatter_": _masked,
-    "put_": _put_flat,
+# By op: which method marks what it writes to, and how many of its arguments say where that is.
+_MARKS: dict[str, tuple[str, int]] = {
+    **dict.fromkeys(("index_put_", "_index_put_impl_"), ("index_put_", 1)),
+    **dict.fromkeys(("index_fill_", "index_copy_", "index_add_", "index_reduce_"), ("index_fill_", 2)),
+    **dict.fromkeys(("scatter_", "scatter_add_", "scatter_reduce_"), ("scatter_", 2)),
+    **dict.fromkeys(("masked_fill_", "masked_scatter_"), ("masked_fill_", 1)),
+    "put_": ("put_", 1),
 }
 
 
-def is_scattered(op_name: str) -> bool:
-    """Return whether this op writes to some elements of its target only."""
-    return op_name in _MARKS
+def written_elements(op_name: str, target: torch.Tensor, args: tuple[Any, ...]) -> tuple[np.ndarray | None, bool]:
+    """Return which elements of ``target`` the call wrote to, as truth values, and whether that is known.
 
-
-def written_elements(op_name: str, target: torch.Tensor, args: tuple[Any, ...]) -> np.ndarray | None:
-    """Return which elements of ``target`` the call wrote to, as an array of truth values; None where not known.
-
-    Call it outside all modes (`quiet`).
+    None stands for all of them, or for those that are not known. Call it outside all modes (`quiet`).
     """
+    if op_name not in _MARKS:
+        return None, True
     if target.device.type != "cpu" or target.numel() > LIMIT or not args or args[0] is not target:
-        return None
-    mark = torch.zeros(target.shape, dtype=torch.bool)
+        return None, False
+    mark, (method, places) = torch.zeros(target.shape, dtype=torch.bool), _MARKS[op_name]
+    value: Any = True
     try:
-        _MARKS[op_name](mark, args)
-    except (RuntimeError, IndexError, TypeError, ValueError, KeyError):
-        return None  # other arguments than these ops have today
-    found: np.ndarray = mark.numpy()
-    return found
+        if method == "index_put_":
+            value = torch.tensor(data=True)
+        elif method == "put_":
+            value = torch.ones_like(args[1], dtype=torch.bool)
+        getattr(mark, method)(*args[1 : 1 + places], value)
+    except (RuntimeError, IndexError, TypeError, ValueError):
+        return None, False  # other arguments than these ops have today
+    return mark.numpy(), True

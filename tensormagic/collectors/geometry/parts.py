@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch import nn
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.quiet import local_shard, quiet
 
-# Most tensors are strided: they lie in their own storage. A sparse tensor lies in its indices and values, a nested one
-# in its buffer, a functorch or functional wrapper in what it wraps, a wrapper subclass in its inner tensors.
+# A sparse tensor lies in its indices and values, a nested one in its buffer, a wrapper in what it wraps.
 #
 # `components` knows torch's own kinds, `parts` the classes of others besides. `named_parts` are those that a user can
 # ask for. `storages` are what torch itself takes a tensor apart into, with what describes a layout: all that an
@@ -69,10 +68,7 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def named_parts(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what a tensor without a storage of its own is made of, by the method that gives it to a user.
-
-    What a tensor refuses to give is left out.
-    """
+    """Yield what a tensor without a storage is made of, by the method that gives it to a user, where it does."""
     if (local := local_shard(x)) is not x:
         yield "to_local", local
     for name in _NAMED_PARTS.get(x.layout, ()):
@@ -131,9 +127,7 @@ def overrides(x: object, method: str) -> bool:
     for cls in type(x).__mro__:
         if cls is torch.Tensor:
             return False
-        if (
-            method in cls.__dict__
-        ):  # a parameter's class may stand before one that wraps: ``class P(nn.Parameter, Mine)``
+        if method in cls.__dict__:  # a parameter's class may stand before one that wraps: ``class P(Parameter, Mine)``
             return cls not in PLAIN and cls.__dict__[method] not in _SWITCHED_OFF
     return False
 
@@ -155,22 +149,12 @@ def is_wrapper(x: Any) -> bool:
 
 def inner_tensors(x: Any) -> list[tuple[str, torch.Tensor]]:
     """Return the tensors that an instance holds, by attribute."""
-    try:
+    found = list[tuple[str, torch.Tensor]]()
+    with suppress(AttributeError):
         held = dict(object.__getattribute__(x, "__dict__"))
-    except AttributeError:
-        held = {}
-    return _tensors_of(held.items()) or _flattened(x)
-
-
-def _flattened(x: Any) -> list[tuple[str, torch.Tensor]]:
-    if not overrides(x, "__tensor_flatten__"):
-        return []
-    try:
-        names, _ = x.__tensor_flatten__()
-        return _tensors_of([(str(name), getattr(x, name)) for name in names])
-    except Exception:  # its class's own code: whatever it raises, there is nothing to show then
-        return []
-
-
-def _tensors_of(attributes: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
-    return [(name, item) for name, item in attributes if torch.Tensor in type(item).__mro__]
+        found = [(name, item) for name, item in held.items() if torch.Tensor in type(item).__mro__]
+    if not found and overrides(x, "__tensor_flatten__"):
+        with suppress(Exception):  # its class's own code: whatever it raises, there is nothing to show then
+            attributes = [(str(name), getattr(x, name)) for name in x.__tensor_flatten__()[0]]
+            found = [(name, item) for name, item in attributes if torch.Tensor in type(item).__mro__]
+    return found

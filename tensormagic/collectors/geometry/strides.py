@@ -20,8 +20,7 @@ from tensormagic.words import ordinal
 #
 # A strided tensor reads ``storage_offset + Σ strideₖ·indexₖ``. Where the dimensions *nest* (sorted by stride, each
 # step is at least as long as all that lies inside it), every question about a run of the storage has an exact answer
-# in a number of steps that depends on the number of dimensions alone, not on the number of elements. No memory is
-# read, so that it works for every device, and for tensors without memory.
+# in a number of steps that depends on the number of dimensions alone. No memory is read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +37,6 @@ class Axis:
         return (self.size - 1) * self.stride
 
 
-def axes_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Axis, ...]:
-    """Return one axis a dimension, dimensions of size 1 left out and compatible neighbours merged."""
-    axes: list[Axis] = []
-    for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
-        if size == 1:
-            continue
-        if axes and axes[-1].stride == step * size and step > 0:
-            size *= axes.pop().size  # noqa: PLW2901  (one axis)
-        axes.append(Axis(size, step, weight))
-    return tuple(axes)
-
-
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """The storage elements that a tensor reads."""
@@ -60,10 +47,16 @@ class Pattern:
 
     @classmethod
     def of(cls, shape: Sequence[int], stride: Sequence[int], offset: int) -> Pattern | None:
-        """Return the pattern of a strided tensor, or None for a tensor without elements."""
+        """Return the pattern of a strided tensor, neighbours merged where they fit; None where it has no element."""
         if 0 in shape:
             return None
-        axes = axes_of(shape, stride)
+        axes: list[Axis] = []
+        for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
+            if size == 1:
+                continue
+            if axes and axes[-1].stride == step * size and step > 0:
+                size *= axes.pop().size  # noqa: PLW2901  (one axis)
+            axes.append(Axis(size, step, weight))
         moving = sorted((axis for axis in axes if axis.stride), key=lambda axis: -axis.stride)
         return cls(offset, tuple(moving), prod(axis.size for axis in axes if not axis.stride))
 
@@ -100,65 +93,53 @@ class Pattern:
         """
         axes: list[Axis] = []
         for axis in reversed(self.axes):
-            axes[-1:] = _joined(axes[-1], axis) if axes else (axis,)
+            times, rest = divmod(axis.stride, axes[-1].stride) if axes else (0, 1)
+            if rest == 0 and times <= axes[-1].size:
+                axes[-1] = replace(axes[-1], size=axes[-1].size + times * (axis.size - 1))
+            else:
+                axes.append(axis)
         return Pattern(self.offset, tuple(reversed(axes)), 1)
+
+    def nested(self) -> Pattern | None:
+        """Return a pattern that nests and reads the same set of elements; None where none is found."""
+        united = self if self.nests else self.united()
+        return united if united.nests else None
 
     def distinct(self) -> int | None:
         """Return how many different storage elements are read; None where the axes do not tell."""
-        united = self if self.nests else self.united()
-        return united.steps if united.nests else None
-
-    def boxes(self, start: int, stop: int) -> Iterator[int]:
-        """Cut what is read in storage elements ``start`` to ``stop`` into boxes of whole inner axes.
-
-        Only for patterns that nest: then each axis is cut at most twice, and the number of boxes is at most about
-        twice the number of axes.
-
-        Yields:
-            For each box how many elements it has.
-        """
-        spans, counts = self._suffixes()
-        pending = [(0, start - self.offset, stop - self.offset)]
-        while pending:
-            level, low, high = pending.pop()
-            low, high = max(low, 0), min(high, spans[level])
-            if low >= high:
-                continue
-            if high - low == spans[level]:
-                yield counts[level]
-                continue
-            axis, inner = self.axes[level], spans[level + 1]
-            first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
-            if first_whole <= last_whole:
-                yield (last_whole - first_whole + 1) * counts[level + 1]
-            ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
-            for at in ends:
-                if not first_whole <= at <= last_whole:
-                    origin = at * axis.stride
-                    pending.append((level + 1, low - origin, high - origin))
-
-    def _suffixes(self) -> tuple[list[int], list[int]]:
-        """Return, for each level, how far the axes from there inwards reach, and how many elements they read."""
-        spans, counts = [1], [1]
-        for axis in reversed(self.axes):
-            spans.append(spans[-1] + axis.reach)
-            counts.append(counts[-1] * axis.size)
-        return spans[::-1], counts[::-1]
-
-
-def _joined(inner: Axis, outer: Axis) -> tuple[Axis, ...]:
-    times, rest = divmod(outer.stride, inner.stride)
-    if rest == 0 and times <= inner.size:
-        return (replace(inner, size=inner.size + times * (outer.size - 1)),)
-    return inner, outer
+        nested = self.nested()
+        return nested.steps if nested is not None else None
 
 
 def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
-    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known."""
-    united = pattern if pattern.nests else pattern.united()
-    if not united.nests:
+    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known.
+
+    Boxes of whole inner axes are counted: each axis is cut at most twice, so that there are about twice as many.
+    """
+    united = pattern.nested()
+    if united is None:
         return None
-    return sum(united.boxes(start, stop))
+    # For each level how far the axes from there inwards reach, and how many elements they read.
+    spans, counts = [1], [1]
+    for axis in reversed(united.axes):
+        spans.insert(0, spans[0] + axis.reach)
+        counts.insert(0, counts[0] * axis.size)
+    found, pending = 0, [(0, start - united.offset, stop - united.offset)]
+    while pending:
+        level, low, high = pending.pop()
+        low, high = max(low, 0), min(high, spans[level])
+        if low >= high:
+            continue
+        if high - low == spans[level]:
+            found += counts[level]
+            continue
+        axis, inner = united.axes[level], spans[level + 1]
+        first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
+        found += max(last_whole - first_whole + 1, 0) * counts[level + 1]
+        ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
+        starts = [at * axis.stride for at in ends if not first_whole <= at <= last_whole]
+        pending += [(level + 1, low - begin, high - begin) for begin in starts]
+    return found
 
 
 # Reading a tensor of any size in pieces: no dimension of stride 0 twice, no huge tensor whole.
@@ -189,9 +170,11 @@ def thinned(x: torch.Tensor, limit: int) -> Thinned:
     Dimensions of stride 0 are read once. Where the rest is still too long, evenly spaced indices of the longest
     dimensions are taken.
     """
-    view = _without_repeats(x)
+    view, steps, words = x, [1] * x.dim(), []
+    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            view = view.narrow(dim, 0, 1)
     repeats = x.numel() // view.numel()
-    steps, words = [1] * x.dim(), []
     while view.numel() > limit:
         dim = max(range(view.dim()), key=lambda at: view.shape[at])
         step = min(-(-view.numel() // limit), view.shape[dim])
@@ -207,13 +190,6 @@ def thinned_behind(x: torch.Tensor, limit: int) -> torch.Tensor:
         dim = x.shape.index(longest, 1)
         step = min(-(-x.numel() // limit), longest)
         x = x[(slice(None),) * dim + (slice(None, None, step),)]
-    return x
-
-
-def _without_repeats(x: torch.Tensor) -> torch.Tensor:
-    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
-        if stride == 0 and size > 1:
-            x = x.narrow(dim, 0, 1)
     return x
 
 
@@ -233,6 +209,8 @@ def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
 
 # Which memory a tensor's storage is, read without touching the memory.
 
+_core: Any = torch._C
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -247,14 +225,17 @@ class Memory:
     def of(cls, x: torch.Tensor) -> Memory:
         """Return the memory of a tensor's storage. Raises where the tensor has none."""
         storage = x.untyped_storage()
-        return cls(storage._cdata, str(storage.device), _address(x, storage), number(storage.nbytes()))
+        if storage.device.type == "meta":
+            address = 0
+        elif _core._is_cow_tensor(x):  # asked for its address in the plain way, a copy-on-write storage would be copied
+            address = int(_core._data_address(x)) - int(x.storage_offset()) * x.element_size()
+        else:
+            address = storage.data_ptr()
+        return cls(storage._cdata, str(storage.device), address, number(storage.nbytes()))
 
     @classmethod
     def behind(cls, x: torch.Tensor) -> Memory:
-        """Return the memory of a tensor's storage: of no bytes where nothing lies behind it.
-
-        A fake tensor, a jagged one and other wrappers have a storage that says how large it would be, and no memory.
-        """
+        """Return the memory of a storage: of no bytes where, as in a fake or jagged one, nothing lies behind it."""
         storage = x.untyped_storage()
         try:
             memory = cls.of(x)
@@ -263,10 +244,7 @@ class Memory:
         return memory if memory.address else replace(memory, nbytes=0)
 
     def shift(self, other: Memory) -> int | None:
-        """Return how many bytes after this memory the other one starts; None where they have no byte in common.
-
-        Two storage objects can lie over the same memory: each ``torch.from_numpy(a)`` makes a new one.
-        """
+        """Return how many bytes after this memory the other one starts; None where they have no byte in common."""
         if other.identity == self.identity:
             return 0
         if other.device != self.device or not self.address or not other.address:
@@ -275,24 +253,13 @@ class Memory:
         return apart if -other.nbytes < apart < self.nbytes else None
 
 
-def _address(x: torch.Tensor, storage: torch.UntypedStorage) -> int:
-    """Return the address of a storage. Asking a copy-on-write storage for it in the plain way would copy it."""
-    if storage.device.type == "meta":
-        return 0
-    core: Any = torch._C
-    if core._is_cow_tensor(x):
-        return int(core._data_address(x)) - int(x.storage_offset()) * x.element_size()
-    return storage.data_ptr()
-
-
 # Whether two tensors count their in-place writes on the same version counter, found out by looking alone.
 #
 # ``.detach()`` shares the counter, ``.data`` does not: the difference between an error and a silently wrong gradient.
-# torch shows a counter's *value*, not which counter it is, and finding out by writing would be a change to the
-# user's tensors. A tensor's C++ part (``c10::TensorImpl``) holds a pointer to its counter, though, at a place that
-# is fixed in one build of torch. That place is not assumed but found: it is the one word that is equal for tensors
-# known to share a counter and differs for tensors known not to. Where there is no such word, or more than one, the
-# answer is "cannot tell".
+# torch shows a counter's *value* alone, and finding out by writing would change the user's tensors. But a tensor's C++
+# part (``c10::TensorImpl``) holds a pointer to its counter, at a place that is fixed in one build of torch: it is the
+# one word that is equal for tensors known to share a counter and differs for tensors known not to. Where there is no
+# such word, or more than one, the answer is "cannot tell".
 
 _WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks its own size); these are the first 80
 
@@ -336,10 +303,7 @@ def _words(x: torch.Tensor) -> list[int]:
 
 
 def counter_of(x: torch.Tensor) -> int | None:
-    """Return which version counter x counts its writes on: equal for two that live at once only where they share it.
-
-    None where it has none (inference tensors), or where that is unknown.
-    """
+    """Return which version counter x counts its writes on; None where it has none (inference) or that is unknown."""
     place = None if x.is_inference() else counter_place()
     return None if place is None else _words(x)[place] or None
 
@@ -350,11 +314,7 @@ def counter_of(x: torch.Tensor) -> int | None:
 # tags them ``inplace_view``. Batch norm updates its running statistics without saying so in its schema.
 
 _NO_ELEMENTS = {"aten::record_stream", "aten::set_data", "aten::retain_grad", "aten::rename_"}
-_UNDECLARED = {
-    "aten::native_batch_norm": ("running_mean", "running_var"),
-    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
-    "aten::miopen_batch_norm": ("running_mean", "running_var"),
-}
+_BATCH_NORMS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
 _SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every element gets one value, whatever it was
 
 
@@ -396,7 +356,7 @@ def written_by(op: Any) -> Written:
 
 def _read(op: Any) -> Written:
     schema = op._schema
-    undeclared = _UNDECLARED.get(schema.name, ())
+    undeclared = ("running_mean", "running_var") if schema.name in _BATCH_NORMS else ()
     slots = tuple(
         (None if argument.kwarg_only else position, argument.name)
         for position, argument in enumerate(schema.arguments)
@@ -407,10 +367,10 @@ def _read(op: Any) -> Written:
     name = schema.name.partition("::")[2]
     is_out = any(position is None for position, _ in slots) or name.endswith("out")
     pointwise = torch.Tag.pointwise in op.tags or name.startswith(("copy_", "_foreach", "_fused"))
-    return Written(
-        slots, f"{name}, out=" if is_out and not name.endswith("_") else name, pointwise, schema.name in _SAME_VALUE,
-        torch.Tag.nondeterministic_seeded in op.tags, "training" if undeclared else "",
-    )  # fmt: skip
+    shown, random = name, torch.Tag.nondeterministic_seeded in op.tags
+    if is_out and not name.endswith("_"):
+        shown = f"{name}, out="
+    return Written(slots, shown, pointwise, schema.name in _SAME_VALUE, random, "training" if undeclared else "")
 
 
 def does_write(written: Written, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

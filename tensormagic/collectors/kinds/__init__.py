@@ -35,8 +35,8 @@ HOLDERS: tuple[Kind, ...] = (
     *wrappers.QUANTIZED,
     *subclasses.SUBCLASSES,
 )
-# What a tensor is besides: all that fit. The first table asks for attributes only, of any tensor; the second one
-# asks for strides, storage and operations, of tensors that have memory of their own.
+# What a tensor is besides: all that fit. The first asks for attributes only, of any tensor; the second one for strides,
+# storage and operations, of tensors that have memory of their own.
 ROLES: tuple[Kind, ...] = (*dtypes.TRAITS, *dtypes.DTYPES)
 TRAITS: tuple[Kind, ...] = (*subclasses.STORAGES, *dtypes.STRIDED_KINDS)
 STRIDED = Kind("strided", lambda _: True, lambda _: Description("", ""), strided=True)
@@ -53,24 +53,17 @@ class Found:
 
 def holder_of(x: Any) -> Kind:
     """Return the kind that holds a tensor's numbers; plain strided memory where it is none of the others."""
-    return next((kind for kind in HOLDERS if is_of(kind, x)), STRIDED)
+    return next((kind for kind in HOLDERS if _is_of(kind, x)), STRIDED)
 
 
-def roles_of(x: Any) -> list[Kind]:
-    """Return what a tensor is besides, as far as its attributes show."""
-    return [kind for kind in ROLES if is_of(kind, x)]
-
-
-def is_of(kind: Kind, x: Any) -> bool:
-    """Return whether a tensor is of a kind; no where asking raises."""
+def _is_of(kind: Kind, x: Any) -> bool:
     try:
         return bool(kind.holds(x))
     except Exception:  # whatever torch raises for an odd tensor: it is not known to be of this kind
         return False
 
 
-def found(kind: Kind, x: Any) -> Found:
-    """Return what a kind says of a tensor."""
+def _found(kind: Kind, x: Any) -> Found:
     try:
         return Found(kind, kind.describe(x))
     except Exception as error:  # showing never raises: it becomes a gap
@@ -120,48 +113,44 @@ class Subject:
         if self.numbers is None:
             return None
         if self.strided and not self.numbers.of_what:
-            return self.plain if not self.no_values and self.holder.printable and self.found_described else None
+            # Where one kind could not be described it is not known what reading would do.
+            described = all(one.description is not None for one in self.found)
+            return self.plain if not self.no_values and self.holder.printable and described else None
         own = self.holder.printable and not self.strided
         return self.tensor if own or self.tensor.is_quantized else self.numbers.tensor
-
-    @property
-    def found_described(self) -> bool:
-        """Whether every kind could be described: else it is not known what reading would do."""
-        return all(one.description is not None for one in self.found)
 
 
 def study(x: torch.Tensor) -> Subject:
     """Return of which kinds a tensor is, and what may be read of it."""
     holder = holder_of(x)
     plain = plain_view(x) if holder.key == "subclass" and dispatches(x) else x
-    every = [found(holder, x)] if holder is not STRIDED else []
-    every += [found(kind, plain) for kind in TRAITS if holder.strided and is_of(kind, plain)]
-    every += [found(kind, x) for kind in roles_of(x)]
-    no_values = next((one.description.no_values for one in every if one.description and one.description.no_values), "")
-    numbers = None if no_values else _numbers(plain, holder, every)
-    return Subject(x, plain, holder, tuple(every), numbers, no_values)
-
-
-def _numbers(plain: torch.Tensor, holder: Kind, every: list[Found]) -> Values | None:
-    values = next((one.description.values for one in every if one.description and one.description.values), None)
-    if values is None and holder.strided and is_readable(plain):
-        values = decoded(plain) or Values(plain, "")
-    return values if values is not None and is_readable(values.tensor) else None
+    every = [_found(holder, x)] if holder is not STRIDED else []
+    every += [_found(kind, plain) for kind in TRAITS if holder.strided and _is_of(kind, plain)]
+    every += [_found(kind, x) for kind in ROLES if _is_of(kind, x)]
+    said = [one.description for one in every if one.description is not None]
+    no_values = next((each.no_values for each in said if each.no_values), "")
+    values = None
+    if not no_values:
+        values = next((each.values for each in said if each.values), None)
+        if values is None and holder.strided and is_readable(plain):
+            values = decoded(plain) or Values(plain, "")
+        values = values if values is not None and is_readable(values.tensor) else None
+    return Subject(x, plain, holder, tuple(every), values, no_values)
 
 
 def sizes_of(x: torch.Tensor) -> tuple[int, ...]:
     """Return a tensor's sizes as plain numbers: -1 for one that is none, as the ragged one of a jagged tensor."""
+
+    def size(dim: int) -> int:
+        try:
+            return x.size(dim)
+        except RuntimeError:
+            return -1
+
     try:
         return tuple(size if type(size) is int else -1 for size in x.shape)
     except RuntimeError:  # a nested tensor that is strided tells those alone that all its items have
-        return tuple(_size(x, dim) for dim in range(x.dim()))
-
-
-def _size(x: torch.Tensor, dim: int) -> int:
-    try:
-        return x.size(dim)
-    except RuntimeError:
-        return -1
+        return tuple(map(size, range(x.dim())))
 
 
 def is_readable(x: torch.Tensor) -> bool:

@@ -34,22 +34,13 @@ _OPAQUE = re.compile(r"bits(\d+)(?:x(\d+))?")
 
 
 def _name(x: Any) -> str:
-    """Return the name of a tensor's dtype.
-
-    Raises:
-        TypeError: where its class says something else that is no dtype. Were that printed, it might print the tensor,
-            which prints its dtype: torch ends that recursion with its transforms (``torch.func``) switched off.
-    """
+    """Return the name of a tensor's dtype; raises where its class says something that is no dtype."""
     dtype = x.dtype
+    # Were that printed, it might print the tensor, which prints its dtype: torch ends that recursion with its
+    # transforms (``torch.func``) switched off.
     if type(dtype) is not torch.dtype:
         raise TypeError(f"its dtype is a {type(dtype).__name__}")
     return str(dtype).removeprefix("torch.")
-
-
-def computes(dtype: torch.dtype) -> bool:
-    """Return whether torch can read single elements of a dtype as numbers."""
-    name = str(dtype).removeprefix("torch.")
-    return not (_FEW_BITS.fullmatch(name) or _OPAQUE.fullmatch(name) or name == "float4_e2m1fn_x2")
 
 
 def decoded(x: torch.Tensor) -> Values | None:
@@ -59,55 +50,48 @@ def decoded(x: torch.Tensor) -> Values | None:
     one in its lower half; opaque bits are shown as the bytes they are.
     """
     name = _name(x)
-    if computes(x.dtype):
+    few, is_float = _FEW_BITS.fullmatch(name), name == "float4_e2m1fn_x2"
+    if not (few or is_float or _OPAQUE.fullmatch(name)):
         return None
     raw = x.view(torch.int16) if x.element_size() == 2 else x.view(torch.uint8)
-    if name == "float4_e2m1fn_x2":
+    if is_float:
         table = torch.tensor(_FLOAT4, device=x.device)
         pairs = torch.stack([raw & 15, raw >> 4], -1).to(torch.int64)
         return Values(table[pairs], f"the {plural(2 * x.numel(), 'number')} in {plural(x.numel(), 'byte')}")
-    if found := _FEW_BITS.fullmatch(name):
-        bits = int(found[2])
+    if few:
+        bits = int(few[2])
         low = raw.to(torch.int16) & (2**bits - 1)
         signed = torch.where(low >= 2 ** (bits - 1), low - 2**bits, low).to(torch.int8)
-        return Values(low.to(torch.uint8) if found[1] else signed, f"the lowest {bits} bits of each byte")
+        return Values(low.to(torch.uint8) if few[1] else signed, f"the lowest {bits} bits of each byte")
     return Values(raw, "the bytes, as unsigned integers" if x.element_size() == 1 else "the 16-bit words, as integers")
 
 
 def _describe_float(x: Any) -> Description:
     name = _name(x)
     sign, exponent, fraction, peculiar = _FLOATS[name]
-    bits = (
-        f"{sign} sign, {exponent} exponent and {fraction} fraction bits" if sign else f"{exponent} exponent bits only"
-    )
-    return Description(name, f"{bits[0].upper()}{bits[1:]}{f': {peculiar}' if peculiar else ''}.", _range(x))
-
-
-def _range(x: Any) -> tuple[Fact, ...]:
-    if _name(x) == "float4_e2m1fn_x2":
-        return (Fact("numbers it has", "0, ±0.5, ±1, ±1.5, ±2, ±3, ±4, ±6"),)
-    info = torch.finfo(x.dtype)
-    return (
-        Fact("largest", element_text(info.max)),
-        Fact("smallest normal", element_text(info.smallest_normal)),
-        # Not info.eps: of float8_e5m2fnuz torch gives that of float8_e4m3fnuz.
-        Fact("step at 1", element_text(2.0 ** -_FLOATS[_name(x)][2]), "the gap between 1 and the next number"),
-    )
+    bits = f"{exponent} exponent bits only"
+    if sign:
+        bits = f"{sign} sign, {exponent} exponent and {fraction} fraction bits"
+    facts: tuple[Fact, ...] = (Fact("numbers it has", "0, ±0.5, ±1, ±1.5, ±2, ±3, ±4, ±6"),)
+    if name != "float4_e2m1fn_x2":
+        info = torch.finfo(x.dtype)
+        facts = (
+            Fact("largest", element_text(info.max)),
+            Fact("smallest normal", element_text(info.smallest_normal)),
+            # Not info.eps: of float8_e5m2fnuz torch gives that of float8_e4m3fnuz.
+            Fact("step at 1", element_text(2.0**-fraction), "the gap between 1 and the next number"),
+        )
+    return Description(name, f"{bits}{f': {peculiar}' if peculiar else ''}.", facts)
 
 
 def _describe_few(x: Any) -> Description:
     found = _FEW_BITS.fullmatch(_name(x))
     assert found
-    bits, signed = int(found[2]), not found[1]
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    return Description(
-        label=_name(x),
-        summary=f"Integers of {plural(bits, 'bit')}, {low} to {high}, one a byte; torch cannot compute with them.",
-        facts=(
-            Fact("bits used", f"{bits} of 8"),
-            Fact("to read it", f"{ITSELF}.view(torch.uint8)", "the bytes, without a copy"),
-        ),
-    )
+    bits = int(found[2])
+    low, high = (0, 2**bits - 1) if found[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    summary = f"Integers of {plural(bits, 'bit')}, {low} to {high}, one a byte; torch cannot compute with them."
+    read = Fact("to read it", f"{ITSELF}.view(torch.uint8)", "the bytes, without a copy")
+    return Description(_name(x), summary, (Fact("bits used", f"{bits} of 8"), read))
 
 
 def _describe_opaque(x: Any) -> Description:
@@ -115,12 +99,9 @@ def _describe_opaque(x: Any) -> Description:
     assert found
     fields = f"{found[2]} fields of {plural(int(found[1]), 'bit')} each in a byte"
     packed = fields if found[2] else f"{found[1]} bits each"
-    return Description(
-        label=_name(x),
-        summary=f"Opaque bits, {packed}: their meaning depends on the code that made them; torch has no operations on "
-        "them.",
-        facts=(Fact("to read it", f"{ITSELF}.view(torch.uint{8 if x.element_size() == 1 else 16})", "without a copy"),),
-    )
+    meaning = "their meaning depends on the code that made them; torch has no operations on them."
+    view = f"{ITSELF}.view(torch.uint{8 if x.element_size() == 1 else 16})"
+    return Description(_name(x), f"Opaque bits, {packed}: {meaning}", (Fact("to read it", view, "without a copy"),))
 
 
 def _describe_complex(_: Any) -> Description:
@@ -171,8 +152,8 @@ def _lazy(label: str, summary: str, method: str) -> Callable[[Any], Description]
     """Return what describes a view that changes what it reads, and how that is written out."""
 
     def describe(x: Any) -> Description:
-        written_out = Fact("to write it out", f"{ITSELF}.{method}() copies {number_of_bytes(bytes_of(x))}")
-        return Description(label, summary, (written_out,))
+        copies = f"{ITSELF}.{method}() copies {number_of_bytes(bytes_of(x))}"
+        return Description(label, summary, (Fact("to write it out", copies),))
 
     return describe
 
@@ -184,11 +165,8 @@ _describe_neg = _lazy("negative view", "The storage holds the negatives: every r
 
 
 def _describe_inference(_: Any) -> Description:
-    return Description(
-        label="inference tensor",
-        summary="Made under inference_mode: it has no version counter, and autograd cannot save it (but can save a "
-        "clone).",
-    )
+    unsaved = "autograd cannot save it (but can save a clone)"
+    return Description("inference tensor", f"Made under inference_mode: it has no version counter, and {unsaved}.")
 
 
 def _formats(x: Any) -> tuple[str, ...]:
@@ -202,14 +180,10 @@ def _formats(x: Any) -> tuple[str, ...]:
 def _describe_channels_last(x: Any) -> Description:
     (name,) = _formats(x)
     spatial = " × ".join(map(str, x.shape[2:]))
-    return Description(
-        label=name,
-        summary=f"The {x.shape[1]} channels of one place are next to each other in memory ({spatial}).",
-        facts=(
-            Fact("order in memory", "N, D, H, W, C" if x.dim() == 5 else "N, H, W, C", "the shape stays N, C, …"),
-            Fact("stride of C", str(x.stride(1)), "1: neighbouring channels are neighbours in memory"),
-        ),
-    )
+    summary = f"The {x.shape[1]} channels of one place are next to each other in memory ({spatial})."
+    order = Fact("order in memory", "N, D, H, W, C" if x.dim() == 5 else "N, H, W, C", "the shape stays N, C, …")
+    stride = Fact("stride of C", str(x.stride(1)), "1: neighbouring channels are neighbours in memory")
+    return Description(name, summary, (order, stride))
 
 
 def _dual(x: Any) -> torch.Tensor | None:

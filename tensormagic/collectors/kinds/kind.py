@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.geometry.layout import text_of
 from tensormagic.reports import NOT_STORED, OUTSIDE, Fact, Placed, StoredList, StoredMap
-from tensormagic.words import number_of_bytes
 
 # What one kind of tensor has to say about itself, before it becomes a report: the pieces that every kind's file uses.
 #
@@ -73,42 +73,22 @@ def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_wha
     return Values(copy(x), of_what) if x.numel() <= MOST_COPIED else None
 
 
-def without_numbers(x: torch.Tensor) -> bool:
-    """Return whether a component has no numbers to look at: on the meta device, or fake."""
-    return bool(x.is_meta) or type(x) is not torch.Tensor
-
-
 def has_class(x: object, module: str, name: str) -> bool:
-    """Return whether an object's class is one of that name, or derived from it, without importing where it comes from.
-
-    A tensor of that class can only exist where its module has been imported.
-    """
+    """Return whether an object is of a class of that name, or of one derived from it; its module is not imported."""
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).__mro__)
 
 
-def bytes_of(x: torch.Tensor) -> int:
-    """Return the bytes that a tensor's elements take."""
-    return x.numel() * x.element_size()
+def bytes_of(*tensors: torch.Tensor) -> int:
+    """Return the bytes that the elements of tensors take."""
+    return sum(x.numel() * x.element_size() for x in tensors)
 
 
 def element_text(value: Any) -> str:
     """Return a number as short text, a list of them in brackets (``[1, 2]``), a longer one cut."""
-    if isinstance(value, list):
-        inner = ", ".join(element_text(item) for item in value[:MOST_NAMED])
-        return f"[{inner}, …]" if len(value) > MOST_NAMED else f"[{inner}]"
-    if isinstance(value, complex):
-        return f"{value.real:.3g}{value.imag:+.3g}j"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def dense_fact(kept: int, dense: int) -> Fact:
-    """Return what a dense tensor would take, against what is kept."""
-    note = ""
-    if kept and dense:
-        more = "as much" if dense == kept else f"{dense / kept:.3g} times as much"
-        less = f"less: this takes {kept / dense:.3g} times as much"
-        note = more if dense >= kept else less
-    return Fact("dense would take", number_of_bytes(dense), note)
+    if not isinstance(value, list):
+        return text_of(value)
+    inner = ", ".join(map(element_text, value[:MOST_NAMED]))
+    return f"[{inner}, …]" if len(value) > MOST_NAMED else f"[{inner}]"
 
 
 # Pictures of what a kind stores that stores only some elements: as a matrix, and as the arrays in memory.
@@ -116,7 +96,7 @@ def dense_fact(kept: int, dense: int) -> Fact:
 # The host sees a bounded number of stored elements, in one transfer: a large one is counted over a grid of cells,
 # from evenly spaced stored elements where there are very many, and the picture says so.
 
-MOST_CELLS_ROWS, MOST_CELLS_COLUMNS = 16, 16  # up to here each row and column is drawn by itself
+MOST_DRAWN = 16  # up to so many rows and columns each is drawn by itself
 BINS = 32  # rows and columns of a picture whose cells are joined
 MOST_LISTED = 16  # stored elements in a list
 MOST_COUNTED = 2**20  # stored elements whose places are looked at
@@ -135,123 +115,64 @@ class Frame:
     @property
     def small(self) -> bool:
         """Whether each row and column is drawn by itself."""
-        return self.row_count <= MOST_CELLS_ROWS and self.column_count <= MOST_CELLS_COLUMNS
+        return max(self.row_count, self.column_count) <= MOST_DRAWN
 
     @property
-    def row_step(self) -> int:
-        """Rows in one drawn row."""
-        return 1 if self.small else max(-(-self.row_count // BINS), 1)
+    def steps(self) -> tuple[int, int]:
+        """Rows and columns in one drawn cell."""
+        return (1, 1) if self.small else (-(-self.row_count // BINS), -(-self.column_count // BINS))
 
-    @property
-    def column_step(self) -> int:
-        """Columns in one drawn column."""
-        return 1 if self.small else max(-(-self.column_count // BINS), 1)
-
-    @property
-    def drawn(self) -> tuple[int, int]:
-        """How many rows and columns are drawn."""
-        return -(-self.row_count // self.row_step), -(-self.column_count // self.column_step)
-
-    def filled(self, **found: Any) -> StoredMap:
-        """Return the picture, given the other fields of `StoredMap`."""
-        own = (self.row_name, self.column_name, self.row_count, self.column_count, self.row_step, self.column_step)
-        return StoredMap(*own, **{"title": self.title, **found})
+    def filled(self, cells: np.ndarray, **found: Any) -> StoredMap:
+        """Return the picture, given how many stored elements each drawn cell has and the other fields of it."""
+        own = (self.row_name, self.column_name, self.row_count, self.column_count, *self.steps)
+        return StoredMap(*own, tuple(map(tuple, cells.tolist())), **{"title": self.title, **found})
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where stored elements lie: row and column of each, on the host, and every how-manieth of them these are."""
+def stored_map(
+    frame: Frame, rows: torch.Tensor, columns: torch.Tensor, texts: Sequence[str] = (), *, every: int = 1
+) -> StoredMap | None:
+    """Return the picture of stored elements in a matrix, given the row and column of each; None where it has no cell.
 
-    rows: np.ndarray
-    columns: np.ndarray
-    every: int = 1
-
-    def inside(self, frame: Frame) -> np.ndarray:
-        """Return which of them lie in a matrix. An index outside it is a fault that torch need not have looked for."""
-        rows = (self.rows >= 0) & (self.rows < frame.row_count)
-        return rows & (self.columns >= 0) & (self.columns < frame.column_count)
-
-    @classmethod
-    def of(cls, rows: torch.Tensor, columns: torch.Tensor, already: int = 1) -> Places:
-        """Fetch places from the device in one transfer, thinned where there are very many.
-
-        Args:
-            rows: Row of each stored element.
-            columns: Column of each.
-            already: Of how many stored elements each of these is one: what was left out before.
-        """
-        every = max(-(-rows.numel() // MOST_COUNTED), 1)
-        both = torch.stack([rows[::every].to(torch.int64), columns[::every].to(torch.int64)]).cpu().numpy()
-        return cls(both[0], both[1], every * already)
-
-
-def stored_map(frame: Frame, places: Places, texts: Sequence[str] = ()) -> StoredMap | None:
-    """Return the picture of stored elements in a matrix; None where it has no cell.
-
-    Args:
-        frame: The matrix.
-        places: Where the stored elements lie.
-        texts: Their values as text, for a small matrix.
+    Their texts are for a small matrix; ``every`` is of how many stored elements each of these is one.
     """
     if not (frame.row_count and frame.column_count):
         return None
-    height, width = frame.drawn
-    inside = places.inside(frame)
-    rows, columns = places.rows[inside], places.columns[inside]
-    flat = rows // frame.row_step * width + columns // frame.column_step
-    counts = np.bincount(flat, minlength=height * width)[: height * width] * places.every
-    last = np.full(height * width, NOT_STORED)
-    last[flat] = np.flatnonzero(inside)
-    texts = [text for text, held in zip(texts, inside, strict=False) if held]
-    outside = int((~inside).sum()) * places.every
+    (row_step, column_step), step = frame.steps, max(-(-rows.numel() // MOST_COUNTED), 1)
+    down, across = torch.stack([rows[::step].to(torch.int64), columns[::step].to(torch.int64)]).cpu().numpy()
+    every *= step
+    # An index outside the matrix is a fault that torch need not have looked for.
+    inside = (down >= 0) & (down < frame.row_count) & (across >= 0) & (across < frame.column_count)
+    outside = int((~inside).sum()) * every
+    height, width = -(-frame.row_count // row_step), -(-frame.column_count // column_step)
+    flat = down[inside] // row_step * width + across[inside] // column_step
+    cells = np.bincount(flat, minlength=height * width).reshape(height, width) * every
+    places, written = np.full(height * width, NOT_STORED), [list[str]() for _ in range(height * width)]
+    places[flat] = np.flatnonzero(inside)
+    for at, text in zip(flat, (text for text, held in zip(texts, inside, strict=False) if held), strict=False):
+        written[at].append(text)  # several stored for one cell are written as the sum they stand for
+    joined = [" + ".join(cell) for cell in written]
+    starts = range(0, height * width, width) if frame.small else ()
     return frame.filled(
-        counts=_rows(counts, width),
-        places=_rows(last, width) if frame.small else (),
-        texts=_texts(flat, texts, height, width) if frame.small else (),
+        cells,
+        places=tuple(tuple(places[start : start + width].tolist()) for start in starts),
+        texts=tuple(tuple(joined[start : start + width]) for start in starts),
         title="; ".join(filter(None, (frame.title, f"{outside} more have an index outside it" if outside else ""))),
-        sampled=len(inside) if places.every > 1 else 0,
+        sampled=len(inside) if every > 1 else 0,
     )
 
 
 def ragged_map(frame: Frame, lengths: Sequence[int], starts: Sequence[int], texts: Sequence[str]) -> StoredMap | None:
-    """Return the picture of rows of different lengths, each a run of stored elements; None where there is no cell.
-
-    Args:
-        frame: Its rows, and as columns the longest row.
-        lengths: How long each row is.
-        starts: Where each row starts among the stored elements.
-        texts: The first stored elements as text, from the very first.
-    """
+    """Return the picture of rows that are runs of stored elements, the first given as text; None where no cell is."""
     if not (frame.row_count and frame.column_count):
         return None
-    height, width = frame.drawn
-    own, counts = np.asarray(lengths, dtype=np.int64), np.zeros((height, width), dtype=np.int64)
-    edges = np.arange(width + 1) * frame.column_step
-    for row in range(height):
-        some = own[row * frame.row_step : (row + 1) * frame.row_step, None]
-        counts[row] = np.diff(np.minimum(some, edges[None, :]).sum(axis=0))
-    places = _ragged_places(frame, lengths, starts) if frame.small else ()
-    return frame.filled(
-        counts=_rows(counts, width),
-        places=places,
-        texts=tuple(tuple(texts[at] if 0 <= at < len(texts) else "" for at in row) for row in places),
-    )
-
-
-def _ragged_places(frame: Frame, lengths: Sequence[int], starts: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(
+    row_step, column_step = frame.steps
+    own = np.asarray(lengths, dtype=np.int64)[:, None]
+    edges = np.arange(-(-frame.column_count // column_step) + 1) * column_step
+    reached = [np.minimum(own[row : row + row_step], edges).sum(axis=0) for row in range(0, frame.row_count, row_step)]
+    places = tuple(
         tuple(start + at if at < length else OUTSIDE for at in range(frame.column_count))
         for start, length in zip(starts, lengths, strict=True)
+        if frame.small
     )
-
-
-def _rows(numbers: np.ndarray, width: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, numbers.reshape(-1, width).tolist()))
-
-
-def _texts(flat: np.ndarray, texts: Sequence[str], height: int, width: int) -> tuple[tuple[str, ...], ...]:
-    """Return each cell's value; several stored for one cell are written as the sum they stand for."""
-    cells: list[list[str]] = [[] for _ in range(height * width)]
-    for at, text in zip(flat, texts, strict=False):
-        cells[at].append(text)
-    return tuple(tuple(" + ".join(cell) for cell in cells[row * width : (row + 1) * width]) for row in range(height))
+    written = tuple(tuple(texts[at] if 0 <= at < len(texts) else "" for at in row) for row in places)
+    return frame.filled(np.diff(reached), places=places, texts=written)

@@ -36,38 +36,30 @@ def _describe_wrapper(x: Any) -> Description:
     inner = inner_tensors(x)
     one = inner[0][1] if len(inner) == 1 and inner[0][1].layout == torch.strided else None
     held = f" around {plural(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
+    values = None
+    if one is not None:
+        values = Values(one, f"the {plural(one.numel(), 'value')} of its inner tensor {inner[0][0]}")
+    dtype, unread = str(x.dtype).removeprefix("torch."), "that code is not run to inspect them"
     return Description(
         label="wrapper subclass",
         summary=f"{type(x).__name__} has no memory of its own: its __torch_dispatch__ implements it{held}.",
         facts=(
             *_class_facts(x),
-            Fact(
-                "looks like",
-                tuple_text(x.shape),
-                f"{str(x.dtype).removeprefix('torch.')} on {x.device}, as it says itself",
-            ),
+            Fact("looks like", tuple_text(x.shape), f"{dtype} on {x.device}, as it says itself"),
             Fact("inner tensors", ", ".join(name for name, _ in inner[:MOST_NAMED]) or "none found"),
         ),
         parts=tuple(Part(f".{name}", "an inner tensor", item) for name, item in inner[:MOST_NAMED]),
-        values=Values(one, f"the {plural(one.numel(), 'value')} of its inner tensor {inner[0][0]}")
-        if one is not None
-        else None,
-        no_values=""
-        if one is not None
-        else "only its class knows its elements, and that code is not run to inspect them",
+        values=values,
+        no_values="" if values else f"only its class knows its elements, and {unread}",
     )
 
 
 def _class_facts(x: Any) -> tuple[Fact, ...]:
-    own = [
-        name
-        for name in ("__torch_function__", "__torch_dispatch__", "__tensor_flatten__", "__repr__")
-        if overrides(x, name)
-    ]
-    cls = type(x)
+    methods = ("__torch_function__", "__torch_dispatch__", "__tensor_flatten__", "__repr__")
+    own = ", ".join(name for name in methods if overrides(x, name))
     return (
-        Fact("class", f"{cls.__module__}.{cls.__qualname__}"),
-        Fact("overrides", ", ".join(own) or "nothing", "not called to show this panel" if own else ""),
+        Fact("class", f"{type(x).__module__}.{type(x).__qualname__}"),
+        Fact("overrides", own or "nothing", "not called to show this panel" if own else ""),
     )
 
 
@@ -77,11 +69,8 @@ def _is_subclass(x: Any) -> bool:
 
 def _describe_subclass(x: Any) -> Description:
     hook = "__torch_dispatch__" if dispatches(x) else "__torch_function__"
-    return Description(
-        label="tensor subclass",
-        summary=f"{type(x).__name__} is a tensor with memory of its own whose operations go through its {hook}.",
-        facts=_class_facts(x),
-    )
+    summary = f"{type(x).__name__} is a tensor with memory of its own whose operations go through its {hook}."
+    return Description("tensor subclass", summary, _class_facts(x))
 
 
 SUBCLASSES = (
@@ -93,22 +82,28 @@ SUBCLASSES = (
 # DTensor: one tensor spread over a mesh of processes. What lies here is its local shard, and only that is read.
 
 
-def _describe(x: Any) -> Description:
+def _describe_dtensor(x: Any) -> Description:
     spec, local = x._spec, x._local_tensor
     mesh, shape = spec.mesh, tuple(int(size) for size in spec.shape)
-    partial = any(placement.is_partial() for placement in spec.placements)
+    processes = plural(mesh.size(), "process", "processes")
+    here = f"{plural(local.numel(), 'element')} of the {tuple_text(shape)} tensor"
+    summary = f"Spread over {processes}; this process holds {here}."
+    if any(placement.is_partial() for placement in spec.placements):
+        summary = f"Each process holds a partial result; the tensor is their reduction. Here: {here}, not yet reduced."
+    elif all(placement.is_replicate() for placement in spec.placements):
+        summary = f"Every process holds a full copy: here {here}."
     names = mesh.mesh_dim_names or tuple(f"dim {dim}" for dim in range(mesh.ndim))
     sizes = ", ".join(f"{name} = {mesh.size(dim)}" for dim, name in enumerate(names))
     whole, held = number_of_bytes(prod(shape) * x.element_size()), number_of_bytes(bytes_of(local))
     share = f"{held}, {percent(local.numel(), prod(shape))} of the elements; statistics are of these"
     return Description(
         label="DTensor",
-        summary=_summary(spec, local, shape, partial=partial),
+        summary=summary,
         facts=(
             Fact("global shape", tuple_text(shape), f"{whole} over all processes' shards"),
             Fact("local shard", tuple_text(local.shape), share),
             *_where(spec, shape),
-            Fact("mesh", sizes, f"{plural(mesh.size(), 'process', 'processes')} of {mesh.device_type}"),
+            Fact("mesh", sizes, f"{processes} of {mesh.device_type}"),
             Fact("this process", f"rank {mesh.get_rank()}", f"at {mesh.get_coordinate()} in the mesh"),
             *(_placement(mesh, dim, placement) for dim, placement in enumerate(spec.placements)),
         ),
@@ -116,17 +111,15 @@ def _describe(x: Any) -> Description:
         values=Values(local, f"the {plural(local.numel(), 'value')} of the local shard, not of the whole tensor"),
         shape=shape,
         stored_bytes=bytes_of(local),
-        placed=_placed(spec, shape),
+        placed=Placed(
+            name="",
+            shape=shape,
+            placements=tuple(map(placement_text, spec.placements)),
+            mesh_names=tuple(mesh.mesh_dim_names or ()),
+            mesh_sizes=tuple(map(int, mesh.mesh.shape)),
+            mesh_ranks=tuple(mesh.mesh.flatten().tolist()),
+        ),
     )
-
-
-def _summary(spec: Any, local: Any, shape: tuple[int, ...], *, partial: bool) -> str:
-    here = f"{plural(local.numel(), 'element')} of the {tuple_text(shape)} tensor"
-    if partial:
-        return f"Each process holds a partial result; the tensor is their reduction. Here: {here}, not yet reduced."
-    if all(placement.is_replicate() for placement in spec.placements):
-        return f"Every process holds a full copy: here {here}."
-    return f"Spread over {plural(spec.mesh.size(), 'process', 'processes')}; this process holds {here}."
 
 
 def _where(spec: Any, shape: tuple[int, ...]) -> tuple[Fact, ...]:
@@ -143,20 +136,18 @@ def _where(spec: Any, shape: tuple[int, ...]) -> tuple[Fact, ...]:
 
 def _placement(mesh: Any, dim: int, placement: Any) -> Fact:
     name = mesh.mesh_dim_names[dim] if mesh.mesh_dim_names else f"mesh dim {dim}"
-    if placement.is_shard():
-        return Fact(
-            f"over {name}", f"Shard({placement.dim})", f"dimension {placement.dim} is cut into {mesh.size(dim)} parts"
-        )
-    if type(placement).__name__ == "_StridedShard":  # FSDP over tensor parallelism
-        return Fact(
-            f"over {name}", f"_StridedShard({placement.dim})",
-            f"dimension {placement.dim} is cut into {mesh.size(dim)} parts, after it was cut over the others",
-        )  # fmt: skip
+    if placement.is_shard() or _is_strided(placement):
+        cut = f"dimension {placement.dim} is cut into {mesh.size(dim)} parts"
+        after = ", after it was cut over the others" if not placement.is_shard() else ""
+        return Fact(f"over {name}", f"{'_Strided' * bool(after)}Shard({placement.dim})", f"{cut}{after}")
     if placement.is_replicate():
         return Fact(f"over {name}", "Replicate()", "a full copy in each")
-    return Fact(
-        f"over {name}", f"Partial({placement.reduce_op})", "each holds a partial result that is not yet reduced"
-    )
+    partial = "each holds a partial result that is not yet reduced"
+    return Fact(f"over {name}", f"Partial({placement.reduce_op})", partial)
+
+
+def _is_strided(placement: Any) -> bool:
+    return type(placement).__name__ == "_StridedShard"  # FSDP over tensor parallelism
 
 
 def placement_text(placement: Any) -> str:
@@ -165,41 +156,30 @@ def placement_text(placement: Any) -> str:
         return "R"
     if placement.is_partial():
         return f"P({getattr(placement, 'reduce_op', 'sum')})"
-    strided = type(placement).__name__ == "_StridedShard"
-    return f"{'_' * strided}S({getattr(placement, 'dim', '?')})"
-
-
-def _placed(spec: Any, shape: tuple[int, ...]) -> Placed:
-    mesh = spec.mesh
-    return Placed(
-        name="", shape=shape, placements=tuple(map(placement_text, spec.placements)),
-        mesh_names=tuple(mesh.mesh_dim_names or ()), mesh_sizes=tuple(map(int, mesh.mesh.shape)),
-        mesh_ranks=tuple(mesh.mesh.flatten().tolist()),
-    )  # fmt: skip
+    return f"{'_' * _is_strided(placement)}S({getattr(placement, 'dim', '?')})"
 
 
 DISTRIBUTED = (
-    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe, printable=False),
+    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe_dtensor, printable=False),
 )
 
 
 # Where a storage's memory is and whose: page-locked, shared between processes, mapped from a file, or given back.
 
 
-def bytes_needed(x: Any) -> int:
-    """Return how many bytes a storage must have for a strided tensor's shape, stride and offset."""
+def fits(x: Any) -> bool:
+    """Return whether a strided tensor's elements all lie inside its storage. Reading one that does not is unsafe."""
+    return _bytes_needed(x) <= int(x.untyped_storage().nbytes())
+
+
+def _bytes_needed(x: Any) -> int:
     pattern = Pattern.of(tuple(x.shape), x.stride(), int(x.storage_offset()))
     return 0 if pattern is None else (pattern.highest + 1) * int(x.element_size())
 
 
-def fits(x: Any) -> bool:
-    """Return whether a strided tensor's elements all lie inside its storage. Reading one that does not is unsafe."""
-    return bytes_needed(x) <= int(x.untyped_storage().nbytes())
-
-
 def _describe_freed(x: Any) -> Description:
-    held, needed = int(x.untyped_storage().nbytes()), bytes_needed(x)
-    left, asked = number_of_bytes(held), number_of_bytes(needed)
+    held = int(x.untyped_storage().nbytes())
+    left, asked = number_of_bytes(held), number_of_bytes(_bytes_needed(x))
     what = "was freed" if held == 0 else "was made smaller"
     return Description(
         label="storage freed" if held == 0 else "storage too small",
@@ -219,12 +199,9 @@ def _on_host(x: Any) -> bool:
 
 
 def _describe_pinned(x: Any) -> Description:
-    size = int(x.untyped_storage().nbytes())
-    return Description(
-        label="pinned",
-        summary=f"Page-locked host memory: {ITSELF}.to('cuda', non_blocking=True) can copy it asynchronously.",
-        facts=(Fact("pinned", number_of_bytes(size), "the operating system cannot move these pages out"),),
-    )
+    summary = f"Page-locked host memory: {ITSELF}.to('cuda', non_blocking=True) can copy it asynchronously."
+    size = number_of_bytes(int(x.untyped_storage().nbytes()))
+    return Description("pinned", summary, (Fact("pinned", size, "the operating system cannot move these pages out"),))
 
 
 def _file_of(x: Any) -> str:
@@ -232,16 +209,14 @@ def _file_of(x: Any) -> str:
 
 
 def _describe_mapped(x: Any) -> Description:
-    shared = x.untyped_storage().is_shared()
-    return Description(
-        label="mapped from a file",
-        summary="Its storage is a file's contents, read from disk on first access.",
-        facts=(
-            Fact("file", _file_of(x)),
-            Fact("size", number_of_bytes(int(x.untyped_storage().nbytes()))),
-            Fact("writes go to", "the file" if shared else "memory only", "shared=True" if shared else "shared=False"),
-        ),
+    storage = x.untyped_storage()
+    target, how = ("the file", "shared=True") if storage.is_shared() else ("memory only", "shared=False")
+    facts = (
+        Fact("file", _file_of(x)),
+        Fact("size", number_of_bytes(int(storage.nbytes()))),
+        Fact("writes go to", target, how),
     )
+    return Description("mapped from a file", "Its storage is a file's contents, read from disk on first access.", facts)
 
 
 def _is_shared(x: Any) -> bool:
@@ -250,11 +225,9 @@ def _is_shared(x: Any) -> bool:
 
 def _describe_shared(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
-    return Description(
-        label="shared memory",
-        summary="Other processes that have it read and write the same memory, without copies.",
-        facts=(Fact("shared", number_of_bytes(size), plural(size // max(x.element_size(), 1), "element")),),
-    )
+    summary = "Other processes that have it read and write the same memory, without copies."
+    held = Fact("shared", number_of_bytes(size), plural(size // max(x.element_size(), 1), "element"))
+    return Description("shared memory", summary, (held,))
 
 
 STORAGES = (
@@ -267,7 +240,7 @@ STORAGES = (
 
 # Tensors without numbers: on the meta device, fake, or not initialised yet.
 
-_NO_VALUES = "a fake tensor has shape, dtype and strides, but no memory and so no values"
+_NO_VALUES = "tensor has shape, dtype and strides, but no memory and so no values"
 
 
 def _describe_uninitialized(x: Any) -> Description:
@@ -303,12 +276,9 @@ def _describe_zero(_: Any) -> Description:
 
 
 def _describe_fake(x: Any) -> Description:
-    return Description(
-        label="fake tensor",
-        summary="Operations on it compute shapes, dtypes and devices only, as torch.compile and torch.export do.",
-        facts=(_pretended(x), Fact("would take", number_of_bytes(bytes_of(x)))),
-        no_values=_NO_VALUES,
-    )
+    facts = (_pretended(x), Fact("would take", number_of_bytes(bytes_of(x))))
+    summary = "Operations on it compute shapes, dtypes and devices only, as torch.compile and torch.export do."
+    return Description("fake tensor", summary, facts, no_values=f"a fake {_NO_VALUES}")
 
 
 def _pretended(x: Any) -> Fact:
@@ -320,6 +290,7 @@ def _describe_symbolic(x: Any) -> Description:
     """Describe a fake tensor whose sizes are symbols: their numbers are read as hints, which adds no guard."""
     shape = tuple(number(size) for size in x.shape)
     known = all(size >= 0 for size in shape)
+    taken = number_of_bytes(prod(shape) * x.element_size()) if known else "not known"
     return Description(
         label="fake tensor, symbolic",
         summary="Its sizes are symbols that torch.compile and torch.export reason about, not fixed numbers.",
@@ -327,29 +298,20 @@ def _describe_symbolic(x: Any) -> Description:
             _pretended(x),
             Fact("symbols", f"({', '.join(map(str, x.shape))})", f"traced with {shape}" if known else ""),
             Fact("strides", f"({', '.join(map(str, x.stride()))})"),
-            Fact(
-                "would take",
-                number_of_bytes(prod(shape) * x.element_size()) if known else "not known",
-                "with these sizes",
-            ),
+            Fact("would take", taken, "with these sizes"),
         ),
         shape=shape,
-        no_values=_NO_VALUES,
+        no_values=f"a fake {_NO_VALUES}",
     )
 
 
 def _describe_meta(x: Any) -> Description:
-    return Description(
-        label="meta",
-        summary="It has a shape, a dtype and strides, but no memory: operations on it work out shapes only.",
-        facts=(
-            Fact("would take", number_of_bytes(bytes_of(x)), "on a real device"),
-            Fact(
-                "to get memory", f"torch.empty_like({ITSELF}, device='cpu')", "a module: module.to_empty(device='cpu')"
-            ),
-        ),
-        no_values="a meta tensor has shape, dtype and strides, but no memory and so no values",
+    summary = "It has a shape, a dtype and strides, but no memory: operations on it work out shapes only."
+    facts = (
+        Fact("would take", number_of_bytes(bytes_of(x)), "on a real device"),
+        Fact("to get memory", f"torch.empty_like({ITSELF}, device='cpu')", "a module: module.to_empty(device='cpu')"),
     )
+    return Description("meta", summary, facts, no_values=f"a meta {_NO_VALUES}")
 
 
 ABSENT = (
