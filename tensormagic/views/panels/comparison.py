@@ -263,7 +263,8 @@ def _told(report: ComparisonReport) -> Iterator[str]:
         begin, ratio = first.norms.from_step, _ratio(first.norms.last)
         alike = [one for one in apart if one.norms.from_step == begin and _ratio(one.norms.last) * ratio > 0]
         most = times(ratio) if len(alike) == 1 else f"by up to {times(ratio)}"
-        yield f"{_since(first.norms)}, gradients of {_names(alike, first)} are {_size(ratio)} in {right}, {most} in the end"
+        whose = f"gradients of {_names(alike, first)} are {_size(ratio)} in {right}"
+        yield f"{_since(first.norms)}, {whose}, {most} in the end"
     first = max(every, key=lambda one: abs(_ratio(one.norms.worst)))
     worst = first.norms.worst
     if worst is not None and abs(worst.ratio) >= math.log10(APART):

@@ -22,7 +22,7 @@ from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, 
 from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
 from tensormagic.views.pictures.norms import Norms
 from tensormagic.views.theme import code_of, heat_style, loader, module, sheet, static
-from tensormagic.views.to_html import finding_html, fold, folds, remedy_html, scroll
+from tensormagic.views.to_html import finding_html, fold, folds, scroll
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, short_number, shortened
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> s
     view = panel(report, graph)
     style, picture = tag("style", panel_style()), _static(_picture(graph))
     if wall:
-        rows = (finding_html(each, [remedy_html(each)], is_open=True) for each in report.findings)
+        rows = (finding_html(each, is_open=True) for each in report.findings)
         top = replace(_top(view), body=[]) if report.findings else _top(view)
         found = tag("div", *rows, class_="tm-find") if report.findings else ""
         parts = (style, failure, *to_html.inside(top), found, picture)
