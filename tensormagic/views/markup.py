@@ -135,7 +135,15 @@ def _plain_value(value: Any) -> Any:
         pairs = [*value.items()]
         shown = _plain_items(pairs)
         return value if shown is pairs else dict(shown)
-    return _plain_fields(value)
+    changed = {}
+    for name in _telling(type(value)):
+        old = getattr(value, name)
+        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
+            continue
+        new = _plain_value(old)
+        if new is not old:
+            changed[name] = new
+    return dataclasses.replace(value, **changed) if changed else value
 
 
 def _plain_items(value: Any) -> Any:
@@ -154,18 +162,6 @@ def _are_plain_records(records: Sequence[Any]) -> bool:
     columns = (map(attrgetter(name), records) for name in _telling(cls))
     distinct = ({id(each): each for each in column}.values() for column in columns)
     return all(not each or _plain_value(each) is each for column in distinct for each in column)
-
-
-def _plain_fields(value: Any) -> Any:
-    changed = {}
-    for name in _telling(type(value)):
-        old = getattr(value, name)
-        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
-            continue
-        new = _plain_value(old)
-        if new is not old:
-            changed[name] = new
-    return dataclasses.replace(value, **changed) if changed else value
 
 
 def _telling(cls: type) -> tuple[str, ...]:
@@ -234,14 +230,6 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return ems * size * (_BOLD if bold else 1.0)
 
 
-def _ending(line: str, width: float, size: float) -> str:
-    """Return ``line`` with an ellipsis behind as many of its words as have room."""
-    words = line.split()
-    while len(words) > 1 and text_width(" ".join(words) + _CUT, size) > width:
-        words.pop()
-    return " ".join(words) + _CUT
-
-
 def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     """Return ``text``, its middle replaced by an ellipsis where it would be wider than ``width``."""
     if text_width(text, size, bold=bold) <= width:
@@ -268,7 +256,10 @@ def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
         else:
             lines.append(word)
     if len(lines) > most:
-        lines[most - 1 :] = [_ending(lines[most - 1], width, size)]
+        words = lines[most - 1].split()
+        while len(words) > 1 and text_width(" ".join(words) + _CUT, size) > width:
+            words.pop()
+        lines[most - 1 :] = [" ".join(words) + _CUT]
     return [fitted(line, width, size) for line in lines]
 
 

@@ -71,16 +71,11 @@ def table(
         ]
         if sum(words) > room:
             return [line for row in rows for line in _stacked(row, indent, gap, width)]
-        widths = _squeezed(widths, words, room)
+        fitted = list(widths)
+        while sum(fitted) > room:
+            fitted[max((width, at) for at, width in enumerate(fitted) if width > words[at])[1]] -= 1
+        widths = fitted
     return [line for row in rows for line in _row(row, widths, right, (" " * indent, " " * gap))]
-
-
-def _squeezed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns that fit into ``room``, the widest narrowed first, none below its ``least``."""
-    fitted = list(widths)
-    while sum(fitted) > room:
-        fitted[max((width, at) for at, width in enumerate(fitted) if width > least[at])[1]] -= 1
-    return fitted
 
 
 def _stacked(row: Sequence[str], indent: int, gap: int, width: int) -> list[str]:

@@ -9,22 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
-from tensormagic.views.nodes import (
-    Cell,
-    Chip,
-    Column,
-    Findings,
-    Items,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Section,
-    Strip,
-    Table,
-    Words,
-    clipped,
-)
+from tensormagic.views import nodes
 from tensormagic.words import DOT, count, is_or_are, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAMES_SHOWN = 3
@@ -55,7 +40,7 @@ _UNNAMED = {
 }
 
 
-def view(report: AliasReport) -> Panel:
+def view(report: AliasReport) -> nodes.Panel:
     """Return the panel: the first card stands open, and those after it as long as they have few members together."""
     shared = [group for group in report.groups if len(group.members) > 1]
     total, opened = 0, 0
@@ -63,80 +48,84 @@ def view(report: AliasReport) -> Panel:
         total += min(len(group.members), MOST_MEMBERS)
         opened += not opened or total <= OPEN_MEMBERS
     same = [f"`{names(group.members[0])}`" for group in report.groups if len(group.members) == 1]
-    body: list[Node] = [Findings(report.findings, report.gaps)]
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     body += [_card(group, folded=False) for group in shared[:opened]]
-    body += [Section("One object, several names", [Items(same, MOST_SAME)])] if same else []
+    body += [nodes.Section("One object, several names", [nodes.Items(same, MOST_SAME)])] if same else []
     body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
     rest, unlisted = shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups)
     if rest or unlisted:
-        lines: list[Cell] = [(Chip(group.number), group_line(group)) for group in rest[MOST_CARDS:MOST_LINES]]
+        lines: list[nodes.Cell] = [
+            (nodes.Chip(group.number), group_line(group)) for group in rest[MOST_CARDS:MOST_LINES]
+        ]
         left = max(len(rest) - MOST_LINES, 0) + unlisted
-        further = Items(lines, MOST_LINES, ("more piece of memory", "more pieces of memory"), left)
+        further = nodes.Items(lines, MOST_LINES, ("more piece of memory", "more pieces of memory"), left)
         cards = [_card(group, folded=True) for group in rest[:MOST_CARDS]]
         title = f"{plural(len(rest) + unlisted, 'more piece')} of memory"
-        body.append(Section(title, [*cards, further], folded=True))
+        body.append(nodes.Section(title, [*cards, further], folded=True))
     found = plural(report.tensors, "tensor") + (f", {plural(report.arrays, 'array')}" if report.arrays else "")
     second = f"{found} among {plural(report.looked, 'name and attribute', 'names and attributes')}"
     if report.alone and not report.asked:
         sharing = "shares" if report.alone == 1 else "share"
         alone = f"{count(report.alone)} ({number_of_bytes(report.alone_bytes)})"
         second += f" {DOT} {alone} {sharing} memory with no other"
-    return Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
+    return nodes.Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
 
 
-def _card(group: AliasGroup, *, folded: bool) -> Section:
+def _card(group: AliasGroup, *, folded: bool) -> nodes.Section:
     """Return a piece of memory with who lies in it; every two of few members meet in a square table."""
     square = group.pairs_complete and 1 < group.found == len(group.members) <= MOST_MATRIX
-    body: list[Node] = [Paragraph(note, "warning") for note in transparent(group)]
+    body: list[nodes.Node] = [nodes.Paragraph(note, "warning") for note in transparent(group)]
     body += _members(group, group.members if square else ())
     meeting = [pair_line(pair) for pair in group.pairs if pair.overlap != "no"]
     if meeting and not square:
         title = f"{plural(len(meeting), 'pair')} of objects that share elements"
-        body.append(Section(title, [Items(meeting, MOST_PAIRS)], folded=True))
+        body.append(nodes.Section(title, [nodes.Items(meeting, MOST_PAIRS)], folded=True))
     elif not square:
-        body.append(Paragraph("None of those compared share an element.", "quiet"))
+        body.append(nodes.Paragraph("None of those compared share an element.", "quiet"))
     if group.found > len(group.members):
-        body.append(Paragraph(f"{len(group.members)} of {count(group.found)} are listed.", "quiet"))
+        body.append(nodes.Paragraph(f"{len(group.members)} of {count(group.found)} are listed.", "quiet"))
     if not group.pairs_complete:
         words = f"Only the first {count(len(group.pairs))} overlapping pairs found are listed."
-        body.append(Paragraph(words, "quiet"))
-    return Section(group_line(group) if folded else group_title(group), body, folded=folded, chip=group.number)
+        body.append(nodes.Paragraph(words, "quiet"))
+    return nodes.Section(group_line(group) if folded else group_title(group), body, folded=folded, chip=group.number)
 
 
-def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[Node]:
+def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[nodes.Node]:
     """Return who lies in a piece of memory, the further ones folded."""
     drawn = any(member.coverage for member in group.members)
     columns = [
-        Column("number", look="silent quiet"),
-        Column("name", look="name"),
-        Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where", look="" if drawn else "silent"),
-        Column("how, and which version counter"),
-        *(Column(str(at), look="number", above="in common with") for at in range(1, len(square) + 1)),
+        nodes.Column("number", look="silent quiet"),
+        nodes.Column("name", look="name"),
+        nodes.Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where", look="" if drawn else "silent"),
+        nodes.Column("how, and which version counter"),
+        *(nodes.Column(str(at), look="number", above="in common with") for at in range(1, len(square) + 1)),
     ]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
     counters = {each.counter for each in group.members if each.counter is not None}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[nodes.Cell, ...]] = []
     for at, member in enumerate(group.members, 1):
         kind = "" if member.kind == "Tensor" else shortened(member.kind, 20)
         what = " ".join(filter(None, (tuple_text(member.shape), member.dtype, kind)))
         last = max(member.stop - 1, member.start)
-        sentence = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(last)}"
+        sentence = f"{nodes.clipped(member.name)} reads bytes {count(member.start)} to {count(last)}"
         repeats = {"yes": "repeats memory", "maybe": "may repeat memory"}.get(member.overlap, "")
         marks = filter(None, ("requires grad" if member.requires_grad else "", repeats))
         writes = "no version counter"  # that autograd would notice a write by
         if member.version is not None:
             which = "version" if len(counters) < 2 or member.counter is None else f"counter {member.counter} at"
             writes = f"{which} {count(member.version)}"
-        described = Noted((how(member), *(Words(mark, "badge") for mark in marks)), [writes])
+        described = nodes.Noted((how(member), *(nodes.Words(mark, "badge") for mark in marks)), [writes])
         common = ("\u2500" if other is member else
                   shared_cell(pairs.get(frozenset((member.name, other.name))), member.name)
                   for other in square)  # fmt: skip
-        rows.append((str(at), Noted(names(member), [what]), Strip(member.coverage, sentence), described, *common))
-    table = Table(columns, rows[:MOST_MEMBERS])
+        rows.append(
+            (str(at), nodes.Noted(names(member), [what]), nodes.Strip(member.coverage, sentence), described, *common)
+        )
+    table = nodes.Table(columns, rows[:MOST_MEMBERS])
     if group.found <= MOST_MEMBERS:
         return [table]
-    rest = Table(columns, rows[MOST_MEMBERS:], left_out=(group.found - len(group.members), 0))
-    return [table, Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
+    rest = nodes.Table(columns, rows[MOST_MEMBERS:], left_out=(group.found - len(group.members), 0))
+    return [table, nodes.Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
 
 
 # -- sentences -------------------------------------------------------------------------------------------------------
@@ -144,7 +133,9 @@ def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[Node]:
 
 def group_line(group: AliasGroup) -> str:
     """Return a piece of memory in one line."""
-    return f"{group_title(group)}: {listed((clipped(member.name) for member in group.members), found=group.found)}"
+    return (
+        f"{group_title(group)}: {listed((nodes.clipped(member.name) for member in group.members), found=group.found)}"
+    )
 
 
 def group_title(group: AliasGroup) -> str:
@@ -154,14 +145,14 @@ def group_title(group: AliasGroup) -> str:
 
 def names(member: AliasMember) -> str:
     """Return a member's names: ``x = y``, and how many there are beyond those shown."""
-    described = [clipped(name) for name in member.names[:NAMES_SHOWN]]
+    described = [nodes.clipped(name) for name in member.names[:NAMES_SHOWN]]
     more = member.names_found - len(described)
     return " = ".join(described) + (f" = {count(more)} more" if more > 0 else "")
 
 
 def how(member: AliasMember) -> str:
     """Return how a member comes to lie in the memory."""
-    base = f"`{clipped(member.base)}`" if member.base else "another tensor"
+    base = f"`{nodes.clipped(member.base)}`" if member.base else "another tensor"
     text = _HOW.get(member.relation, "").format(base=base).replace("``", "")
     if not member.base:
         text = _UNNAMED.get(member.relation, text)
@@ -181,7 +172,7 @@ def shared_cell(pair: AliasPair | None, name: str) -> str:
 
 def pair_line(pair: AliasPair) -> str:
     """Return a pair in words: ``8 elements of a lie in x``."""
-    left, right = clipped(pair.left), clipped(pair.right)
+    left, right = nodes.clipped(pair.left), nodes.clipped(pair.right)
     if pair.overlap == "no":
         return f"`{left}` and `{right}` share no element"
     if pair.overlap == "maybe" or pair.overlap_elements is None:
@@ -206,8 +197,8 @@ def transparent(group: AliasGroup) -> tuple[str, ...]:
     ]
     if not unseen:
         return ()
-    through = listed(f"`{clipped(name)}`" for name in unseen)
-    uncounted = f"they change `{clipped(watched.name)}` without incrementing its version counter"
+    through = listed(f"`{nodes.clipped(name)}`" for name in unseen)
+    uncounted = f"they change `{nodes.clipped(watched.name)}` without incrementing its version counter"
     return (f"Autograd does not notice writes through {through}: {uncounted}.",)
 
 
@@ -215,7 +206,7 @@ def aliases_summary(report: AliasReport) -> str:
     """Return what was found, in one sentence: the memory that is shared, and the objects that have several names."""
     sharing = [name for name in report.asked if name not in report.unshared]
     every, asked, unshared = (
-        listed(f"`{clipped(name)}`" for name in names) for names in (report.asked, sharing, report.unshared)
+        listed(f"`{nodes.clipped(name)}`" for name in names) for names in (report.asked, sharing, report.unshared)
     )
     same = [group.members[0] for group in report.groups if group.found == 1]
     shared = len(report.groups) - len(same)
@@ -232,7 +223,7 @@ def aliases_summary(report: AliasReport) -> str:
             verdicts.append(f"{count(len(same))} tensors have several names each")
         elif same:
             kind = "tensor" if same[0].kind == "Tensor" else same[0].kind
-            named = listed(f"`{clipped(name)}`" for name in same[0].names)
+            named = listed(f"`{nodes.clipped(name)}`" for name in same[0].names)
             verdicts.append(f"{named} are the same {kind}")
     verdicts += [f"nothing else reads the memory of {unshared}"] if unshared else []
     sentence = "; ".join(verdicts)

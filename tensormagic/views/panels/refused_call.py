@@ -85,8 +85,12 @@ def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
     body.append(Paragraph(("torch said", Words(torch_message(report), "code")), "quiet"))
     below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
     name, what = function_text(report), headline(report)
+    parts = [report.location.label] if report.location is not None else []
+    parts += [f"in {report.module}"] if report.module else []
+    parts += [f"inside {report.inside.replace('torch.nn.functional.', 'F.')}"] if report.inside else []
+    parts += ["within backward"] if report.phase == "backward" and report.node is None else []
     return Panel("failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
-                 second=[place_text(report)], after=below, sheets=("failure.css",))  # fmt: skip
+                 second=[", ".join(parts)], after=below, sheets=("failure.css",))  # fmt: skip
 
 
 # -- what happened, and where ----------------------------------------------------------------------------------------
@@ -107,15 +111,6 @@ def headline(report: FailureReport) -> str:
     if report.mismatch is not None:
         return _KINDS[report.mismatch.kind]
     return "failed within backward" if report.phase == "backward" and report.node is not None else "torch refused this"
-
-
-def place_text(report: FailureReport) -> str:
-    """Return where: line, module, and inside which function of torch's."""
-    parts = [report.location.label] if report.location is not None else []
-    parts += [f"in {report.module}"] if report.module else []
-    parts += [f"inside {report.inside.replace('torch.nn.functional.', 'F.')}"] if report.inside else []
-    parts += ["within backward"] if report.phase == "backward" and report.node is None else []
-    return ", ".join(parts)
 
 
 def way(report: FailureReport) -> Source:

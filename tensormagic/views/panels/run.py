@@ -19,13 +19,8 @@ _LINE, _TITLE, _ERROR = 80, 60, 200  # characters
 
 def view(report: RunReport) -> Panel:
     """Return the panel of what was found."""
-    name = shortened(title(report), _TITLE)
+    name = shortened(report.title or "one run", _TITLE)
     return Panel("run", "code", name, facts(report), body(report), "What was found in a run")
-
-
-def title(report: RunReport) -> str:
-    """Return what the run is called."""
-    return report.title or "one run"
 
 
 def facts(report: RunReport) -> list[Cell]:
