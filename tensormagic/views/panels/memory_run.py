@@ -12,7 +12,6 @@ from tensormagic.reports import (
     Cell as CellSource,
     FunctionMemory,
     Leak,
-    LineMemory,
     Location,
     MemoryRunReport,
     OutOfMemory,
@@ -41,7 +40,12 @@ def view(report: MemoryRunReport) -> nodes.Panel:
     ranked = sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]
     ranks = line_ranks(main) if main is not None else {}
     died = report.out_of_memory is not None and bool(report.at_end)
-    body: list[nodes.Node] = [*_out_of_memory(report.out_of_memory), nodes.Findings(report.findings, report.gaps)]
+    body: list[nodes.Node] = []
+    if (failed := report.out_of_memory) is not None:
+        body.append(nodes.Paragraph(out_of_memory_words(failed), "error"))
+        body += [f"{failed.location.label}: `{failed.location.text}`"] if failed.location is not None else []
+        body += [nodes.Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else []
+    body.append(nodes.Findings(report.findings, report.gaps))
     if died:
         dead = TreemapPicture([*map(tile, report.at_end)], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS)
         body += [nodes.Section("Alive when it failed", [dead], "by name"), *freeable_sections(report.freeable)]
@@ -70,15 +74,6 @@ def view(report: MemoryRunReport) -> nodes.Panel:
     facts: list[nodes.Cell] = [nodes.Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
     name = shortened(f"gpumem {' '.join(report.title.split())}".rstrip(), 80)
     return nodes.Panel("memory", "memory", name, facts, body, "Memory of a run", sheets=("memory.css",))
-
-
-def _out_of_memory(failed: OutOfMemory | None) -> list[nodes.Node]:
-    if failed is None:
-        return []
-    body: list[nodes.Node] = [nodes.Paragraph(out_of_memory_words(failed), "error")]
-    if failed.location is not None:
-        body.append(f"{failed.location.label}: `{failed.location.text}`")
-    return [*body, *([nodes.Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else [])]
 
 
 def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> nodes.Section:
@@ -182,21 +177,22 @@ def source(report: MemoryRunReport, rows: Rows, ranks: dict[int, int]) -> nodes.
     counted = any(one.executions for one in memories)
     lines = []
     for number, text, index in rows:
-        amounts = _amounts(report.lines[index], (alive, moved), counted=counted) if index >= 0 else ()
-        lines.append(nodes.Line(number, text, amounts=amounts, ground=f"tm-l{ranks[index]}" if index in ranks else ""))
+        amounts: list[nodes.Cell] = []
+        if index >= 0:
+            one = report.lines[index]
+            for nbytes, top, letter in (
+                (one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"),
+            ):  # fmt: skip
+                bar = nodes.Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
+                amounts.append(bar)
+            times = one.executions if counted else one.calls
+            backward = f", {number_of_bytes(one.backward)} of it in its backward" if one.backward else ""
+            most = f"most of it {operation(one.op)}, at most {number_of_bytes(one.largest)} at once"
+            sentence = f"{plural(one.calls, 'operation')} allocated, {most}{backward}"
+            amounts.append(nodes.Words(count(times) if times else "", "quiet", sentence))
+        ground = f"tm-l{ranks[index]}" if index in ranks else ""
+        lines.append(nodes.Line(number, text, amounts=amounts, ground=ground))
     return nodes.Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
-
-
-def _amounts(one: LineMemory, tops: tuple[int, int], *, counted: bool) -> list[nodes.Cell]:
-    alive, moved = tops
-    amounts = ((one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"))
-    bars: list[nodes.Cell] = [nodes.Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
-                        for nbytes, top, letter in amounts]  # fmt: skip
-    times = one.executions if counted else one.calls
-    backward = f", {number_of_bytes(one.backward)} of it in its backward" if one.backward else ""
-    most = f"most of it {operation(one.op)}, at most {number_of_bytes(one.largest)} at once"
-    sentence = f"{plural(one.calls, 'operation')} allocated, {most}{backward}"
-    return [*bars, nodes.Words(count(times) if times else "", "quiet", sentence)]
 
 
 def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int], int], first: int = 1) -> Rows:
