@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import cache, wraps
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -79,7 +79,6 @@ _WILD = re.compile(
 _MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
 _PILE = re.compile(f"({_MARK}{{4}}){_MARK}+")  # more marks on one letter than any language writes cover other lines
 
-_TELLING: dict[type, tuple[str, ...]] = {}  # fields that may hold text, by class
 _MUTE = frozenset({int, float, bool, type(None)})  # types of what holds no text
 _MANY = 16  # records from which it pays to look at one field of all of them after the other
 
@@ -90,14 +89,18 @@ def plain(text: str) -> str:
     """Return ``text`` with what is invisible written out, and with what is too long cut, saying so."""
     if _is_plain(text):
         return text
-    lines = text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]
-    shown = "\n".join(map(_plain_line, lines))
-    return shown if len(shown) <= LONGEST_TEXT else shown[:SHOWN_OF_MANY] + _cut_note(text)
+    shown = []
+    for line in text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]:
+        words = visible(line[: LONGEST_LINE + 1])
+        is_short = len(line) <= LONGEST_LINE and len(words) <= LONGEST_LINE
+        shown.append(words if is_short else words[:SHOWN_OF_LONG] + _cut_note(line))
+    whole = "\n".join(shown)
+    return whole if len(whole) <= LONGEST_TEXT else whole[:SHOWN_OF_MANY] + _cut_note(text)
 
 
 def visible(text: str) -> str:
     r"""Return ``text`` with what is invisible written as Python writes it: ``\x00``, ``\u202e``."""
-    return _PILE.sub(r"\1…", _WILD.sub(_written, text))
+    return _PILE.sub(r"\1…", _WILD.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text))
 
 
 @once
@@ -109,17 +112,6 @@ def plain_report(report: _Value) -> _Value:
 
 def _is_plain(text: str) -> bool:
     return len(text) <= LONGEST_LINE and text.isascii() and text.isprintable()
-
-
-def _written(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
-
-
-def _plain_line(line: str) -> str:
-    shown = visible(line[: LONGEST_LINE + 1])
-    if len(line) <= LONGEST_LINE and len(shown) <= LONGEST_LINE:
-        return shown
-    return shown[:SHOWN_OF_LONG] + _cut_note(line)
 
 
 def _cut_note(text: str) -> str:
@@ -135,7 +127,15 @@ def _plain_value(value: Any) -> Any:
         pairs = [*value.items()]
         shown = _plain_items(pairs)
         return value if shown is pairs else dict(shown)
-    return _plain_fields(value)
+    changed = {}
+    for name in _telling_fields(type(value)):
+        old = getattr(value, name)
+        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
+            continue
+        new = _plain_value(old)
+        if new is not old:
+            changed[name] = new
+    return dataclasses.replace(value, **changed) if changed else value
 
 
 def _plain_items(value: Any) -> Any:
@@ -151,35 +151,16 @@ def _are_plain_records(records: Sequence[Any]) -> bool:
     cls = type(records[0])
     if cls in {str, tuple, list, dict} or any(type(record) is not cls for record in records):
         return False
-    columns = (map(attrgetter(name), records) for name in _telling(cls))
+    columns = (map(attrgetter(name), records) for name in _telling_fields(cls))
     distinct = ({id(each): each for each in column}.values() for column in columns)
     return all(not each or _plain_value(each) is each for column in distinct for each in column)
 
 
-def _plain_fields(value: Any) -> Any:
-    changed = {}
-    for name in _telling(type(value)):
-        old = getattr(value, name)
-        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
-            continue
-        new = _plain_value(old)
-        if new is not old:
-            changed[name] = new
-    return dataclasses.replace(value, **changed) if changed else value
-
-
-def _telling(cls: type) -> tuple[str, ...]:
-    if cls not in _TELLING:
-        _TELLING[cls] = _telling_fields(cls)
-    return _TELLING[cls]
-
-
+@cache
 def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[str, ...]:
     """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none.
 
-    Args:
-        cls: A class.
-        inside: The dataclasses of whose fields this is one: they are being asked already.
+    ``inside`` are the dataclasses of whose fields this is one: they are being asked already.
     """
     if not dataclasses.is_dataclass(cls):
         return ()
@@ -234,14 +215,6 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return ems * size * (_BOLD if bold else 1.0)
 
 
-def _ending(line: str, width: float, size: float) -> str:
-    """Return ``line`` with an ellipsis behind as many of its words as have room."""
-    words = line.split()
-    while len(words) > 1 and text_width(" ".join(words) + _CUT, size) > width:
-        words.pop()
-    return " ".join(words) + _CUT
-
-
 def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     """Return ``text``, its middle replaced by an ellipsis where it would be wider than ``width``."""
     if text_width(text, size, bold=bold) <= width:
@@ -268,7 +241,10 @@ def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
         else:
             lines.append(word)
     if len(lines) > most:
-        lines[most - 1 :] = [_ending(lines[most - 1], width, size)]
+        words = lines[most - 1].split()
+        while len(words) > 1 and text_width(" ".join(words) + _CUT, size) > width:
+            words.pop()
+        lines[most - 1 :] = [" ".join(words) + _CUT]
     return [fitted(line, width, size) for line in lines]
 
 

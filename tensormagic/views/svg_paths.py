@@ -189,8 +189,21 @@ def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int
         palette: Colours as ``#rrggbb``, at most 254.
         size: Pixels along the side of one cell.
     """
-    lines = [_pixels(row, y, size) for at, row in enumerate(cells) for y in range(at * size, (at + 1) * size)]
-    return indexed(lines, ["", _HATCH_LINE, *palette])
+
+    def pixels(cell: int, at: int, y: int) -> bytes:
+        if cell >= 0 or cell == EMPTY:
+            return bytes([FIRST_COLOUR + cell if cell >= 0 else CLEAR]) * size
+        ways = [way for way, other in ((1, MINUS_INFINITY), (-1, PLUS_INFINITY)) if cell != other]  # rising, falling
+        return bytes(
+            LINE if any((x + way * y) % 5 == 0 for way in ways) else CLEAR for x in range(at * size, (at + 1) * size)
+        )
+
+    lines = [
+        b"".join(pixels(cell, at, y) for at, cell in enumerate(row))
+        for y0, row in enumerate(cells)
+        for y in range(y0 * size, (y0 + 1) * size)
+    ]
+    return indexed(lines, ["", theme.MIXED_COLOUR, *palette])
 
 
 def _pixels(row: Sequence[int], y: int, size: int) -> bytes:
@@ -210,15 +223,19 @@ def indexed(lines: Sequence[bytes], palette: Sequence[str]) -> str:
         lines: The rows; a pixel is the place of its colour.
         palette: Colours as ``#rrggbb``, ``#rrggbbaa`` or ``rgba(r,g,b,a)``; transparent where empty.
     """
-    colours = [_rgba(colour) for colour in palette]
-    chunks = (
-        _chunk(b"IHDR", struct.pack(">IIBBBBB", len(lines[0]), len(lines), 8, 3, 0, 0, 0)),
-        _chunk(b"PLTE", b"".join(colour[:3] for colour in colours)),
-        _chunk(b"tRNS", bytes(colour[3] for colour in colours).rstrip(b"\xff")),
-        _chunk(b"IDAT", zlib.compress(b"".join(b"\0" + line for line in lines), 9)),
-        _chunk(b"IEND", b""),
+    colours = []
+    for colour in palette:
+        if colour.startswith("rgba("):
+            *channels, alpha = colour[5:-1].split(",")
+            colours.append(bytes([*map(int, channels), round(255 * float(alpha))]))
+        else:
+            colours.append(bytes.fromhex(f"{colour[1:]}ff"[:8]) if colour else bytes(4))
+    return _png(
+        struct.pack(">IIBBBBB", len(lines[0]), len(lines), 8, 3, 0, 0, 0),
+        lines,
+        (b"PLTE", b"".join(colour[:3] for colour in colours)),
+        (b"tRNS", bytes(colour[3] for colour in colours).rstrip(b"\xff")),
     )
-    return _data_uri(*chunks)
 
 
 def _rgba(colour: str) -> bytes:
@@ -226,10 +243,6 @@ def _rgba(colour: str) -> bytes:
         *channels, alpha = colour[5:-1].split(",")
         return bytes([*map(int, channels), round(255 * float(alpha))])
     return bytes.fromhex(f"{colour[1:]}ff"[:8]) if colour else bytes(4)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def _hatched(cell: int, x: int, y: int) -> bool:
@@ -244,11 +257,14 @@ def _hatched(cell: int, x: int, y: int) -> bool:
 def image(pixels: bytes, width: int, height: int) -> str:
     """Return an ``<img src>`` of 8-bit pixels: level and opacity, or red, green, blue and opacity, row by row."""
     stride = len(pixels) // height
-    lines = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, len(pixels), stride))
     grey_or_colour = 4 if stride == 2 * width else 6
     header = struct.pack(">IIBBBBB", width, height, 8, grey_or_colour, 0, 0, 0)
-    return _data_uri(_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))
+    return _png(header, [pixels[at : at + stride] for at in range(0, len(pixels), stride)])
 
 
-def _data_uri(*chunks: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode("ascii")
+def _png(header: bytes, lines: Sequence[bytes], *colours: tuple[bytes, bytes]) -> str:
+    packed = zlib.compress(b"".join(b"\0" + line for line in lines), 9)
+    png = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", header), *colours, (b"IDAT", packed), (b"IEND", b"")):
+        png += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")

@@ -11,7 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TextIO
 
 from rich.cells import cached_cell_len, set_cell_size
@@ -63,49 +63,36 @@ def table(
             first of its row. 0: as wide as it is.
         right: The columns that are aligned to the right.
     """
-    widths = [max(columns_of(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0]))]
+    places = range(len(rows[0]))
+    widths = [max(columns_of(line) for row in rows for line in row[at].split("\n")) for at in places]
     room = width - indent - gap * (len(widths) - 1)
     if width and sum(widths) > room:
-        words = [
-            max(columns_of(word) for row in rows for word in _whole(row[at]).split(" ")) for at in range(len(widths))
-        ]
-        if sum(words) > room:
-            return [line for row in rows for line in _stacked(row, indent, gap, width)]
-        widths = _squeezed(widths, words, room)
-    return [line for row in rows for line in _row(row, widths, right, (" " * indent, " " * gap))]
+        least = [max(columns_of(word) for row in rows for word in _whole(row[at]).split(" ")) for at in places]
+        if sum(least) > room:
+            return _stacked(rows, indent, gap, width)
+        while sum(widths) > room:  # the widest is narrowed first
+            widths[max((wide, at) for at, wide in enumerate(widths) if wide > least[at])[1]] -= 1
+    lines = []
+    for row in rows:
+        cells = []
+        for cell, wide in zip(row, widths, strict=True):
+            fitted = ([one] if columns_of(one) <= wide else wrapped(_whole(one), wide) for one in cell.split("\n"))
+            cells.append([*chain.from_iterable(fitted)])
+        for parts in zip_longest(*cells, fillvalue=""):
+            free = [" " * (wide - columns_of(part)) for wide, part in zip(widths, parts, strict=True)]
+            aligned = (free[at] + part if at in right else part + free[at] for at, part in enumerate(parts))
+            lines.append(" " * indent + (" " * gap).join(aligned).rstrip())
+    return lines
 
 
-def _squeezed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns that fit into ``room``, the widest narrowed first, none below its ``least``."""
-    fitted = list(widths)
-    while sum(fitted) > room:
-        fitted[max((width, at) for at, width in enumerate(fitted) if width > least[at])[1]] -= 1
-    return fitted
-
-
-def _stacked(row: Sequence[str], indent: int, gap: int, width: int) -> list[str]:
-    """Return a row as its first cell that says something, and below it the others."""
-    first, *others = [cell for cell in map(_whole, row) if cell.strip()] or [""]
-    further = " " * (indent + 6)
-    described = (" " * gap).join(others)
-    return [
-        *wrapped(first, width, " " * indent, further),
-        *(wrapped(described, width, " " * (indent + 4), further) if described else ()),
-    ]
-
-
-def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], spaces: tuple[str, str]) -> Iterator[str]:
-    cells = (_lines(cell, width) for cell, width in zip(row, widths, strict=True))
-    for parts in zip_longest(*cells, fillvalue=""):
-        free = [" " * (width - columns_of(part)) for width, part in zip(widths, parts, strict=True)]
-        aligned = (free[at] + part if at in right else part + free[at] for at, part in enumerate(parts))
-        yield spaces[0] + spaces[1].join(aligned).rstrip()
-
-
-def _lines(cell: str, width: int) -> list[str]:
-    """Return a cell in lines of at most ``width``."""
-    lines = cell.split("\n")
-    return [part for line in lines for part in ([line] if columns_of(line) <= width else wrapped(_whole(line), width))]
+def _stacked(rows: Sequence[Sequence[str]], indent: int, gap: int, width: int) -> list[str]:
+    """Return each row as its first cell that says something, and below it the others."""
+    lines, further = [], " " * (indent + 6)
+    for row in rows:
+        first, *others = [cell for cell in map(_whole, row) if cell.strip()] or [""]
+        lines += wrapped(first, width, " " * indent, further)
+        lines += wrapped((" " * gap).join(others), width, " " * (indent + 4), further) if any(others) else []
+    return lines
 
 
 def _whole(cell: str) -> str:
@@ -200,7 +187,13 @@ def curve(values: Sequence[float], width: int) -> str:
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    return "".join(_height(stretch, low, high) for stretch in _stretches(values, width))
+    span = high / 2 - low / 2  # halves: the whole of it may be too large for a float
+    drawn = ""
+    for stretch in _stretches(values, width):
+        share = (stretch[-1] / 2 - low / 2) / span if span > 0 else 0.0
+        is_finite = all(map(math.isfinite, stretch))
+        drawn += BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)] if is_finite else NOT_FINITE
+    return drawn
 
 
 def _stretches(values: Sequence[float], most: int) -> Iterator[Sequence[float]]:
@@ -208,14 +201,6 @@ def _stretches(values: Sequence[float], most: int) -> Iterator[Sequence[float]]:
     number = min(most, len(values))
     for at in range(number):
         yield values[len(values) * at // number : len(values) * (at + 1) // number]
-
-
-def _height(stretch: Sequence[float], low: float, high: float) -> str:
-    if not all(map(math.isfinite, stretch)):
-        return NOT_FINITE
-    span = high / 2 - low / 2  # halves: the whole of it may be too large for a float
-    share = (stretch[-1] / 2 - low / 2) / span if span > 0 else 0.0
-    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
 
 
 def largest(norms: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from itertools import groupby
 
@@ -50,54 +50,37 @@ def findings_html(node: nodes.Findings) -> str:
     """Return the findings strip, errors with their remedies shown; nothing where there is no finding."""
     if node.where:
         pairs = zip(node.findings, node.where, strict=True)
-        rows = [finding_html(finding, [remedy_html(finding)], before=f"{cell(where)}: ", is_open=False)
-                for finding, where in pairs]  # fmt: skip
+        rows = [finding_html(finding, before=f"{cell(where)}: ", is_open=False) for finding, where in pairs]
     else:
-        rows = [finding_html(finding, explanation_html(finding)) for finding in node.findings]
+        rows = [*map(finding_html, node.findings)]
     rest = [tag("summary", escape(node.rest)), *rows[node.most :]]
     folded = tag("details", *rest, class_="tm-fold tm-rest") if node.rest else ""
     return tag("div", *rows[: node.most], folded, class_="tm-find") if rows else ""
 
 
-def finding_html(finding: Finding, explanation: Iterable[str], *, before: str = "", is_open: bool | None = None) -> str:
-    """Return one row of the strip.
+def finding_html(finding: Finding, *, before: str = "", is_open: bool | None = None) -> str:
+    """Return one row of the strip, an error open: what to do, other lines, and where it is with its numbers.
 
-    Args:
-        finding: What was found.
-        explanation: What the row shows when it is opened; see `remedy_html`.
-        before: Markup in front of the message.
-        is_open: Whether it is from the start; errors are where nothing is said.
+    Where ``is_open`` says whether it is open, what to do is all that is in it. ``before`` stands before the message.
     """
+    place = finding.location
+    inside = [tag("p", with_code(finding.remedy), class_="tm-remedy")] if finding.remedy else []
+    if is_open is None:
+        is_open = finding.severity == "error"
+        for line in finding.related:
+            code = f": {tag('code', escape(line.location.text))}" if line.location != place else ""  # shown already
+            inside.append(tag("p", escape(f"{line.what}: {line.location.label}"), code))
+        text = f": {tag('code', escape(place.text))}" if place is not None and place.text else ""
+        described = [escape(place.label) + text] if place is not None else []
+        described += [escape(f"evidence: {evidence_text(finding.evidence)}")] if finding.evidence else []
+        described.append(f"explained by {tag('code', escape(finding.help))}")
+        inside.append(tag("p", " \u00b7 ".join(described)))
     name = tag("span", f"{escape(finding.code)} {escape(finding.severity)}", class_="tm-sev")
     message = tag("span", before, with_code(finding.message))
     more = tag("span", "remedy" if finding.remedy else "more", class_="tm-hint")
     summary = tag("summary", icon(finding.severity), " ", name, " ", message, " ", more)
-    opened = finding.severity == "error" if is_open is None else is_open
-    inside = tag("div", *explanation, class_="tm-fix")
-    return tag("details", summary, inside, class_=f"tm-{finding.severity}", open="" if opened else None)
-
-
-def remedy_html(finding: Finding) -> str:
-    """Return what to do, or nothing where nothing is known."""
-    return tag("p", with_code(finding.remedy), class_="tm-remedy") if finding.remedy else ""
-
-
-def explanation_html(finding: Finding) -> list[str]:
-    """Return what a row shows when it is opened: what to do, other lines, and where it is with its numbers."""
-    described: list[str] = []
-    if finding.location is not None:
-        where, text = finding.location.label, finding.location.text
-        described.append(escape(where) + (f": {tag('code', escape(text))}" if text else ""))
-    if finding.evidence:
-        described.append(escape(f"evidence: {evidence_text(finding.evidence)}"))
-    described.append(f"explained by {tag('code', escape(finding.help))}")
-    related = [
-        tag("p", escape(f"{line.what}: {line.location.label}: "), tag("code", escape(line.location.text)))
-        if line.location != finding.location  # whose code is shown already
-        else tag("p", escape(f"{line.what}: {line.location.label}"))
-        for line in finding.related
-    ]
-    return [remedy_html(finding), *related, tag("p", " \u00b7 ".join(described))]
+    fix = tag("div", *inside, class_="tm-fix")
+    return tag("details", summary, fix, class_=f"tm-{finding.severity}", open="" if is_open else None)
 
 
 # What a node looks like stands in ``static/view.css``, a listing in ``source.css``; all text passes through
@@ -164,20 +147,20 @@ def _is_badge(fact: Cell) -> bool:
 
 def _blocks(body: Iterable[Node]) -> Iterable[str]:
     """Yield the parts of a panel: folded ones side by side, and plain ones framed together, where they follow."""
-    for kind, parts in groupby(body, _framing):
+
+    def framing(node: Node) -> str:
+        if isinstance(node, nodes.Section):
+            return "folded" if node.folded else "framed"
+        return {nodes.Findings: "framed", nodes.Source: "tm-section tm-listing"}.get(type(node), "tm-section")
+
+    for kind, parts in groupby(body, framing):
         inner = [html(node) for node in parts]
         if kind == "folded":
             yield folds(*inner)
         elif kind == "framed":
             yield "".join(inner)
         elif any(inner):
-            yield tag("div", *inner, class_="tm-section tm-listing" if kind == "listing" else "tm-section")
-
-
-def _framing(node: Node) -> str:
-    if isinstance(node, nodes.Section):
-        return "folded" if node.folded else "framed"
-    return "framed" if isinstance(node, nodes.Findings) else "listing" if isinstance(node, nodes.Source) else "plain"
+            yield tag("div", *inner, class_=kind)
 
 
 @singledispatch
@@ -233,81 +216,80 @@ def _(node: nodes.Table) -> str:
     if not node.rows:
         return ""
     shown = node.rows[: node.most[0]]
-    rows = ((_cell(each, column.look.split()) for each, column in zip(row, node.columns, strict=True)) for row in shown)
-    body = tag("tbody", *(tag("tr", *cells) for cells in rows))
-    full = any({"wide", "bars"} & {*column.look.split()} for column in node.columns)
-    table = tag("table", _head(node.columns), body, class_="tm-list tm-full" if full else "tm-list")
+    looks = [column.look.split() for column in node.columns]
+    classes = [" ".join(_COLUMN[look] for look in each if look in _COLUMN) or None for each in looks]
+    kinds = [(("th", "row") if "name" in each else ("td", None)) for each in looks]
+    rows = (
+        tag("tr", *(tag(kind, cell(one), scope=scope, class_=class_)
+                    for one, (kind, scope), class_ in zip(row, kinds, classes, strict=True)))
+        for row in shown
+    )  # fmt: skip
+    full = any({"wide", "bars"} & {*each} for each in looks)
+    head = _head(node.columns) if any(column.title for column in node.columns) else ""
+    table = tag("table", head, tag("tbody", *rows), class_="tm-list tm-full" if full else "tm-list")
     left = nodes.left_out_words(node, len(shown))
     table += tag("p", escape(left), class_="quiet") if left else ""
     return scroll(node.label, table) if node.label else table
 
 
 def _head(columns: Sequence[nodes.Column]) -> str:
-    if not any(column.title for column in columns):
-        return ""
-    above = ""
-    if any(column.above for column in columns):
-        groups = [(title, [one.title for one in each]) for title, each in groupby(columns, lambda one: one.above)]
-        above = tag("tr", *(
-            tag("th", with_code(title), colspan=len(own), class_="tm-num")
-            if title else corner(", ".join(own), colspan=len(own))  # without a title over them their own are read out
-            for title, own in groups
-        ))  # fmt: skip
-    return tag("thead", above, tag("tr", *map(_title, columns)))
-
-
-def _title(column: nodes.Column) -> str:
-    if "silent" in column.look.split():
-        return corner(column.title, scope="col")
-    looks = column.look.split()
-    side: nodes.Look | None = "left" if "left" in looks else "right" if "right" in looks else None
-    title = cell(nodes.Words(column.title, side)) if side else with_code(column.title)
-    right = "tm-num" if "number" in looks else None
-    return tag("th", title, scope="col" if column.title else None, class_=right)
-
-
-def _cell(each: Cell, looks: Sequence[str]) -> str:
-    classes = " ".join(_COLUMN[look] for look in looks if look in _COLUMN) or None
-    if "name" in looks:
-        return tag("th", cell(each), scope="row", class_=classes)
-    return tag("td", cell(each), class_=classes)
+    above, titles = [], []
+    for title, group in groupby(columns, lambda one: one.above):
+        own = [one.title for one in group]  # without a title over them they are read out
+        above.append(tag("th", with_code(title), colspan=len(own), class_="tm-num") if title else
+                     corner(", ".join(own), colspan=len(own)))  # fmt: skip
+    for column in columns:
+        looks = column.look.split()
+        if "silent" in looks:
+            titles.append(corner(column.title, scope="col"))
+            continue
+        side: nodes.Look | None = "left" if "left" in looks else "right" if "right" in looks else None
+        title = cell(nodes.Words(column.title, side)) if side else with_code(column.title)
+        right = "tm-num" if "number" in looks else None
+        titles.append(tag("th", title, scope="col" if column.title else None, class_=right))
+    is_grouped = any(column.above for column in columns)
+    return tag("thead", tag("tr", *above) if is_grouped else "", tag("tr", *titles))
 
 
 @html.register
 def _(node: nodes.Source) -> str:
     if not node.lines:
         return ""
-    signs, beside = any(line.sign for line in node.lines), any(line.beside for line in node.lines)
+    columns, signs = len(node.columns), any(line.sign for line in node.lines)
+    beside = any(line.beside for line in node.lines)
     titles = [("number of the line", ""), *([("mark", "")] if signs else []), ("line", node.titles[0])]
     titles += [("what it did", node.titles[1])] if beside else []
     heads = (tag("th", escape(seen), scope="col") if seen else corner(sentence, scope="col")
              for sentence, seen in titles)  # fmt: skip
     amounts = (tag("th", escape(title), scope="col", class_="tm-num") for title in node.columns)
-    head = tag("thead", tag("tr", *amounts, *heads))
-    rows = (_line(line, (len(node.columns), signs, beside)) for line in node.lines)
-    return scroll("The source, line by line", tag("table", head, tag("tbody", *rows), class_="tm-code"))
+    rows = []
+    for line in node.lines:
+        if line.number:
+            cells = _line(line, columns, signs=signs, beside=beside)
+            rows.append(tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None))
+        else:
+            heading = tag(
+                "td", escape(line.text) or "\u22ee", colspan=2 + columns + signs + beside, class_="tm-heading"
+            )
+            rows.append(tag("tr", heading))
+    table = tag("table", tag("thead", tag("tr", *amounts, *heads)), tag("tbody", *rows), class_="tm-code")
+    return scroll("The source, line by line", table)
 
 
-def _line(line: nodes.Line, has: tuple[int, bool, bool]) -> str:
-    """Return a line; ``has`` says how many numbers are at its left, and whether there are signs, and things beside."""
-    columns, signs, beside = has
-    if not line.number:
-        words = escape(line.text) or "\u22ee"
-        return tag("tr", tag("td", words, colspan=2 + columns + signs + beside, class_="tm-heading"))
-    sign = "\u2022" if line.sign == "mark" else icon(line.sign) if line.sign else ""
-    below = (tag("p", cell(part), class_="tm-below") for part in line.below)
-    amounts = [*line.amounts, *[None] * (columns - len(line.amounts))]
+def _line(line: nodes.Line, columns: int, *, signs: bool, beside: bool) -> Iterator[str]:
+    """Yield the cells of a line: numbers, its own number, where lines have them its sign, code, what is beside it."""
+    for amount in [*line.amounts, *[None] * (columns - len(line.amounts))]:
+        yield tag("td", cell(amount), class_="tm-num")
     swatch = tag("span", class_=f"tm-swatch {line.ground}") if line.ground else ""
+    yield tag("td", swatch, str(line.number), class_="tm-number")
+    if signs:
+        yield tag("td", "\u2022" if line.sign == "mark" else icon(line.sign) if line.sign else "", class_="tm-sign")
     before, found, after = line.text.partition(line.marked) if line.marked else (line.text, "", "")
     code = escape(before) + (tag("mark", escape(found)) if found else "") + escape(after)
-    cells = (
-        *(tag("td", cell(amount), class_="tm-num") for amount in amounts),
-        tag("td", swatch, str(line.number), class_="tm-number"),
-        tag("td", sign, class_="tm-sign") if signs else "",
-        tag("td", tag("code", code), *below, class_="tm-text"),
-        tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside") if beside else "",
-    )
-    return tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None)
+    below = (tag("p", cell(part), class_="tm-below") for part in line.below)
+    yield tag("td", tag("code", code), *below, class_="tm-text")
+    if beside:
+        yield tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside")
 
 
 # -- what is in a line -------------------------------------------------------------------------------------------
@@ -359,9 +341,8 @@ def _(node: nodes.Chip) -> str:
 @cell.register
 def _(node: nodes.Bar) -> str:
     if node.words:
-        return tag(
-            "span", escape(node.words), class_=f"tm-amount {node.ground}".strip(), style=f"--w:{100 * node.share:.0f}%"
-        )
+        ground, long = f"tm-amount {node.ground}".strip(), f"--w:{100 * node.share:.0f}%"
+        return tag("span", escape(node.words), class_=ground, style=long)
     return tag("span", tag("i", style=f"width:{100 * node.share:.1f}%"), class_="tm-track")
 
 
@@ -371,25 +352,20 @@ def _(node: nodes.Strip) -> str:
     cells = len(node.shares)
     if not cells:
         return ""
-    columns, colours = [], min(cells, _COLOURS)
+    columns, colours = list[list[int]](), min(cells, _COLOURS)
     for at, share in enumerate(node.shares):
-        gap = _ROW_GAP if node.row and at and at % node.row == 0 else 0
-        columns += [[svg_paths.EMPTY] * _DOTS_HIGH] * gap + [_dots(at * colours // cells, share)] * max(
-            _DOTS_WIDE // cells, 1
-        )
+        if node.row and at and at % node.row == 0:
+            columns += [[svg_paths.EMPTY] * _DOTS_HIGH] * _ROW_GAP
+        column = [svg_paths.NOT_A_NUMBER] * _DOTS_HIGH
+        if share is not None:  # it is filled from below
+            filled = min(max(round(share * _DOTS_HIGH), 1 if share else 0), _DOTS_HIGH - (share < 1))
+            column = [svg_paths.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [at * colours // cells] * filled
+        columns += [column] * max(_DOTS_WIDE // cells, 1)
     palette = [theme.offset_colour(at / max(colours - 1, 1)) for at in range(colours)]
     source = svg_paths.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=_DOT)
     ground = f"background-color:{theme.role('skip')}"  # light on either side: the scale begins in a dark blue
     image = tag("img", src=source, alt=node.sentence, title=node.sentence, style=ground, class_="tm-reach")
     return image.removesuffix("</img>")
-
-
-def _dots(colour: int, share: float | None) -> list[int]:
-    """Return a column of dots, filled from below."""
-    if share is None:
-        return [svg_paths.NOT_A_NUMBER] * _DOTS_HIGH
-    filled = min(max(round(share * _DOTS_HIGH), 1 if share else 0), _DOTS_HIGH - (share < 1))
-    return [svg_paths.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [colour] * filled
 
 
 # -- drawings --------------------------------------------------------------------------------------------------------

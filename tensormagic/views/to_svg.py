@@ -233,7 +233,13 @@ def table_svg(node: nodes.Table, room: float) -> tuple[str, float]:
 
 def _widths(columns: Sequence[nodes.Column], rows: Sequence[Sequence[Cell]], wide: float) -> list[float]:
     """Return how wide each column is: as its widest cell, and where that is too much, the widest are narrowed."""
-    widths = [max(text_width(plain(column.title), SIZE), *(_width(row[at]) for row in rows))
+
+    def needed(each: Cell) -> float:
+        if isinstance(each, nodes.Bar | nodes.Strip):
+            return _BAR_WIDTH if isinstance(each, nodes.Bar) else _STRIP_WIDTH if each.shares else 0.0
+        return max((text_width(line, SIZE) for line in inline(each).split("\n")), default=0.0)
+
+    widths = [max(text_width(plain(column.title), SIZE), *(needed(row[at]) for row in rows))
               for at, column in enumerate(columns)]  # fmt: skip
     room = wide - _GAP * (len(columns) - 1)
     least = max(min(60.0, room / len(columns)), 1.0)  # of so many columns that no room is left beside the gaps
@@ -243,21 +249,18 @@ def _widths(columns: Sequence[nodes.Column], rows: Sequence[Sequence[Cell]], wid
     return widths
 
 
-def _width(each: Cell) -> float:
-    if isinstance(each, nodes.Bar):
-        return _BAR_WIDTH
-    if isinstance(each, nodes.Strip):
-        return _STRIP_WIDTH if each.shares else 0.0
-    return max((text_width(line, SIZE) for line in inline(each).split("\n")), default=0.0)
-
-
 def _cell(each: Cell, x: float, y: float, wide: float, column: nodes.Column) -> tuple[str, int]:
     """Return a cell, and how many lines it takes."""
     if isinstance(each, nodes.Bar):
         ground = rect(x, y + 3, _BAR_WIDTH, 10, rx=2, fill=role("skip"))
         return ground + rect(x, y + 3, _BAR_WIDTH * each.share, 10, rx=2, fill=role("n3")), 1
     if isinstance(each, nodes.Strip):
-        return _strip(each, x, y + 1), 1
+        cells, high = max(len(each.shares), 1), 14
+        part, drawn = _STRIP_WIDTH / cells, [rect(x, y + 1, _STRIP_WIDTH, 14, fill=role("skip"))]
+        for at, share in enumerate(each.shares):
+            colour, top = theme.offset_colour(at / max(cells - 1, 1)), y + 1 + high * (1 - (share or 0))
+            drawn += [rect(x + at * part, top, part, high * share, fill=colour)] if share else []
+        return tag("g", tag("title", escape(each.sentence)), *drawn), 1
     lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
     return "".join(_words(line, x, y + at * (LINE - 3), wide, column) for at, line in enumerate(lines)), len(lines)
 
@@ -293,8 +296,14 @@ def _line(line: nodes.Line, left: float) -> tuple[str, float]:
     beside = [words for words in map(_one_line, line.beside) if words]
     begin = left + 40 + (len(code) - len(code.lstrip())) * 12 * _MONO_EM  # in place of the spaces before the code
     shown = shortened(code, max(int((WIDTH - begin) / (12 * _MONO_EM)), 8))
-    parts = [
-        *(_amount(amount, _AMOUNT * at) for at, amount in enumerate(line.amounts) if amount),
+    parts = []
+    for end, amount in enumerate(line.amounts, 1):
+        if isinstance(amount, nodes.Bar) and amount.share:
+            wide = (_AMOUNT - 8) * amount.share
+            parts.append(rect(_AMOUNT * end - wide, 1, wide, LINE - 2, fill=role("n0"), fill_opacity=".3"))
+        if amount:
+            parts.append(text_svg(_AMOUNT * end - 2, 13, _one_line(amount), size=12, anchor="end"))
+    parts += [
         text_svg(left + 28, 13, str(line.number), size=12, anchor="end", ink=tone, bold=bool(line.sign)),
         tag("g", text_svg(begin, 13, shown, size=12), font_family=_MONO),
     ]
@@ -312,24 +321,7 @@ def _line(line: nodes.Line, left: float) -> tuple[str, float]:
     return "".join(parts), LINE * (1 + len(wrapped_notes))
 
 
-def _amount(amount: Cell, x: float) -> str:
-    share = amount.share if isinstance(amount, nodes.Bar) else 0.0
-    wide = (_AMOUNT - 8) * share
-    behind = rect(x + _AMOUNT - wide, 1, wide, LINE - 2, fill=role("n0"), fill_opacity=".3")
-    return (behind if wide else "") + text_svg(x + _AMOUNT - 2, 13, _one_line(amount), size=12, anchor="end")
-
-
 # -- drawings --------------------------------------------------------------------------------------------------------
-
-
-def _strip(node: nodes.Strip, x: float, y: float) -> str:
-    cells, high = max(len(node.shares), 1), 14
-    each = _STRIP_WIDTH / cells
-    drawn = [rect(x, y, _STRIP_WIDTH, high, fill=role("skip"))]
-    for at, share in enumerate(node.shares):
-        colour = theme.offset_colour(at / max(cells - 1, 1))
-        drawn += [rect(x + at * each, y + high * (1 - share), each, high * share, fill=colour)] if share else []
-    return tag("g", tag("title", escape(node.sentence)), *drawn)
 
 
 @draw.register

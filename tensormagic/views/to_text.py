@@ -225,17 +225,12 @@ def _line(line: nodes.Line, width: int, *, signs: bool) -> Iterator[str]:
         yield joined
     else:
         yield from _code(lead, printable(line.text.expandtabs(4)), width)
-        yield from _mark(line, lead, width)
+        at = line.text.find(line.marked) if line.marked else -1
+        if at >= 0 and columns_of(lead + line.text) <= width:
+            yield " " * columns_of(lead + line.text[:at]) + _OVERLINE * columns_of(line.marked)
         yield from (each for part in beside for each in wrapped(part, width, "         \u2190 ", further))
     for part in line.below:
         yield from wrapped(inline(part).replace("\n", "  "), width, " " * 9, further)
-
-
-def _mark(line: nodes.Line, lead: str, width: int) -> Iterator[str]:
-    """Yield the mark below a part of a line, where the line is not broken."""
-    at = line.text.find(line.marked) if line.marked else -1
-    if at >= 0 and columns_of(lead + line.text) <= width:
-        yield " " * columns_of(lead + line.text[:at]) + _OVERLINE * columns_of(line.marked)
 
 
 def _with_amounts(node: nodes.Source, width: int) -> Iterator[str]:

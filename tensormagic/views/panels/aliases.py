@@ -9,23 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
-from tensormagic.views.nodes import (
-    Cell,
-    Chip,
-    Column,
-    Findings,
-    Items,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Section,
-    Strip,
-    Table,
-    Words,
-    clipped,
-)
-from tensormagic.words import DOT, count, listed, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.views import nodes
+from tensormagic.words import DOT, count, is_or_are, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAMES_SHOWN = 3
 ARROW = " \u2192 "
@@ -55,94 +40,92 @@ _UNNAMED = {
 }
 
 
-def view(report: AliasReport) -> Panel:
-    """Return the panel."""
+def view(report: AliasReport) -> nodes.Panel:
+    """Return the panel: the first card stands open, and those after it as long as they have few members together."""
     shared = [group for group in report.groups if len(group.members) > 1]
-    opened = _opened(shared)
-    same = [f"`{names(group.members[0])}`" for group in report.groups if len(group.members) == 1]
-    body: list[Node] = [Findings(report.findings, report.gaps)]
-    body += [_card(group, folded=False) for group in shared[:opened]]
-    body += [Section("One object, several names", [Items(same, MOST_SAME)])] if same else []
-    body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
-    body += _further(shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups))
-    found = plural(report.tensors, "tensor") + (f", {plural(report.arrays, 'array')}" if report.arrays else "")
-    looked = f"{found} among {plural(report.looked, 'name and attribute', 'names and attributes')}"
-    second = f" {DOT} ".join(filter(None, (looked, alone(report))))
-    return Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
-
-
-def _opened(shared: Sequence[AliasGroup]) -> int:
-    """Return how many cards stand open: the first, and those after it as long as they have few members together."""
     total, opened = 0, 0
     for group in shared[:MOST_FOLDS]:
         total += min(len(group.members), MOST_MEMBERS)
-        if opened and total > OPEN_MEMBERS:
-            break
-        opened += 1
-    return opened
+        opened += not opened or total <= OPEN_MEMBERS
+    same = [f"`{names(group.members[0])}`" for group in report.groups if len(group.members) == 1]
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
+    body += [_card(group, folded=False) for group in shared[:opened]]
+    body += [nodes.Section("One object, several names", [nodes.Items(same, MOST_SAME)])] if same else []
+    body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
+    rest, unlisted = shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups)
+    if rest or unlisted:
+        lines: list[nodes.Cell] = [
+            (nodes.Chip(group.number), group_line(group)) for group in rest[MOST_CARDS:MOST_LINES]
+        ]
+        left = max(len(rest) - MOST_LINES, 0) + unlisted
+        further = nodes.Items(lines, MOST_LINES, ("more piece of memory", "more pieces of memory"), left)
+        cards = [_card(group, folded=True) for group in rest[:MOST_CARDS]]
+        title = f"{plural(len(rest) + unlisted, 'more piece')} of memory"
+        body.append(nodes.Section(title, [*cards, further], folded=True))
+    found = plural(report.tensors, "tensor") + (f", {plural(report.arrays, 'array')}" if report.arrays else "")
+    second = f"{found} among {plural(report.looked, 'name and attribute', 'names and attributes')}"
+    if report.alone and not report.asked:
+        sharing = "shares" if report.alone == 1 else "share"
+        alone = f"{count(report.alone)} ({number_of_bytes(report.alone_bytes)})"
+        second += f" {DOT} {alone} {sharing} memory with no other"
+    return nodes.Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
 
 
-def _further(groups: Sequence[AliasGroup], unlisted: int) -> list[Node]:
-    """Return the pieces of memory that are folded together, and how many there are beyond."""
-    if not groups and not unlisted:
-        return []
-    cards = [_card(group, folded=True) for group in groups[:MOST_CARDS]]
-    lines: list[Cell] = [(Chip(group.number), group_line(group)) for group in groups[MOST_CARDS:MOST_LINES]]
-    left = max(len(groups) - MOST_LINES, 0) + unlisted
-    rest = Items(lines, MOST_LINES, ("more piece of memory", "more pieces of memory"), left)
-    return [Section(f"{plural(len(groups) + unlisted, 'more piece')} of memory", [*cards, rest], folded=True)]
+def _card(group: AliasGroup, *, folded: bool) -> nodes.Section:
+    """Return a piece of memory with who lies in it; every two of few members meet in a square table."""
+    square = group.pairs_complete and 1 < group.found == len(group.members) <= MOST_MATRIX
+    body: list[nodes.Node] = [nodes.Paragraph(note, "warning") for note in transparent(group)]
+    body += _members(group, group.members if square else ())
+    meeting = [pair_line(pair) for pair in group.pairs if pair.overlap != "no"]
+    if meeting and not square:
+        title = f"{plural(len(meeting), 'pair')} of objects that share elements"
+        body.append(nodes.Section(title, [nodes.Items(meeting, MOST_PAIRS)], folded=True))
+    elif not square:
+        body.append(nodes.Paragraph("None of those compared share an element.", "quiet"))
+    if group.found > len(group.members):
+        body.append(nodes.Paragraph(f"{len(group.members)} of {count(group.found)} are listed.", "quiet"))
+    if not group.pairs_complete:
+        words = f"Only the first {count(len(group.pairs))} overlapping pairs found are listed."
+        body.append(nodes.Paragraph(words, "quiet"))
+    return nodes.Section(group_line(group) if folded else group_title(group), body, folded=folded, chip=group.number)
 
 
-def _card(group: AliasGroup, *, folded: bool) -> Section:
-    quiet = [Paragraph(note, "quiet") for note in group_notes(group)]
-    notes = [Paragraph(note, "warning") for note in transparent(group)]
-    pairs = [] if is_matrix(group) else [_pairs(group.pairs)]
-    title = group_line(group) if folded else group_title(group)
-    return Section(title, [*notes, *_members(group), *pairs, *quiet], folded=folded, chip=group.number)
-
-
-def _members(group: AliasGroup) -> list[Node]:
+def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[nodes.Node]:
     """Return who lies in a piece of memory, the further ones folded."""
-    matrix = group.members if is_matrix(group) else ()
     drawn = any(member.coverage for member in group.members)
     columns = [
-        Column("number", look="silent quiet"),
-        Column("name", look="name"),
-        Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where", look="" if drawn else "silent"),
-        Column("how, and which version counter"),
-        *(Column(str(at), look="number", above="in common with") for at in range(1, len(matrix) + 1)),
+        nodes.Column("number", look="silent quiet"),
+        nodes.Column("name", look="name"),
+        nodes.Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where", look="" if drawn else "silent"),
+        nodes.Column("how, and which version counter"),
+        *(nodes.Column(str(at), look="number", above="in common with") for at in range(1, len(square) + 1)),
     ]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
-    rows: list[tuple[Cell, ...]] = []
+    counters = {each.counter for each in group.members if each.counter is not None}
+    rows: list[tuple[nodes.Cell, ...]] = []
     for at, member in enumerate(group.members, 1):
+        kind = "" if member.kind == "Tensor" else shortened(member.kind, 20)
+        what = " ".join(filter(None, (tuple_text(member.shape), member.dtype, kind)))
+        last = max(member.stop - 1, member.start)
+        sentence = f"{nodes.clipped(member.name)} reads bytes {count(member.start)} to {count(last)}"
+        repeats = {"yes": "repeats memory", "maybe": "may repeat memory"}.get(member.overlap, "")
+        marks = filter(None, ("requires grad" if member.requires_grad else "", repeats))
+        writes = "no version counter"  # that autograd would notice a write by
+        if member.version is not None:
+            which = "version" if len(counters) < 2 or member.counter is None else f"counter {member.counter} at"
+            writes = f"{which} {count(member.version)}"
+        described = nodes.Noted((how(member), *(nodes.Words(mark, "badge") for mark in marks)), [writes])
         common = ("\u2500" if other is member else
                   shared_cell(pairs.get(frozenset((member.name, other.name))), member.name)
-                  for other in matrix)  # fmt: skip
-        rows.append((str(at), *_member(member, group), *common))
-    table = Table(columns, rows[:MOST_MEMBERS])
+                  for other in square)  # fmt: skip
+        rows.append(
+            (str(at), nodes.Noted(names(member), [what]), nodes.Strip(member.coverage, sentence), described, *common)
+        )
+    table = nodes.Table(columns, rows[:MOST_MEMBERS])
     if group.found <= MOST_MEMBERS:
         return [table]
-    rest = Table(columns, rows[MOST_MEMBERS:], left_out=(group.found - len(group.members), 0))
-    return [table, Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
-
-
-def _member(member: AliasMember, group: AliasGroup) -> tuple[Cell, Cell, Cell]:
-    last = max(member.stop - 1, member.start)
-    sentence = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(last)}"
-    described: tuple[Cell, ...] = (how(member), *(Words(mark, "badge") for mark in marks(member)))
-    return (
-        Noted(names(member), [what(member)]),
-        Strip(member.coverage, sentence),
-        Noted(described, [writes(member, group)]),
-    )
-
-
-def _pairs(pairs: Sequence[AliasPair]) -> Node:
-    meeting = [pair_line(pair) for pair in pairs if pair.overlap != "no"]
-    if not meeting:
-        return Paragraph("None of those compared share an element.", "quiet")
-    title = f"{plural(len(meeting), 'pair')} of objects that share elements"
-    return Section(title, [Items(meeting, MOST_PAIRS)], folded=True)
+    rest = nodes.Table(columns, rows[MOST_MEMBERS:], left_out=(group.found - len(group.members), 0))
+    return [table, nodes.Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
 
 
 # -- sentences -------------------------------------------------------------------------------------------------------
@@ -150,7 +133,9 @@ def _pairs(pairs: Sequence[AliasPair]) -> Node:
 
 def group_line(group: AliasGroup) -> str:
     """Return a piece of memory in one line."""
-    return f"{group_title(group)}: {listed((clipped(member.name) for member in group.members), found=group.found)}"
+    return (
+        f"{group_title(group)}: {listed((nodes.clipped(member.name) for member in group.members), found=group.found)}"
+    )
 
 
 def group_title(group: AliasGroup) -> str:
@@ -160,41 +145,19 @@ def group_title(group: AliasGroup) -> str:
 
 def names(member: AliasMember) -> str:
     """Return a member's names: ``x = y``, and how many there are beyond those shown."""
-    described = [clipped(name) for name in member.names[:NAMES_SHOWN]]
+    described = [nodes.clipped(name) for name in member.names[:NAMES_SHOWN]]
     more = member.names_found - len(described)
     return " = ".join(described) + (f" = {count(more)} more" if more > 0 else "")
 
 
-def what(member: AliasMember) -> str:
-    """Return shape, dtype and class of a member."""
-    kind = "" if member.kind == "Tensor" else member.kind
-    return " ".join(part for part in (tuple_text(member.shape), member.dtype, shortened(kind, 20)) if part)
-
-
 def how(member: AliasMember) -> str:
     """Return how a member comes to lie in the memory."""
-    template = _HOW.get(member.relation, "")
-    if member.base:
-        text = template.format(base=f"`{clipped(member.base)}`").replace("``", "")
-    else:
-        text = _UNNAMED.get(member.relation, "") or template.format(base="another tensor")
+    base = f"`{nodes.clipped(member.base)}`" if member.base else "another tensor"
+    text = _HOW.get(member.relation, "").format(base=base).replace("``", "")
+    if not member.base:
+        text = _UNNAMED.get(member.relation, text)
     text = text or shortened(member.relation, 60)  # a word from another version
     return f"{text}: {ARROW.join(member.operations)}" if member.operations else text
-
-
-def writes(member: AliasMember, group: AliasGroup) -> str:
-    """Return who counts the writes through a member, for autograd to notice."""
-    if member.version is None:
-        return "no version counter"
-    counters = {each.counter for each in group.members if each.counter is not None}
-    which = "version" if len(counters) < 2 or member.counter is None else f"counter {member.counter} at"
-    return f"{which} {count(member.version)}"
-
-
-def marks(member: AliasMember) -> tuple[str, ...]:
-    """Return the states of a member that a glance must catch."""
-    repeats = {"yes": "repeats memory", "maybe": "may repeat memory"}.get(member.overlap, "")
-    return tuple(mark for mark in ("requires grad" if member.requires_grad else "", repeats) if mark)
 
 
 def shared_cell(pair: AliasPair | None, name: str) -> str:
@@ -209,28 +172,13 @@ def shared_cell(pair: AliasPair | None, name: str) -> str:
 
 def pair_line(pair: AliasPair) -> str:
     """Return a pair in words: ``8 elements of a lie in x``."""
-    left, right = clipped(pair.left), clipped(pair.right)
+    left, right = nodes.clipped(pair.left), nodes.clipped(pair.right)
     if pair.overlap == "no":
         return f"`{left}` and `{right}` share no element"
     if pair.overlap == "maybe" or pair.overlap_elements is None:
         return f"`{left}` and `{right}` may overlap: too complex to determine"
     verb = "lies" if pair.overlap_elements == 1 else "lie"
     return f"{plural(pair.overlap_elements, 'element')} of `{left}` {verb} in `{right}`"
-
-
-def is_matrix(group: AliasGroup) -> bool:
-    """Return whether a group is small enough for every two of its members to be listed in a square table."""
-    return group.pairs_complete and 1 < group.found == len(group.members) <= MOST_MATRIX
-
-
-def group_notes(group: AliasGroup) -> tuple[str, ...]:
-    """Return what is not shown of a group, in sentences."""
-    notes = []
-    if group.found > len(group.members):
-        notes.append(f"{len(group.members)} of {count(group.found)} are listed.")
-    if not group.pairs_complete:
-        notes.append(f"Only the first {count(len(group.pairs))} overlapping pairs found are listed.")
-    return tuple(notes)
 
 
 def transparent(group: AliasGroup) -> tuple[str, ...]:
@@ -240,55 +188,43 @@ def transparent(group: AliasGroup) -> tuple[str, ...]:
         return ()
     meeting = [(pair.left, pair.right) for pair in group.pairs if pair.overlap == "yes"]
     touching = {left if right == watched.name else right for left, right in meeting if watched.name in {left, right}}
-    unseen = [each.name for each in group.members if each.name in touching and _uncounted(each, watched)]
+    unseen = [
+        each.name
+        for each in group.members
+        if each.name in touching and each.relation not in {"storage", "part"}
+        if each.version is None
+        or (each.counter is not None and watched.counter is not None and each.counter != watched.counter)
+    ]
     if not unseen:
         return ()
-    through = listed(f"`{clipped(name)}`" for name in unseen)
-    uncounted = f"they change `{clipped(watched.name)}` without incrementing its version counter"
+    through = listed(f"`{nodes.clipped(name)}`" for name in unseen)
+    uncounted = f"they change `{nodes.clipped(watched.name)}` without incrementing its version counter"
     return (f"Autograd does not notice writes through {through}: {uncounted}.",)
-
-
-def _uncounted(member: AliasMember, watched: AliasMember) -> bool:
-    if member.relation in {"storage", "part"}:
-        return False
-    return member.version is None or (
-        member.counter is not None and watched.counter is not None and member.counter != watched.counter
-    )
 
 
 def aliases_summary(report: AliasReport) -> str:
     """Return what was found, in one sentence: the memory that is shared, and the objects that have several names."""
     sharing = [name for name in report.asked if name not in report.unshared]
-    asked, unshared = (listed(f"`{clipped(name)}`" for name in names) for names in (sharing, report.unshared))
-    shared = sum(group.found > 1 for group in report.groups)
-    same = [group for group in report.groups if group.found == 1]
+    every, asked, unshared = (
+        listed(f"`{nodes.clipped(name)}`" for name in names) for names in (report.asked, sharing, report.unshared)
+    )
+    same = [group.members[0] for group in report.groups if group.found == 1]
+    shared = len(report.groups) - len(same)
+    verdicts = []
     if not report.groups_found:
-        asked = listed(f"`{clipped(name)}`" for name in report.asked)
-        return f"Nothing else reads the memory of {asked}" if asked else "No memory has more than one name"
+        return f"Nothing else reads the memory of {every}" if every else "No memory has more than one name"
     if report.groups_found > len(report.groups):
-        verdicts = [f"{count(report.groups_found)} pieces of memory have more than one name"]
+        verdicts.append(f"{count(report.groups_found)} pieces of memory have more than one name")
     else:
-        objects = f"{plural(shared, 'piece')} of memory {'is' if shared == 1 else 'are'} shared by several objects"
-        objects = f"several objects share the memory of {asked}" if asked else objects
-        verdicts = [*([objects] if shared else []), *([_same_objects(same)] if same else [])]
+        if shared:
+            objects = f"{plural(shared, 'piece')} of memory {is_or_are(shared)} shared by several objects"
+            verdicts.append(f"several objects share the memory of {asked}" if asked else objects)
+        if len(same) > 1:
+            verdicts.append(f"{count(len(same))} tensors have several names each")
+        elif same:
+            kind = "tensor" if same[0].kind == "Tensor" else same[0].kind
+            named = listed(f"`{nodes.clipped(name)}`" for name in same[0].names)
+            verdicts.append(f"{named} are the same {kind}")
     verdicts += [f"nothing else reads the memory of {unshared}"] if unshared else []
     sentence = "; ".join(verdicts)
     return sentence[:1].upper() + sentence[1:]
-
-
-def _same_objects(groups: Sequence[AliasGroup]) -> str:
-    """Return which object has several names, or how many have."""
-    if len(groups) > 1:
-        return f"{count(len(groups))} tensors have several names each"
-    member = groups[0].members[0]
-    names = [f"`{clipped(name)}`" for name in member.names]
-    described = " and ".join(names) if member.names_found == len(names) == 2 else listed(names, most=4)
-    return f"{described} are the same {member.kind if member.kind != 'Tensor' else 'tensor'}"
-
-
-def alone(report: AliasReport) -> str:
-    """Return how much memory is reached by one name only."""
-    if report.asked or not report.alone:
-        return ""
-    sharing = "shares" if report.alone == 1 else "share"
-    return f"{count(report.alone)} ({number_of_bytes(report.alone_bytes)}) {sharing} memory with no other"

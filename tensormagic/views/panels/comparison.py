@@ -36,7 +36,7 @@ from tensormagic.views.nodes import (
 )
 from tensormagic.views.panels.trace_words import measured, norm_text
 from tensormagic.views.pictures.losses import LossesPicture
-from tensormagic.views.pictures.norms import Scale, loss_scale, scale_of
+from tensormagic.views.pictures.norms import loss_scale, scale_of
 from tensormagic.words import listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -50,53 +50,42 @@ _NAME = 60  # characters
 
 def view(report: ComparisonReport) -> Panel:
     """Return the panel."""
+    left, right = report.left, report.right
+    names = _run(left, "left"), _run(right, "right")
+    groups: tuple[tuple[Cell, Sequence[Finding]], ...] = (
+        (("only in", names[0]), report.findings_only_left),  # what only one of the runs has first
+        (("only in", names[1]), report.findings_only_right),
+        ("in both", report.findings_both),
+    )
+    where = [where for where, findings in groups for _ in findings]
+    body: list[Node] = []
+    if where:
+        body.append(Findings([finding for _, findings in groups for finding in findings], where=where))
+    columns = Column("run", look="silent quiet"), Column(left.name, look="left"), Column(right.name, look="right")
+    sides: list[Node] = [Table(columns, list(zip(HEAD, side_row(left), side_row(right), strict=True))[1:])]
     scale = loss_scale(loss for pair in report.losses for loss in (pair.left, pair.right))
-    losses = [LossesPicture(report, scale)] if scale is not None and len(report.losses) > 1 else []
-    notes = [Paragraph(f"{name}: {note}", "quiet") for name, note in side_notes(report)]
-    body: list[Node] = [*_findings(report), Section("", [_sides(report), *losses, *notes]), *_parameters(report)]
+    if scale is not None and len(report.losses) > 1:
+        sides.append(LossesPicture(report, scale))
+    for side in (left, right):  # its own title and how it ended, where that says more than the name
+        title = side.title if left.title != right.title and side.title != side.name else ""
+        end = f"{side.state}: {side.error}" if side.error else side.state if side.state != "finished" else ""
+        if note := ", ".join(filter(None, (title, end))):
+            sides.append(Paragraph(f"{side.name}: {note}", "quiet"))
+    body += [Section("", sides), *_parameters(report)]
     for graph in report.graphs:
         body += [*_nodes(report, graph), *_alone(report, graph)]
     body.append(Findings((), report.gaps))
-    facts = [_run(report.left, "left"), _run(report.right, "right")]
     words = summary(report)
     sentence = words[:1].upper() + words[1:]
     label = "Comparison of two traced runs"
-    return Panel("compare", "compare", "compare", facts, body, label, lead=sentence, sheets=("comparison.css",))
+    return Panel("compare", "compare", "compare", names, body, label, lead=sentence, sheets=("comparison.css",))
 
 
 def _run(side: Side, which: Literal["left", "right"]) -> Words:
     return Words(shortened(side.name, _NAME), which)
 
 
-def _findings(report: ComparisonReport) -> list[Findings]:
-    """Return what was found, what only one of the runs has first."""
-    groups: list[tuple[Cell, Sequence[Finding]]] = [
-        (("only in", _run(report.left, "left")), report.findings_only_left),
-        (("only in", _run(report.right, "right")), report.findings_only_right),
-        ("in both", report.findings_both),
-    ]
-    pairs = [(finding, where) for where, findings in groups for finding in findings]
-    return [Findings([finding for finding, _ in pairs], where=[where for _, where in pairs])] if pairs else []
-
-
-def _sides(report: ComparisonReport) -> Table:
-    """Return the two runs as a table: what they are below each other, the runs beside each other."""
-    columns = (
-        Column("run", look="silent quiet"),
-        Column(report.left.name, look="left"),
-        Column(report.right.name, look="right"),
-    )
-    return Table(columns, list(zip(HEAD, side_row(report.left), side_row(report.right), strict=True))[1:])
-
-
 # -- norms -----------------------------------------------------------------------------------------------------------
-
-
-def _bar(norm: float, letter: str, scale: Scale) -> Bar:
-    """Return the bar of a norm; one that is not finite has a mark of its own."""
-    finite = measured(norm) and math.isfinite(norm)
-    ground = f"tm-{letter}" if finite or not measured(norm) else f"tm-{letter} tm-bad"
-    return Bar(max(scale.share(norm), 0.01) if finite and norm else 0.0, norm_text(norm), ground)
 
 
 def _norm_columns(report: ComparisonReport, rows: Sequence[ParameterDifference | NodeDifference]) -> tuple[Column, ...]:
@@ -106,9 +95,14 @@ def _norm_columns(report: ComparisonReport, rows: Sequence[ParameterDifference |
     moments = [moment for one in rows if (moment := shown_moment(one.norms)) is not None]
     scale = scale_of(norm for moment in moments for norm in (moment.left, moment.right))
 
+    def bar(norm: float, ground: str) -> Bar:
+        if measured(norm) and not math.isfinite(norm):
+            return Bar(0.0, norm_text(norm), f"{ground} tm-bad")
+        return Bar(max(scale.share(norm), 0.01) if measured(norm) and norm else 0.0, norm_text(norm), ground)
+
     def bars(one: ParameterDifference | NodeDifference) -> Cell:
         moment = shown_moment(one.norms)
-        return (_bar(moment.left, "a", scale), _bar(moment.right, "b", scale)) if moment is not None else None
+        return (bar(moment.left, "tm-a"), bar(moment.right, "tm-b")) if moment is not None else None
 
     return (
         Column(f"gradient norm, {scale.text}", bars, "bars"),
@@ -163,7 +157,11 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
     if not shown:
         return []
     columns = (
-        Column("node", _node, "name"),
+        Column(
+            "node",
+            lambda one: Noted(shortened(node_name(one.left), _NAME), [place(one.right) or place(one.left)]),
+            "name",
+        ),
         *_norm_columns(report, shown),
         Column("differ", lambda one: "; ".join(filter(None, (when(one.norms), *_changes(one)))), "quiet"),
     )
@@ -172,13 +170,9 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
     same = f"; {plural(graph.equal, 'node')} the same in both" if graph.equal else ""
     title = f"{plural(found, 'inner node')}{number} that differ, the most different first{same}"
     more = ("more with a smaller difference", "more with smaller differences")
-    table = table_of(columns, shown, most=(MOST_NODES, 12), more=more,
-                     left_out=(found - len(shown), 0))  # fmt: skip
+    left_out = (found - len(shown), 0)
+    table = table_of(columns, shown, most=(MOST_NODES, 12), more=more, left_out=left_out)
     return [Section(title, [table], folded=True)]
-
-
-def _node(one: NodeDifference) -> Cell:
-    return Noted(shortened(node_name(one.left), _NAME), [place(one.right) or place(one.left)])
 
 
 def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
@@ -200,32 +194,34 @@ def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
 
 def summary(report: ComparisonReport) -> str:
     """Return the comparison in one sentence: the graph, the gradients, the loss."""
-    parts = (graph_words(report), gradient_words(report), loss_words(report))
-    return "; ".join(part for part in parts if part)
+    losses = _loss(report.left), _loss(report.right)
+    loss = f"loss {losses[0] or 'none'} against {losses[1] or 'none'}" if any(losses) else ""
+    if losses[0] and losses[0] == losses[1]:
+        loss = f"loss {losses[0]} in both"
+    return "; ".join(filter(None, (_graph_words(report), _gradient_words(report), loss)))
 
 
-def graph_words(report: ComparisonReport) -> str:
+def _graph_words(report: ComparisonReport) -> str:
     """Return how the graphs differ; of several, the first that does."""
+    more_left, more_right = report.graphs_only_left, report.graphs_only_right
     if not report.graphs:
-        nothing = not (report.graphs_only_left or report.graphs_only_right)
-        return "neither run has a backward graph" if nothing else "no graph in common"
+        return "no graph in common" if more_left or more_right else "neither run has a backward graph"
     graph = next((graph for graph in report.graphs if not graph.same), report.graphs[0])
-    counted = ((report.graphs_only_left, report.left), (report.graphs_only_right, report.right))
+    counted = ((more_left, report.left), (more_right, report.right))
     alone = ", ".join(f"{plural(found, 'graph')} more in {side.name}" for found, side in counted if found)
-    return _graph_words(report, graph) + (f" ({alone})" if alone else "")
-
-
-def _graph_words(report: ComparisonReport, graph: GraphDifference) -> str:
+    only = []
+    for found, nodes, side in _only(report, graph):
+        kinds = Counter(node.variable if node.op == "accumulate" and node.variable else node.op for node in nodes)
+        words = (kind if number == 1 else f"{kind} \N{MULTIPLICATION SIGN}{number}" for kind, number in kinds.items())
+        only += [f"{found} only in {side.name} ({listed(words, most=3)})"] if found else []
     if graph.same:
-        return "same graph" if len(report.graphs) == 1 else f"same {len(report.graphs)} graphs"
-    only = [
-        f"{found} only in {side.name} ({listed(_kinds(nodes), most=3)})"
-        for found, nodes, side in _only(report, graph)
-        if found
-    ]
-    if not only:
-        return f"the same nodes, {plural(graph.edges_only_left + graph.edges_only_right, 'edge')} between them differ"
-    return f"{plural(graph.matched, 'node')} in both, {', '.join(only)}"
+        told = "same graph" if len(report.graphs) == 1 else f"same {len(report.graphs)} graphs"
+    elif only:
+        told = f"{plural(graph.matched, 'node')} in both, {', '.join(only)}"
+    else:
+        edges = plural(graph.edges_only_left + graph.edges_only_right, "edge")
+        told = f"the same nodes, {edges} between them differ"
+    return told + (f" ({alone})" if alone else "")
 
 
 def _only(report: ComparisonReport, graph: GraphDifference) -> tuple[tuple[int, tuple[NodeMention, ...], Side], ...]:
@@ -234,25 +230,14 @@ def _only(report: ComparisonReport, graph: GraphDifference) -> tuple[tuple[int, 
     return left, right
 
 
-def _kinds(nodes: Sequence[NodeMention]) -> Iterator[str]:
-    """Yield what the nodes are, each kind once with how many there are: ``to_copy ×16``."""
-    for kind, number in Counter(map(_kind, nodes)).items():
-        yield kind if number == 1 else f"{kind} \N{MULTIPLICATION SIGN}{number}"
-
-
-def _kind(node: NodeMention) -> str:
-    return node.variable if node.op == "accumulate" and node.variable else node.op
-
-
-def gradient_words(report: ComparisonReport) -> str:
+def _gradient_words(report: ComparisonReport) -> str:
     """Return what is most different about the gradients of the parameters, or that nothing is."""
     if not report.parameters:
         return ""
     if not report.steps_compared:
         return "no step to compare"
-    for tell in (_bad, _silenced, _apart, _far):
-        if words := tell(report):
-            return words
+    if told := next(_told(report), ""):
+        return told
     steps = plural(report.steps_compared, "step")
     if all(one.norms.same for one in report.parameters):
         return f"all gradients equal in {steps}"
@@ -260,35 +245,40 @@ def gradient_words(report: ComparisonReport) -> str:
     return f"all gradients within a factor of {_two_digits(10**largest)} in {steps}"
 
 
-def _bad(report: ComparisonReport) -> str:
-    found = [one for one in report.parameters if bool(one.norms.bad_left) != bool(one.norms.bad_right)]
-    if not found:
-        return ""
-    first = min(found, key=lambda one: one.norms.bad_from_left or one.norms.bad_from_right or 0)
-    norms, name = first.norms, report.left.name if first.norms.bad_left else report.right.name
-    step = norms.bad_from_left or norms.bad_from_right
-    return f"from step {step} on, gradients of {_names(found, first)} are NaN or infinite only in {name}"
+def _told(report: ComparisonReport) -> Iterator[str]:
+    """Yield what differs, the worst first: NaN or Inf, no gradient, far apart from some step on, far apart once."""
+    every, left, right = report.parameters, report.left.name, report.right.name
+    bad = [one for one in every if bool(one.norms.bad_left) != bool(one.norms.bad_right)]
+    if bad:
+        first = min(bad, key=lambda one: one.norms.bad_from_left or one.norms.bad_from_right or 0)
+        step, name = first.norms.bad_from_left or first.norms.bad_from_right, left if first.norms.bad_left else right
+        yield f"from step {step} on, gradients of {_names(bad, first)} are NaN or infinite only in {name}"
+    for which, name in (("right", right), ("left", left)):
+        if silenced := [one for one in every if one.norms.silenced == which]:
+            verb = "gets" if len(silenced) == 1 else "get"
+            yield f"{_names(silenced, silenced[0])} {verb} no gradient in {name}"
+    apart = [one for one in every if _lasting(one.norms)]
+    if apart:
+        first = min(apart, key=lambda one: (one.norms.from_step or 0, -abs(_ratio(one.norms.last))))
+        begin, ratio = first.norms.from_step, _ratio(first.norms.last)
+        alike = [one for one in apart if one.norms.from_step == begin and _ratio(one.norms.last) * ratio > 0]
+        most = times(ratio) if len(alike) == 1 else f"by up to {times(ratio)}"
+        whose = f"gradients of {_names(alike, first)} are {_size(ratio)} in {right}"
+        yield f"{_since(first.norms)}, {whose}, {most} in the end"
+    first = max(every, key=lambda one: abs(_ratio(one.norms.worst)))
+    worst = first.norms.worst
+    if worst is not None and abs(worst.ratio) >= math.log10(APART):
+        described = f"{times(worst.ratio)} {_size(worst.ratio)} in {right}"
+        yield f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {described}"
 
 
-def _silenced(report: ComparisonReport) -> str:
-    for which, side in (("right", report.right), ("left", report.left)):
-        found = [one for one in report.parameters if one.norms.silenced == which]
-        if found:
-            verb = "gets" if len(found) == 1 else "get"
-            return f"{_names(found, found[0])} {verb} no gradient in {side.name}"
-    return ""
+def _since(norms: NormDifference) -> str:
+    first = norms.first.step if norms.first else None
+    return f"from step {norms.from_step} on" if norms.from_step != first else "in every step"
 
 
-def _apart(report: ComparisonReport) -> str:
-    found = [one for one in report.parameters if _lasting(one.norms)]
-    if not found:
-        return ""
-    first = min(found, key=lambda one: (one.norms.from_step or 0, -abs(_ratio(one.norms.last))))
-    begin, ratio = first.norms.from_step or 0, _ratio(first.norms.last)
-    alike = [one for one in found if one.norms.from_step == begin and _ratio(one.norms.last) * ratio > 0]
-    where = f"from step {begin} on" if begin != _begin(first.norms) else "in every step"
-    described = f"{times(ratio)} in the end" if len(alike) == 1 else f"by up to {times(ratio)} in the end"
-    return f"{where}, gradients of {_names(alike, first)} are {size(ratio)} in {report.right.name}, {described}"
+def _size(ratio: float) -> str:
+    return "larger" if ratio > 0 else "smaller"
 
 
 def _lasting(norms: NormDifference) -> bool:
@@ -296,21 +286,8 @@ def _lasting(norms: NormDifference) -> bool:
     return norms.from_step is not None and (norms.apart_steps >= _LASTING or norms.apart_steps == norms.compared)
 
 
-def _far(report: ComparisonReport) -> str:
-    first = max(report.parameters, key=lambda one: abs(_ratio(one.norms.worst)))
-    worst = first.norms.worst
-    if worst is None or abs(worst.ratio) < math.log10(APART):
-        return ""
-    described = f"{times(worst.ratio)} {size(worst.ratio)} in {report.right.name}"
-    return f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {described}"
-
-
 def _ratio(moment: Moment | None) -> float:
     return 0.0 if moment is None or math.isnan(moment.ratio) else moment.ratio
-
-
-def _begin(norms: NormDifference) -> int | None:
-    return norms.first.step if norms.first else None
 
 
 def _names(found: Sequence[ParameterDifference], first: ParameterDifference) -> str:
@@ -326,11 +303,6 @@ def times(ratio: float) -> str:
     if size_ < 3:
         return f"{_two_digits(10**size_)} times"
     return f"10{str(round(size_)).translate(_SUPERSCRIPTS)} times"
-
-
-def size(ratio: float) -> str:
-    """Return ``larger`` or ``smaller``."""
-    return "larger" if ratio > 0 else "smaller"
 
 
 def factor(moment: Moment | None) -> str:
@@ -351,17 +323,8 @@ def _two_digits(value: float) -> str:
     return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
 
 
-def loss_words(report: ComparisonReport) -> str:
-    """Return both losses, first and last kept; empty where neither has any."""
-    left, right = _loss(report.left), _loss(report.right)
-    if not (left or right):
-        return ""
-    if left == right:
-        return f"loss {left} in both"
-    return f"loss {left or 'none'} against {right or 'none'}"
-
-
 def _loss(side: Side) -> str:
+    """Return a run's loss, first and last; empty where it has none."""
     if side.loss_first is None or side.loss_last is None:
         return ""
     ends = short_number(side.loss_first), short_number(side.loss_last)
@@ -374,17 +337,6 @@ def side_row(side: Side) -> tuple[str, ...]:
     return (side.name, *numbers, str(side.nodes), str(side.edges), str(side.findings) if side.findings else "none")
 
 
-def side_notes(report: ComparisonReport) -> list[tuple[str, str]]:
-    """Return each run's name, its own title and how it ended, where that says more than the name."""
-    left, right = report.left, report.right
-    notes = []
-    for side in (left, right):
-        title = side.title if left.title != right.title and side.title != side.name else ""
-        end = f"{side.state}: {side.error}" if side.error else side.state if side.state != "finished" else ""
-        notes.append((side.name, ", ".join(filter(None, (title, end)))))
-    return [(name, note) for name, note in notes if note]
-
-
 def when(norms: NormDifference) -> str:
     """Return since when, or at which step, two series are apart, in words for a table."""
     if norms.same:
@@ -395,7 +347,7 @@ def when(norms: NormDifference) -> str:
     if norms.silenced:
         return "no gradient | some" if norms.silenced == "left" else "some | no gradient"
     if norms.from_step is not None and _lasting(norms):
-        return f"from step {norms.from_step} on" if norms.from_step != _begin(norms) else "in every step"
+        return _since(norms)
     return f"most in step {norms.worst.step}" if norms.worst is not None else ""
 
 

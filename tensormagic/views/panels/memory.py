@@ -7,20 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tensormagic.reports import DeviceMemory, FreeableMemory, Holder, LiveStorage, MemoryReport
-from tensormagic.views.nodes import (
-    Bar,
-    Cell,
-    Column,
-    Findings,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Part,
-    Parts,
-    Section,
-    table_of,
-)
+from tensormagic.views import nodes
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.views.theme import CATEGORY_LETTERS, CATEGORY_WORDS
 from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
@@ -33,14 +20,14 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part fr
 _ROOT = re.compile(r"[^.\[(:,]+")
 
 
-def view(report: MemoryReport, *, brief: bool = False) -> Panel:
+def view(report: MemoryReport, *, brief: bool = False) -> nodes.Panel:
     """Return the panel.
 
     Args:
         report: What is drawn.
         brief: Whether it is below another panel: then the map is low, and what could be freed is folded.
     """
-    body: list[Node] = [Findings(report.findings, report.gaps)]
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
     body += [device_section(report, each, BRIEF_HEIGHT if brief else HEIGHT) for each in ranked[:1]]
     freed = freeable_sections(report.freeable, folded=brief)
@@ -50,76 +37,97 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
     body += freed if brief else []
     body.append(storages_section("Storages by size", report.storages, report.left_out))
     name, label = shortened(title(report), 120), f"Where the {title(report)} is"
-    return Panel("memory", "memory", name, [summary(report)], body, label, sheets=("memory.css",))
+    return nodes.Panel("memory", "memory", name, [summary(report)], body, label, sheets=("memory.css",))
 
 
-def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> Section:
+def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> nodes.Section:
     """Return a device as a bar and a map of what is alive on it."""
     total = f"{number_of_bytes(device.total)} in total" if device.total is not None else ""
-    about = f" {DOT} ".join(filter(None, (device.name, total, *device_notes(device))))
-    body: list[Node] = [device_bar(device, report.every())]
+    notes = []
+    share = device.fragmentation
+    if share is not None and device.reserved is not None and device.allocated is not None:
+        unused = number_of_bytes(device.reserved - device.allocated)
+        largest = number_of_bytes(device.largest_free or 0)
+        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {percent(share)}")
+    if device.peak is not None:
+        notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
+    if device.others:
+        sizes = ("of unknown size" if one.nbytes is None else number_of_bytes(one.nbytes) for one in device.others)
+        described = (
+            f"{other.name or 'process'} ({other.pid}) {size}" for other, size in zip(device.others, sizes, strict=True)
+        )
+        notes.append(f"other processes: {listed(described, most=3)}")
+    about = f" {DOT} ".join(filter(None, (device.name, total, *notes)))
+    body: list[nodes.Node] = [device_bar(device, report.every())]
     if device.live:
         body.append(TreemapPicture(tiles(report, device.device), f"live memory on {device.device}", height))
     if not folded:
-        return Section(f"`{device.device}`", body, about)
+        return nodes.Section(f"`{device.device}`", body, about)
     of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
     taken = f"{number_of_bytes(device.live)} of tensors{of}"
-    return Section(f"`{device.device}`", [Paragraph(about, "quiet"), *body], taken, folded=True)
+    return nodes.Section(f"`{device.device}`", [nodes.Paragraph(about, "quiet"), *body], taken, folded=True)
 
 
-def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = False) -> list[Section]:
+def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = False) -> list[nodes.Section]:
     """Return what letting go of each name would free, the most first; the smaller ones, or all, folded."""
-    every = freeing(freeable)
+    found = [one for one in freeable if one.nbytes > 0]
+    found += [
+        replace(part, name=f"{part.name}; {what(one)} on its own frees nothing")
+        for one in freeable if one.nbytes == 0 for part in one.parts
+    ]  # fmt: skip
+    every = sorted(found, key=lambda one: -one.nbytes)
     if not every:
         return []
     top = max(freeable.nbytes for freeable in every) or 1
     columns = (
-        Column(cell=lambda one: f"`{shortened(what(one), 80)}`", look="name"),
-        Column(cell=lambda one: Bar(one.nbytes / top)),
-        Column(cell=lambda one: number_of_bytes(one.nbytes), look="number"),
-        Column(cell=lambda one: plural(one.storages, "storage"), look="number quiet"),
-        Column(cell=_freeable_notes, look="quiet wide"),
+        nodes.Column(cell=lambda one: f"`{shortened(what(one), 80)}`", look="name"),
+        nodes.Column(cell=lambda one: nodes.Bar(one.nbytes / top)),
+        nodes.Column(cell=lambda one: number_of_bytes(one.nbytes), look="number"),
+        nodes.Column(cell=lambda one: plural(one.storages, "storage"), look="number quiet"),
+        nodes.Column(cell=_freeable_notes, look="quiet wide"),
     )
     most = MOST_RELEASES + MOST_RELEASES_FOLDED
-    body: list[Node] = [table_of(columns, every[:MOST_RELEASES])]
+    body: list[nodes.Node] = [nodes.table_of(columns, every[:MOST_RELEASES])]
     if rest := every[MOST_RELEASES:most]:
-        further = table_of(columns, rest, left_out=(len(every[most:]), sum(one.nbytes for one in every[most:])))
-        body.append(Section(f"{count(len(every) - MOST_RELEASES)} more that would free memory", [further], folded=True))
+        further = nodes.table_of(columns, rest, left_out=(len(every[most:]), sum(one.nbytes for one in every[most:])))
+        body.append(
+            nodes.Section(f"{count(len(every) - MOST_RELEASES)} more that would free memory", [further], folded=True)
+        )
     by_history = any(one.nbytes and one.kind in {"history", "traceback"} for one in every)
     note = "each on its own, with everything else kept" + (f"; {BY_HISTORY}" if by_history else "")
-    return [Section("What you can free", body, note, folded=folded)]
+    return [nodes.Section("What you can free", body, note, folded=folded)]
 
 
-def _freeable_notes(freeable: FreeableMemory) -> Cell:
+def _freeable_notes(freeable: FreeableMemory) -> nodes.Cell:
     """Return why a name frees less than it leads to, and below it what can be taken out of it instead."""
     inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in freeable.parts)
     inside = _UNIT.sub("\u00a0", inside)
-    return Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
+    return nodes.Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
 
 
 _NO_OTHER = "nothing else", "nothing else of torch's"  # whether somebody besides torch is on the memory
 
 
-def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> Section:
+def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> nodes.Section:
     """Return the largest storages with their holders, folded, and how many more there are."""
     columns = [
-        Column("storage", lambda one: f"`{shortened(called(one), 90)}`", "name"),
-        Column("bytes", lambda one: number_of_bytes(one.nbytes), "number"),
-        Column("category", lambda one: one.category),
-        Column("tensor", kind),
-        Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
+        nodes.Column("storage", lambda one: f"`{shortened(called(one), 90)}`", "name"),
+        nodes.Column("bytes", lambda one: number_of_bytes(one.nbytes), "number"),
+        nodes.Column("category", lambda one: one.category),
+        nodes.Column("tensor", kind),
+        nodes.Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
     ]
-    columns += [Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
-    columns.append(Column("held by", lambda one: held_by(one) or _NO_OTHER[one.shared], "quiet wide"))
+    columns += [nodes.Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
+    columns.append(nodes.Column("held by", lambda one: held_by(one) or _NO_OTHER[one.shared], "quiet wide"))
     smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
-    table = table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
+    table = nodes.table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
     nbytes = number_of_bytes(sum(one.nbytes for one in storages) + smaller[1])
-    return Section(name, [table], f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them",
-                   folded=True)  # fmt: skip
+    note = f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them"
+    return nodes.Section(name, [table], note, folded=True)
 
 
-def _line(one: LiveStorage) -> Cell:
+def _line(one: LiveStorage) -> nodes.Cell:
     text = f" `{shortened(one.location.text, 36)}`" if one.location is not None and one.location.text else ""
     return line_label(one) + text
 
@@ -141,25 +149,6 @@ def summary(report: MemoryReport) -> str:
             storages += f" ({plural(one.tensors, 'tensor')})" if one.tensors > one.storages else ""
             described.append(f"{number_of_bytes(one.live)} in {storages} on {one.device}")
     return f" {DOT} ".join(described) or ("no tensor is there" if report.title else "no tensor is alive")
-
-
-def device_notes(device: DeviceMemory) -> list[str]:
-    """Return what numbers alone do not say: fragmentation, the peak of the allocator, other processes."""
-    notes = []
-    share = device.fragmentation
-    if share is not None and device.reserved is not None and device.allocated is not None:
-        unused = number_of_bytes(device.reserved - device.allocated)
-        largest = number_of_bytes(device.largest_free or 0)
-        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {percent(share)}")
-    if device.peak is not None:
-        notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
-    if device.others:
-        sizes = ("of unknown size" if one.nbytes is None else number_of_bytes(one.nbytes) for one in device.others)
-        described = (
-            f"{other.name or 'process'} ({other.pid}) {size}" for other, size in zip(device.others, sizes, strict=True)
-        )
-        notes.append(f"other processes: {listed(described, most=3)}")
-    return notes
 
 
 def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
@@ -255,19 +244,6 @@ def what(freeable: FreeableMemory) -> str:
     return freeable.code or freeable.name
 
 
-def freeing(freeable: Iterable[FreeableMemory]) -> list[FreeableMemory]:
-    """Return what frees something, the most first.
-
-    What lies in a name that by itself frees nothing (another one leads to it, too) stands for itself: it can go.
-    """
-    found = [one for one in freeable if one.nbytes > 0]
-    found += [
-        replace(part, name=f"{part.name}; {what(one)} on its own frees nothing")
-        for one in freeable if one.nbytes == 0 for part in one.parts
-    ]  # fmt: skip
-    return sorted(found, key=lambda one: -one.nbytes)
-
-
 def freeable_notes(freeable: FreeableMemory) -> str:
     """Return why letting go of a name frees less than it leads to."""
     if freeable.kind == "item":
@@ -296,7 +272,7 @@ _BEYOND = {
 }
 
 
-def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> Parts:
+def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> nodes.Parts:
     """Return the bar of a device; ``storages`` are those of the report, sums included, on whatever device."""
     here = [one for one in storages if one.device == device.device]
     amounts = [(CATEGORY_WORDS[name], f"tm-c{CATEGORY_LETTERS[name]}", nbytes) for name, nbytes in by_category(here)]
@@ -309,9 +285,9 @@ def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> Parts:
         ground = "tm-df tm-cut" if cut and taken else "tm-df"
         shares.append(("free", ground, free, FREE_AT_MOST if cut and taken else free / max(drawn, free)))
     whole = device.total or taken + free
-    parts = [Part(words, number_of_bytes(nbytes), share, ground, percent(nbytes, whole))
+    parts = [nodes.Part(words, number_of_bytes(nbytes), share, ground, percent(nbytes, whole))
              for words, ground, nbytes, share in shares]  # fmt: skip
-    return Parts(parts, "(free part not to scale)" if cut and taken else "")
+    return nodes.Parts(parts, "(free part not to scale)" if cut and taken else "")
 
 
 def _beyond_tensors(device: DeviceMemory) -> Iterator[tuple[str, int]]:

@@ -12,27 +12,11 @@ from tensormagic.reports import (
     Cell as CellSource,
     FunctionMemory,
     Leak,
-    LineMemory,
     Location,
     MemoryRunReport,
     OutOfMemory,
 )
-from tensormagic.views.nodes import (
-    Bar,
-    Cell,
-    Column,
-    Findings,
-    Line,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Section,
-    Source,
-    Words,
-    listing,
-    table_of,
-)
+from tensormagic.views import nodes
 from tensormagic.views.panels.memory import NO_NAME, freeable_sections, kind, storage_lines, storages_section, tile
 from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks, main_timeline
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
@@ -49,25 +33,35 @@ _NO_USER_LINE = "none of your lines: backward, libraries"
 _ABOUT_LINES = "bytes: alive at the peak, allocated in total, freed while it ran, kept after the run"
 
 
-def view(report: MemoryRunReport) -> Panel:
+def view(report: MemoryRunReport) -> nodes.Panel:
     """Return the panel."""
     drawn = [timeline for timeline in report.timelines if timeline.live]
     main = main_timeline(report)
     ranked = sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]
     ranks = line_ranks(main) if main is not None else {}
     died = report.out_of_memory is not None and bool(report.at_end)
-    body: list[Node] = [*_out_of_memory(report.out_of_memory), Findings(report.findings, report.gaps)]
+    body: list[nodes.Node] = []
+    if (failed := report.out_of_memory) is not None:
+        body.append(nodes.Paragraph(out_of_memory_words(failed), "error"))
+        body += [f"{failed.location.label}: `{failed.location.text}`"] if failed.location is not None else []
+        body += [nodes.Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else []
+    body.append(nodes.Findings(report.findings, report.gaps))
     if died:
         dead = TreemapPicture([*map(tile, report.at_end)], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS)
-        body += [Section("Alive when it failed", [dead], "by name"), *freeable_sections(report.freeable)]
+        body += [nodes.Section("Alive when it failed", [dead], "by name"), *freeable_sections(report.freeable)]
     for at, timeline in enumerate(ranked):
         folded = died or at > 0
         note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
         drawing = TimelinePicture(timeline, partial(layer_words, report))
-        body.append(Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
-    lines = source(report, run_rows(report), ranks)
+        body.append(nodes.Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
+    asked = {index for function in report.functions for index in function.lines}
+    found: dict[tuple[str, int], int] = {}
+    for index, line in enumerate(report.lines):
+        found.setdefault((line.location.filename, line.location.line), index)
+    shown = {key: index for key, index in found.items() if key[0] == report.cell.filename or index not in asked}
+    lines = source(report, _rows(report, report.cell, shown), ranks)
     place = len(body) if died or not ranked else len(body) - len(ranked) + 1  # what is folded stands together
-    body[place:place] = [Section("Line by line", [lines], _ABOUT_LINES, folded=died)] if lines.lines else []
+    body[place:place] = [nodes.Section("Line by line", [lines], _ABOUT_LINES, folded=died)] if lines.lines else []
     body += [] if drawn or report.gaps else ["no operation allocated anything"]
     body += [_function(report, function, ranks) for function in report.functions]
     body += [_leaks(report.leaks), *([] if died else _peak(report))]
@@ -76,47 +70,38 @@ def view(report: MemoryRunReport) -> Panel:
     body += [] if died else freeable_sections(report.freeable, folded=True)
     body += map(_allocator, report.allocator)
     sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is named right below
-    ended = Words(shortened(sentence, 200), "error" if report.error else "quiet")
-    facts: list[Cell] = [Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
-    name = shortened(title(report), 80)
-    return Panel("memory", "memory", name, facts, body, "Memory of a run", sheets=("memory.css",))
+    ended = nodes.Words(shortened(sentence, 200), "error" if report.error else "quiet")
+    facts: list[nodes.Cell] = [nodes.Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
+    name = shortened(f"gpumem {' '.join(report.title.split())}".rstrip(), 80)
+    return nodes.Panel("memory", "memory", name, facts, body, "Memory of a run", sheets=("memory.css",))
 
 
-def _out_of_memory(failed: OutOfMemory | None) -> list[Node]:
-    if failed is None:
-        return []
-    body: list[Node] = [Paragraph(out_of_memory_words(failed), "error")]
-    if failed.location is not None:
-        body.append(f"{failed.location.label}: `{failed.location.text}`")
-    return [*body, *([Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else [])]
-
-
-def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> Section:
+def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> nodes.Section:
     indices = [index for index in function.lines if index < len(report.lines)]
     places = [report.lines[index].location for index in indices]
     found = {(place.filename, place.line): index for place, index in zip(places, indices, strict=True)}
     cell = CellSource(places[0].filename if places else "", None, function.source)
     rows = _rows(report, cell, found, function.first)
     lines = source(report, rows, ranks)
-    body = lines if lines.lines else Paragraph("no line of it allocated anything", "quiet")
-    return Section(f"In `{shortened(function.name, 80)}`", [body], folded=True)
+    body = lines if lines.lines else nodes.Paragraph("no line of it allocated anything", "quiet")
+    return nodes.Section(f"In `{shortened(function.name, 80)}`", [body], folded=True)
 
 
-def _leaks(leaks: Sequence[Leak]) -> Section:
+def _leaks(leaks: Sequence[Leak]) -> nodes.Section:
     columns = (
-        Column(cell=lambda leak: f"`{_stored(leak).text or leak.location.text}`", look="name"),
-        Column(cell=lambda leak: _stored(leak).label, look="quiet"),
-        Column(cell=leak_words, look="wide"),
+        nodes.Column(cell=lambda leak: f"`{_stored(leak).text or leak.location.text}`", look="name"),
+        nodes.Column(cell=lambda leak: _stored(leak).label, look="quiet"),
+        nodes.Column(cell=leak_words, look="wide"),
     )
-    table = table_of(columns, leaks, most=(MOST_LEAKS, MOST_LEAKS))
-    return Section("What grows with every iteration", [table], plural(len(leaks), "line"), folded=True)
+    table = nodes.table_of(columns, leaks, most=(MOST_LEAKS, MOST_LEAKS))
+    return nodes.Section("What grows with every iteration", [table], plural(len(leaks), "line"), folded=True)
 
 
 def _stored(leak: Leak) -> Location:
     return leak.holder_location or leak.location
 
 
-def _peak(report: MemoryRunReport) -> list[Section]:
+def _peak(report: MemoryRunReport) -> list[nodes.Section]:
     """Return what was alive at the peak, as a map and as a table."""
     tiles = peak_tiles(report)
     if not tiles:
@@ -125,42 +110,55 @@ def _peak(report: MemoryRunReport) -> list[Section]:
     words = f"{plural(number, 'storage')}, by the line that allocated them"
     drawn = TreemapPicture(tiles, "what was alive at the peak", MAP_HEIGHT, MOST_CELLS)
     table = _blocks("What was alive at the peak", report.peak_blocks, report.peak_left_out, report)
-    return [Section("Alive at the peak", [drawn, table], words, folded=True)]
+    return [nodes.Section("Alive at the peak", [drawn, table], words, folded=True)]
 
 
-def _blocks(name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport) -> Section:
+def _blocks(
+    name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
+) -> nodes.Section:
     """Return blocks as a table, folded, and how many more there are."""
     columns = (
-        Column("storage", lambda block: Noted(f"`{shortened(block.storage.name, 80) or NO_NAME}`",
+        nodes.Column("storage", lambda block: nodes.Noted(f"`{shortened(block.storage.name, 80) or NO_NAME}`",
                                               [kind(block.storage)]), "name"),
-        Column("bytes", lambda block: number_of_bytes(block.storage.nbytes), "number"),
-        Column("category", lambda block: block.storage.category),
-        Column("allocated by", lambda block: Words(operation(block.op), "code") if block.op else ""),
-        Column("line", lambda block: Words(origin(report, block, width=32), "code")),
-        Column("life", life, "quiet", in_terminal=False),
+        nodes.Column("bytes", lambda block: number_of_bytes(block.storage.nbytes), "number"),
+        nodes.Column("category", lambda block: block.storage.category),
+        nodes.Column("allocated by", lambda block: nodes.Words(operation(block.op), "code") if block.op else ""),
+        nodes.Column("line", lambda block: nodes.Words(origin(report, block, width=32), "code")),
+        nodes.Column("life", life, "quiet", in_terminal=False),
     )  # fmt: skip
     sizes = [block.storage.nbytes for block in blocks]
-    table = table_of(columns, blocks, most=(MOST_BLOCKS, 10), more=("smaller", "smaller"), left_out=left_out,
+    table = nodes.table_of(columns, blocks, most=(MOST_BLOCKS, 10), more=("smaller", "smaller"), left_out=left_out,
                      nbytes=sizes, label=name)  # fmt: skip
     total = number_of_bytes(sum(sizes) + left_out[1])
-    return Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)
+    return nodes.Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)
 
 
-def _allocator(run: AllocatorRun) -> Section:
+def _allocator(run: AllocatorRun) -> nodes.Section:
     """Return what a GPU's allocator recorded beside the operations: the lines that used memory inside of them."""
     columns = (
-        Column(
+        nodes.Column(
             "line",
             lambda line: f"`{f'{line.location.label}: {line.location.text}' if line.location else _NO_USER_LINE}`",
             "name",
         ),
-        Column("workspace", lambda line: number_of_bytes(line.workspace), "number"),
-        Column("served", lambda line: number_of_bytes(line.served), "number"),
-        Column("times", lambda line: count(line.calls), "number"),
+        nodes.Column("workspace", lambda line: number_of_bytes(line.workspace), "number"),
+        nodes.Column("served", lambda line: number_of_bytes(line.served), "number"),
+        nodes.Column("times", lambda line: count(line.calls), "number"),
     )
     used = sorted((line for line in run.lines if line.workspace), key=lambda line: -line.workspace)
-    table = table_of(columns, used[:MOST_ALLOCATOR_LINES])
-    return Section(f"What the allocator of `{run.device}` recorded", [allocator_words(run), table], folded=True)
+    table = nodes.table_of(columns, used[:MOST_ALLOCATOR_LINES])
+    parts = [f"{plural(run.events, 'event')} of the allocator of {run.device}"]
+    if run.peak is not None:
+        tensors = f"tensors by themselves at most {number_of_bytes(run.seen_peak)}"
+        parts.append(f"at most {number_of_bytes(run.peak)} in use, {tensors}")
+    if run.reserved is not None:
+        parts.append(f"at most {number_of_bytes(run.reserved)} reserved")
+    if run.unnamed:
+        number, nbytes = sum(each[1] for each in run.unnamed), sum(each[2] for each in run.unnamed)
+        parts.append(f"{plural(number, 'block')} without a tensor at the end, {number_of_bytes(nbytes)}")
+    if not run.complete:
+        parts.append("its history does not reach back to the start of the run")
+    return nodes.Section(f"What the allocator of `{run.device}` recorded", ["; ".join(parts), table], folded=True)
 
 
 # -- the listing -----------------------------------------------------------------------------------------------------
@@ -169,45 +167,32 @@ def _allocator(run: AllocatorRun) -> Section:
 Rows = list[tuple[int, str, int]]  # of each line number and text, see `listing`; which of the report's it is, or -1
 
 
-def source(report: MemoryRunReport, rows: Rows, ranks: dict[int, int]) -> Source:
+def source(report: MemoryRunReport, rows: Rows, ranks: dict[int, int]) -> nodes.Source:
     """Return a listing with the bytes of each line; ``ranks`` are the lines that have a colour in the timeline."""
     memories = [report.lines[index] for _, _, index in rows if index >= 0]
     if not memories:
-        return Source([])
+        return nodes.Source([])
     alive = max(max(one.at_peak, one.kept) for one in memories) or 1
     moved = max(max(one.allocated, one.freed) for one in memories) or 1
     counted = any(one.executions for one in memories)
     lines = []
     for number, text, index in rows:
-        amounts = _amounts(report.lines[index], (alive, moved), counted=counted) if index >= 0 else ()
-        lines.append(Line(number, text, amounts=amounts, ground=f"tm-l{ranks[index]}" if index in ranks else ""))
-    return Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
-
-
-def _amounts(one: LineMemory, tops: tuple[int, int], *, counted: bool) -> list[Cell]:
-    alive, moved = tops
-    amounts = ((one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"))
-    bars: list[Cell] = [Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
-                        for nbytes, top, letter in amounts]  # fmt: skip
-    return [*bars, _times(one, counted=counted)]
-
-
-def _times(memory: LineMemory, *, counted: bool) -> Cell:
-    times = memory.executions if counted else memory.calls
-    backward = f", {number_of_bytes(memory.backward)} of it in its backward" if memory.backward else ""
-    most = f"most of it {operation(memory.op)}, at most {number_of_bytes(memory.largest)} at once"
-    sentence = f"{plural(memory.calls, 'operation')} allocated, {most}{backward}"
-    return Words(count(times) if times else "", "quiet", sentence)
-
-
-def run_rows(report: MemoryRunReport) -> Rows:
-    """Return the cell, then the lines of other files that did something, each file under a heading."""
-    asked = {index for function in report.functions for index in function.lines}
-    found: dict[tuple[str, int], int] = {}
-    for index, line in enumerate(report.lines):
-        found.setdefault((line.location.filename, line.location.line), index)
-    shown = {key: index for key, index in found.items() if key[0] == report.cell.filename or index not in asked}
-    return _rows(report, report.cell, shown)
+        amounts: list[nodes.Cell] = []
+        if index >= 0:
+            one = report.lines[index]
+            for nbytes, top, letter in (
+                (one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"),
+            ):  # fmt: skip
+                bar = nodes.Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
+                amounts.append(bar)
+            times = one.executions if counted else one.calls
+            backward = f", {number_of_bytes(one.backward)} of it in its backward" if one.backward else ""
+            most = f"most of it {operation(one.op)}, at most {number_of_bytes(one.largest)} at once"
+            sentence = f"{plural(one.calls, 'operation')} allocated, {most}{backward}"
+            amounts.append(nodes.Words(count(times) if times else "", "quiet", sentence))
+        ground = f"tm-l{ranks[index]}" if index in ranks else ""
+        lines.append(nodes.Line(number, text, amounts=amounts, ground=ground))
+    return nodes.Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
 
 
 def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int], int], first: int = 1) -> Rows:
@@ -215,16 +200,11 @@ def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int]
     places = [report.lines[at].location for at in found.values()]
     return [
         (number, text.rstrip(), found.get((filename, number), -1))
-        for filename, number, text in islice(listing(cell, places, WHOLE, first=first), MOST)
+        for filename, number, text in islice(nodes.listing(cell, places, WHOLE, first=first), MOST)
     ]
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
-
-
-def title(report: MemoryRunReport) -> str:
-    """Return what the run is called."""
-    return f"gpumem {' '.join(report.title.split())}".rstrip()
 
 
 def state(report: MemoryRunReport) -> str:
@@ -312,22 +292,6 @@ def life(block: AllocatedBlock) -> str:
     """Return from which operation to which a block lived, and which one allocated it."""
     end = "alive after the run" if block.freed_at is None else f"freed at {count(block.freed_at)}"
     return end if was_before(block) else f"operation {count(block.allocated_at)} ({block.phase}), {end}"
-
-
-def allocator_words(run: AllocatorRun) -> str:
-    """Return what the allocator saw beyond the timeline: its own peak, its reserve, blocks without a tensor."""
-    parts = [f"{plural(run.events, 'event')} of the allocator of {run.device}"]
-    if run.peak is not None:
-        tensors = f"tensors by themselves at most {number_of_bytes(run.seen_peak)}"
-        parts.append(f"at most {number_of_bytes(run.peak)} in use, {tensors}")
-    if run.reserved is not None:
-        parts.append(f"at most {number_of_bytes(run.reserved)} reserved")
-    if run.unnamed:
-        number, nbytes = sum(each[1] for each in run.unnamed), sum(each[2] for each in run.unnamed)
-        parts.append(f"{plural(number, 'block')} without a tensor at the end, {number_of_bytes(nbytes)}")
-    if not run.complete:
-        parts.append("its history does not reach back to the start of the run")
-    return "; ".join(parts)
 
 
 def out_of_memory_words(failed: OutOfMemory) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby, islice
 
 from tensormagic.reports import (
-    OverlayElement,
     OverlayMember,
     OverlayPair,
     OverlayReport,
@@ -47,7 +46,10 @@ def view(report: OverlayReport) -> Panel:
         title = f"`{names(report, storage.members)}`" if at else ""
         strips = [OverlayPicture(report, storage, viewer=at == drawn_last)] if storage.rows else []
         note = [Paragraph(drawn(report, storage), "quiet")] if drawn(report, storage) else []
-        pairs = pair_sentences(report, storage)
+        few = len(storage.members) <= FEW
+        some = [_pair_sentence(report, pair) for pair in storage.pairs if few and pair.overlap != "no"]
+        none = [pair for pair in storage.pairs if pair.overlap == "no"]
+        pairs = (*some, *_unrelated(report, none))
         body.append(Section(title, [*strips, *note, *pairs], headline(storage) if at else ""))
         body.append(Section("", [_members(report, storage)]))
     body += [f"{apart(report)}."] if apart(report) else []
@@ -137,14 +139,6 @@ def meeting(storage: OverlayStorage, row: int, column: int) -> str:
         return "may overlap"
     number = pair.left_elements if pair.left == row else pair.right_elements
     return "some" if number is None else count(number)
-
-
-def pair_sentences(report: OverlayReport, storage: OverlayStorage) -> tuple[str, ...]:
-    """Return what each two have in common, in words; of many only who has nothing in common: a table has the rest."""
-    few = len(storage.members) <= FEW
-    some = [_pair_sentence(report, pair) for pair in storage.pairs if few and pair.overlap != "no"]
-    none = [pair for pair in storage.pairs if pair.overlap == "no"]
-    return (*some, *_unrelated(report, none))
 
 
 def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
@@ -248,7 +242,12 @@ class OverlayPicture(Picture):
             inner = _single(storage, member, row, colour) if storage.readers else _shares(storage, row, colour)
             rows.append(Row(name(member), list(inner), look="tm-strip", colour=colour, title=member.name[:200]))
         rows += [Row("read by", list(_readers(storage)), "brackets", "tm-readers")] if storage.readers else []
-        rows.append(_ruler(report, storage))
+        unit = in_elements(report, storage)
+        starts = [(storage.start + at * storage.cell_bytes) // unit for at in range(len(storage.rows[0].bytes_read))]
+        step, room = 1, _pixels(storage) * 0.75  # three quarters: the panel may be narrower than its widest
+        while step * room < len(count(starts[-1])) * CHARACTER + 4:
+            step *= 2
+        rows.append(ruler("offset" if unit > 1 else "byte", starts, step))
         widest = max(_LETTER * len(name(report.members[at])) for at in storage.members)
         return Cells(rows, min(max(LABELS[0], widest + 34), LABELS[1]), _pixels(storage))
 
@@ -264,7 +263,17 @@ def _single(storage: OverlayStorage, member: OverlayMember, row: OverlayRow, col
         stop = storage.stop if element is None else element.start
         yield from _gaps(storage, member, at, stop)
         if element is not None:
-            yield _element(storage, member, element, colour)
+            span = member.element_size // storage.cell_bytes
+            label = ",".join(map(str, element.index)) + (f" \u00d7{element.reads}" if element.reads > 1 else "")
+            short = f"\u00d7{element.reads}" if element.reads > 1 else ""
+            room = _pixels(storage) * span - 3
+            text = next((text for text in (label, short) if len(text) * CHARACTER <= room), "")
+            # Pointing at it says which element this is, which bytes it takes, and how often it is read.
+            which = f"{name(member)}[{', '.join(map(str, element.index))}]" if element.index else name(member)
+            first, last = element.start, element.start + member.element_size - 1
+            where = f"byte {count(first)}" if first == last else f"bytes {count(first)} to {count(last)}"
+            often = f", read {count(element.reads)} times" if element.reads > 1 else ""
+            yield Cell(text, colour, f"{which}: {where}{often}", span)
             at = element.start + member.element_size
 
 
@@ -276,20 +285,6 @@ def _gaps(storage: OverlayStorage, member: OverlayMember, start: int, stop: int)
         title = f"bytes {count(start)} to {count(end - 1)}: not read"
         yield Cell(title=title, span=(end - start) // storage.cell_bytes, share=0)
         start = end
-
-
-def _element(storage: OverlayStorage, member: OverlayMember, element: OverlayElement, colour: str) -> Cell:
-    span = member.element_size // storage.cell_bytes
-    label = ",".join(map(str, element.index)) + (f" \u00d7{element.reads}" if element.reads > 1 else "")
-    short = f"\u00d7{element.reads}" if element.reads > 1 else ""
-    room = _pixels(storage) * span - 3
-    text = next((text for text in (label, short) if len(text) * CHARACTER <= room), "")
-    # Pointing at it says which element this is, which bytes it takes, and how often it is read.
-    which = f"{name(member)}[{', '.join(map(str, element.index))}]" if element.index else name(member)
-    first, last = element.start, element.start + member.element_size - 1
-    where = f"byte {count(first)}" if first == last else f"bytes {count(first)} to {count(last)}"
-    often = f", read {count(element.reads)} times" if element.reads > 1 else ""
-    return Cell(text, colour, f"{which}: {where}{often}", span)
 
 
 def _shares(storage: OverlayStorage, row: OverlayRow, colour: str) -> Iterator[Cell]:
@@ -315,12 +310,3 @@ def _readers(storage: OverlayStorage) -> Iterator[Cell]:
         title += f": read by {readers} of {len(storage.members)}"
         yield Cell(words, title=title, span=end - at, look="tm-many" if readers > 1 else "")
         at = end
-
-
-def _ruler(report: OverlayReport, storage: OverlayStorage) -> Row:
-    unit = in_elements(report, storage)
-    starts = [(storage.start + at * storage.cell_bytes) // unit for at in range(len(storage.rows[0].bytes_read))]
-    step, room = 1, _pixels(storage) * 0.75  # three quarters: the panel may be narrower than its widest
-    while step * room < len(count(starts[-1])) * CHARACTER + 4:
-        step *= 2
-    return ruler("offset" if unit > 1 else "byte", starts, step)

@@ -89,9 +89,20 @@ _OF_BITS = {"start", "gradients", "parameters"}  # differences by which a rank s
 
 def view(report: RankReport) -> Panel:
     """Return the panel."""
+    there = list(report.reports)
+    ended = {one.rank for one in report.ranks if one.state != "running"}
+    differ = {rank for one in report.differences if one.what in _OF_BITS for rank in one.ranks} | {*report.bad_ranks}
+    failed = {one.rank for one in report.ranks if one.state != "finished"}
+    missing = sorted(({0} | differ | failed) & {one.rank for one in report.ranks} - {*there}) if ended else []
+    command = f"`--rank {there[-1]}` or " if there and report.title else ""
+    reports = "full report" if len(there) == 1 else "full reports"
+    parts = [f"{reports} of {ranks_text(there)}: {command}`.reports[{there[-1]}]`"] if there else []
+    if missing and (there or report.title):
+        why = "killed, unable to write, or found to differ only here"
+        parts.append(f"{'none' if there else 'no full report'} of {ranks_text(missing)}: {why}")
     body: list[Node] = [
         Findings(report.findings, report.gaps, all_clear(report)),
-        Section("Ranks", [table_of(RANKS, report.ranks, more=("rank", "ranks"), label="Ranks")], full_reports(report)),
+        Section("Ranks", [table_of(RANKS, report.ranks, more=("rank", "ranks"), label="Ranks")], "; ".join(parts)),
     ]
     step = f"step {count(report.compared_step)}"
     if report.compared_after:
@@ -131,22 +142,6 @@ def summary(report: RankReport) -> str:
     return f"{there}{of}, {plural(steps, 'step')} in {seconds_text(seconds)}{where}"
 
 
-def full_reports(report: RankReport) -> str:
-    """Return which ranks saved a full report, how to open one, and which should have and did not."""
-    there = list(report.reports)
-    ended = {one.rank for one in report.ranks if one.state != "running"}
-    differ = {rank for one in report.differences if one.what in _OF_BITS for rank in one.ranks} | {*report.bad_ranks}
-    failed = {one.rank for one in report.ranks if one.state != "finished"}
-    missing = sorted(({0} | differ | failed) & {one.rank for one in report.ranks} - {*there}) if ended else []
-    command = f"`--rank {there[-1]}` or " if there and report.title else ""
-    reports = "full report" if len(there) == 1 else "full reports"
-    parts = [f"{reports} of {ranks_text(there)}: {command}`.reports[{there[-1]}]`"] if there else []
-    if missing and (there or report.title):
-        why = "killed, unable to write, or found to differ only here"
-        parts.append(f"{'none' if there else 'no full report'} of {ranks_text(missing)}: {why}")
-    return "; ".join(parts)
-
-
 def all_clear(report: RankReport) -> str:
     """Return the sentence that is where nothing was found; it claims no more than was compared."""
     if any(one.state == "running" for one in report.ranks):
@@ -166,21 +161,6 @@ class _Measured:
     norms: Sequence[float]
     middles: Sequence[float]
     levels: tuple[int, ...]
-
-
-def _measured(report: RankReport, norms: Sequence[float]) -> list[_Measured]:
-    """Hold each norm against the median of those that hold the same; where nobody is known to, against that of all."""
-    width = len(report.names)
-    rows = [norms[at * width : (at + 1) * width] for at in range(len(report.ranks))]
-    replicas: dict[tuple[int, ...], list[Sequence[float]]] = {}
-    for one, row in zip(report.ranks, rows, strict=True):
-        replicas.setdefault(_replicas_of(one), []).append(row)
-    middles: dict[tuple[int, ...], list[float]] = {}
-    for of, held in replicas.items():
-        finite = ([norm for norm in column if norm >= 0 and math.isfinite(norm)] for column in zip(*held, strict=True))
-        middles[of] = [median(norms) if norms else 0.0 for norms in finite]
-    each = ((one.rank, row, middles[_replicas_of(one)]) for one, row in zip(report.ranks, rows, strict=True))
-    return [_Measured(rank, row, middle, tuple(map(_level, row, middle))) for rank, row, middle in each]
 
 
 Rows = list[tuple[list[int], tuple[int, ...]]]
@@ -226,7 +206,18 @@ class RankMap(Picture):
 
     @cached_property
     def _measured(self) -> list[_Measured]:
-        return _measured(self.report, self.norms)
+        """Each norm beside the median of those that hold the same; where nobody is known to, beside that of all."""
+        report, width = self.report, len(self.report.names)
+        rows = [self.norms[at * width : (at + 1) * width] for at in range(len(report.ranks))]
+        replicas: dict[tuple[int, ...], list[Sequence[float]]] = {}
+        for one, row in zip(report.ranks, rows, strict=True):
+            replicas.setdefault(_replicas_of(one), []).append(row)
+        middles: dict[tuple[int, ...], list[float]] = {}
+        for of, held in replicas.items():
+            finite = ([norm for norm in one if norm >= 0 and math.isfinite(norm)] for one in zip(*held, strict=True))
+            middles[of] = [median(column) if column else 0.0 for column in finite]
+        each = ((one.rank, row, middles[_replicas_of(one)]) for one, row in zip(report.ranks, rows, strict=True))
+        return [_Measured(rank, row, middle, tuple(map(_level, row, middle))) for rank, row, middle in each]
 
     @cached_property
     def rows(self) -> Rows:

@@ -84,38 +84,24 @@ def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
     body += [] if drawn is None else [drawn]
     body.append(Paragraph(("torch said", Words(torch_message(report), "code")), "quiet"))
     below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
-    name, what = function_text(report), headline(report)
-    return Panel("failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
-                 second=[place_text(report)], after=below, sheets=("failure.css",))  # fmt: skip
-
-
-# -- what happened, and where ----------------------------------------------------------------------------------------
-
-
-def function_text(report: FailureReport) -> str:
-    """Return the refused call's function as people write it: ``F.linear``, ``Tensor.view``."""
     name = report.function or report.call or "a call of torch"
-    for long, short in _SHORT.items():
-        name = name.replace(long, short) if name.startswith(long) else name
-    return name
-
-
-def headline(report: FailureReport) -> str:
-    """Return what happened, in a few words."""
+    name = next((short + name.removeprefix(long) for long, short in _SHORT.items() if name.startswith(long)), name)
+    what = "torch refused this"
     if report.out_of_memory is not None:
-        return "memory ran out"
-    if report.mismatch is not None:
-        return _KINDS[report.mismatch.kind]
-    return "failed within backward" if report.phase == "backward" and report.node is not None else "torch refused this"
-
-
-def place_text(report: FailureReport) -> str:
-    """Return where: line, module, and inside which function of torch's."""
+        what = "memory ran out"
+    elif report.mismatch is not None:
+        what = _KINDS[report.mismatch.kind]
+    elif report.phase == "backward" and report.node is not None:
+        what = "failed within backward"
     parts = [report.location.label] if report.location is not None else []
     parts += [f"in {report.module}"] if report.module else []
     parts += [f"inside {report.inside.replace('torch.nn.functional.', 'F.')}"] if report.inside else []
     parts += ["within backward"] if report.phase == "backward" and report.node is None else []
-    return ", ".join(parts)
+    return Panel("failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
+                 second=[", ".join(parts)], after=below, sheets=("failure.css",))  # fmt: skip
+
+
+# -- what happened, and where ----------------------------------------------------------------------------------------
 
 
 def way(report: FailureReport) -> Source:
@@ -124,10 +110,9 @@ def way(report: FailureReport) -> Source:
     if left > 0:
         before = [before[0], *before[-MOST_WAY + 2 :]]
     failed = [report.location] if report.location is not None else []
-    files = [(file, list(each)) for file, each in groupby([*before, *failed], _file)]
-    lines = []
-    for file, places in files:
-        lines += [Line(0, file)] if len(files) > 1 else []
+    lines, several = [], len({place.label.rsplit(", line ", 1)[0] for place in (*before, *failed)}) > 1
+    for file, places in groupby((*before, *failed), lambda place: place.label.rsplit(", line ", 1)[0]):
+        lines += [Line(0, file)] if several else []
         lines += [Line(each.line, each.text) for each in places]
     if left > 0:
         at = next(at for at, line in enumerate(lines) if line.number) + 1
@@ -135,10 +120,6 @@ def way(report: FailureReport) -> Source:
     if failed:
         lines[-1] = replace(lines[-1], sign="error", marked=marked(failed[0], report.call))
     return Source(lines)
-
-
-def _file(place: Location) -> str:
-    return place.label.rsplit(", line ", 1)[0]
 
 
 def marked(place: Location, call: str) -> str:
@@ -186,12 +167,18 @@ def operands(report: FailureReport) -> Table:
               for part in parts if part.dimension is not None]  # fmt: skip
     several = len({operand for _, operand in places}) > 1
     aligned = "number" if several and len({place for place, _ in places}) == 1 else ""
-    shown = [Column("operand", _name, "name"), Column("given as", _role, "quiet"), Column("shape", _shape, aligned)]
+    given_as = Column("given as", lambda given: given.operand.place or given.operand.role, "quiet")
+    shown = [Column("operand", _name, "name"), given_as, Column("shape", _shape, aligned)]
     shown += [Column("dtype", _fact("dtype"))] if any(one.dtype for one in each) else []
     elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
     shown += [Column("device", _fact("device"))] if elsewhere else []
     shown += [Column("strides", _fact("view"))] if any(_facts(one)["view"] for one in each) else []
-    shown += [Column("made in", _made, "quiet wide")] if any(one.location for one in each) else []
+
+    def made(given: Given) -> Cell:
+        place = given.operand.location
+        return None if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label
+
+    shown += [Column("made in", made, "quiet wide")] if any(one.location for one in each) else []
     return table_of(shown, given)
 
 
@@ -237,10 +224,6 @@ def _name(given: Given) -> Cell:
     return (name if " of " in name else Words(name, "code")) if name else Words("\u2014", "quiet")
 
 
-def _role(given: Given) -> Cell:
-    return given.operand.place or given.operand.role
-
-
 def _shape(given: Given) -> Cell:
     operand, text = given.operand, shortened(given.operand.text, _TEXT)
     if not operand.is_tensor and not operand.shape:
@@ -249,8 +232,3 @@ def _shape(given: Given) -> Cell:
     clashes = {part.dimension: _fitting(part) for part in given.parts}
     sizes = (Clash(str(size), clashes[at]) if at in clashes else str(size) for at, size in enumerate(operand.shape))
     return (Shape(tuple(sizes)), text) if text else Shape(tuple(sizes))
-
-
-def _made(given: Given) -> Cell:
-    place = given.operand.location
-    return None if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label

@@ -15,30 +15,44 @@ _SEED_WIDTH = 28
 def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
     """Return the panel."""
     if isinstance(report, RngReport):
+        entropy = sum(state.seeding == "entropy" for state in report.generators)  # no second run will have its numbers
+        fact = plural(len(report.generators), "generator")
+        fact += f", {count(entropy)} of them seeded by the system" if entropy else ""
         body: list[Node] = [Findings(report.findings, report.gaps), table_of(GENERATORS, report.generators)]
-        return _panel("random generators", [headline(report)], body)
+        return Panel("rng", "random", "random generators", [fact], body)
     if isinstance(report, RngRunReport):
-        body = [Findings(report.findings, report.gaps), _draws(report), Table(CHANGES, change_rows(report))]
+        is_short = 0 < len(report.cell.lines) <= WHOLE
+        body = [Findings(report.findings, report.gaps), _source(report) if is_short else _draws(report)]
+        body.append(Table(CHANGES, change_rows(report)))
         state = Words(f"{report.state}: {report.error}", "error") if report.error else report.state
-        return _panel("random numbers", [state, run_headline(report)], body)
+        return Panel("rng", "random", "random numbers", [state, run_headline(report)], body)
     sides = [(name, side_text(report, at)) for at, name in enumerate(report.names)]
     parted = [Table(SIDES, sides)] if report.difference != "none" else []
-    return _panel("two runs' random numbers", [verdict(report)], [*parted])
+    return Panel("rng", "random", "two runs' random numbers", [verdict(report)], parted)
 
 
-def _panel(title: str, facts: list[Cell], body: list[Node]) -> Panel:
-    return Panel("rng", "random", title, facts, body)
+def _source(report: RngRunReport) -> Source:
+    """Return the cell with the draws of each line beside it."""
+    drawn: dict[int, list[Cell]] = {}
+    for draw in report.sums:
+        since, here = report.location(draw.since), report.location(draw.location)
+        place = here or since
+        if place is None or place.filename != report.cell.filename:
+            continue
+        between = f", since line {since.line}" if since and here and since != here else ""
+        between = ", after this line" if since and not here else between
+        values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
+        if draw.values is not None and draw.kind == "drew" and not draw.op:  # seen by how far the state has moved
+            values = f", {_numbers(draw.values, report.before[draw.generator].bits)}"
+        times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
+        words = f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"
+        drawn.setdefault(place.line, []).append(Words(words, "quiet") if draw.kind == "set" else words)
+    lines = enumerate(report.cell.lines, 1)
+    return Source([Line(at, text, drawn.get(at, ()), sign="mark" if at in drawn else "") for at, text in lines])
 
 
-def _draws(report: RngRunReport) -> Node:
-    """Return the cell with the draws of each line beside it; a table of them where it is long, or cannot be read."""
-    if rows := source_rows(report):
-        lines = []
-        for number, text, draws in rows:
-            described = ((draw.kind, beside(report, draw)) for draw in draws)
-            looks = [Words(words, "quiet") if kind == "set" else words for kind, words in described]
-            lines.append(Line(number, text, looks, sign="mark" if draws else ""))
-        return Source(lines)
+def _draws(report: RngRunReport) -> Table:
+    """Return a table of the draws of a cell that is long, or cannot be read."""
     columns = (
         Column("line", lambda draw: line_text(report, draw), "name"),
         Column("call", call_text),
@@ -75,13 +89,6 @@ def drawn_text(state: GeneratorState) -> str:
 def _numbers(drawn: int, bits: int) -> str:
     """Return how many numbers, and how long each is: ``81 × 32 bits``."""
     return f"{count(drawn)} {TIMES} {bits} bits"
-
-
-def headline(report: RngReport) -> str:
-    """Return how many generators there are, and how many of them no second run will have."""
-    entropy = sum(state.seeding == "entropy" for state in report.generators)
-    described = plural(len(report.generators), "generator")
-    return f"{described}, {count(entropy)} of them seeded by the system" if entropy else described
 
 
 # -- a run -----------------------------------------------------------------------------------------------------------
@@ -142,30 +149,6 @@ def _stand(state: GeneratorState) -> str:
         return "not known"
     drawn = "?" if state.drawn is None else count(state.drawn)
     return f"seed {shortened(state.seed, 12) or '?'}, {drawn} drawn"
-
-
-def source_rows(report: RngRunReport) -> list[tuple[int, str, tuple[DrawSum, ...]]]:
-    """Return the cell's lines with the draws of each; nothing for a long one, or where it cannot be read."""
-    if not report.cell.lines or len(report.cell.lines) > WHOLE:
-        return []
-    drawn: dict[int, list[DrawSum]] = {}
-    for draw in report.sums:
-        place = report.location(draw.location) or report.location(draw.since)
-        if place is not None and place.filename == report.cell.filename:
-            drawn.setdefault(place.line, []).append(draw)
-    return [(at, text, tuple(drawn.get(at, ()))) for at, text in enumerate(report.cell.lines, 1)]
-
-
-def beside(report: RngRunReport, draw: DrawSum) -> str:
-    """Return what is beside a line that drew."""
-    since, here = report.location(draw.since), report.location(draw.location)
-    between = f", since line {since.line}" if since and here and since != here else ""
-    between = ", after this line" if since and not here else between
-    values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
-    if draw.values is not None and draw.kind == "drew" and not draw.op:  # seen by how far the state has moved
-        values = f", {_numbers(draw.values, report.before[draw.generator].bits)}"
-    times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
-    return f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"
 
 
 # -- two runs --------------------------------------------------------------------------------------------------------

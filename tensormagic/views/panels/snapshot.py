@@ -87,7 +87,12 @@ class SegmentsPicture(Picture):
         yield "  \u2588 in use, \u2592 waiting, \u2593 small blocks, \u00b7 free"
         for segment in self.segments:
             yield f"  {segment.device}  {segment_words(segment)}"
-            yield f"  \u2502{_drawn(segment, max(round((width - 4) * segment.nbytes / largest), 1))}\u2502"
+            wide, strip, at = max(round((width - 4) * segment.nbytes / largest), 1), "", 0
+            for one in drawn_ranges(segment, wide):
+                at += one.nbytes
+                end = round(wide * at / segment.nbytes) if segment.nbytes else 0
+                strip += _GLYPHS[one.state] * (end - len(strip))
+            yield f"  \u2502{strip.ljust(wide)}\u2502"
 
 
 def segment_words(segment: Segment) -> str:
@@ -127,16 +132,6 @@ def drawn_ranges(segment: Segment, number: int = RANGES) -> list[SnapshotRange]:
     return joined
 
 
-def _drawn(segment: Segment, width: int) -> str:
-    """Return a segment as a strip of characters, as long as it is large."""
-    strip, at = "", 0
-    for one in drawn_ranges(segment, width):
-        at += one.nbytes
-        end = round(width * at / segment.nbytes) if segment.nbytes else 0
-        strip += _GLYPHS[one.state] * (end - len(strip))
-    return strip.ljust(width)
-
-
 # A memory snapshot (``%gpumem --snapshot FILE``): what ran out, the timeline, each line's part, segments, blocks.
 
 UNIT = "event"
@@ -153,29 +148,40 @@ def view(report: SnapshotReport) -> Panel:
     for refused in report.refused[-MOST_REFUSED:]:
         body += [Paragraph(refused_words(refused), "error"), f"`{stack_words(refused.stack)}`"]
     body.append(Findings(report.findings, report.gaps))
-    body += [_timeline(report, timeline, folded=at > 0) for at, timeline in enumerate(ranked[:MOST_TIMELINES])]
+    note = "bytes asked for, by the line that allocated them"
+    for at, timeline in enumerate(ranked[:MOST_TIMELINES]):
+        drawn = TimelinePicture(timeline, partial(layer_words, report), UNIT, only_lines=True)
+        peak = f"peak {number_of_bytes(max(timeline.live, default=0))}"
+        body.append(Section(f"In use on `{timeline.device}`", [drawn], peak if at else note, folded=at > 0))
     lines = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out,
                      nbytes=[one.allocated for one in report.lines])  # fmt: skip
     body += [*_peak(report), Section("Line by line", [lines], "bytes asked for", folded=True)]
     body += _segments(report, ranked[:1])
     body.append(_blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out))
     body.append(_blocks("Blocks in use at the end", report, report.live, report.live_left_out))
-    body.append(_settings(report))
+    rows = []
+    for one in report.devices:
+        events = ", ".join(f"{count(number)} {name}" for name, number in sorted((one.actions or {}).items()))
+        rows += [(f"events of {one.device}", events)] if events else []
+    rows += (report.settings or {}).items()
+    table = Table((Column(look="name"), Column(look="wide")), [(name, shortened(value, 200)) for name, value in rows])
+    body.append(Section("Events and settings of the allocator", [table], folded=True))
     facts: list[Cell] = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
     second = [f"{one.device}: {f' {DOT} '.join(device_notes(one))}" for one in report.devices]
     name = "memory snapshot"
     return Panel("memory tm-snapshot", "memory", name, facts, body, name.capitalize(), second, sheets=("memory.css",))
 
 
-def _timeline(report: SnapshotReport, timeline: Timeline, *, folded: bool) -> Section:
-    drawn = TimelinePicture(timeline, partial(layer_words, report), UNIT, only_lines=True)
-    peak = f"peak {number_of_bytes(max(timeline.live, default=0))}"
-    note = peak if folded else "bytes asked for, by the line that allocated them"
-    return Section(f"In use on `{timeline.device}`", [drawn], note, folded=folded)
-
-
 def _peak(report: SnapshotReport) -> list[Section]:
-    tiles = peak_tiles(report)
+    """Return what was in use at the peak as a treemap, by line."""
+    tiles = []
+    for block in report.peak_blocks:
+        line = report.lines[block.line].location.label if 0 <= block.line < len(report.lines) else NO_LINE
+        described = f"{line}\n{number_of_bytes(block.requested)}\n{stack_words(block.stack)}"
+        tiles.append(Tile(line, block.label, "other", block.requested, described))
+    number, nbytes = report.peak_left_out
+    if nbytes:
+        tiles.append(Tile(LEFT_OUT, f"{count(number)} more", "other", nbytes, f"{count(number)} more", number))
     if not tiles:
         return []
     drawn = TreemapPicture(tiles, "what was in use at the peak, by line", MAP_HEIGHT, MOST_CELLS)
@@ -213,34 +219,17 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
     """Return blocks, those that are described alike in one row, the largest first."""
     alike: dict[tuple[str, ...], list[SnapshotBlock]] = {}
     for block in blocks:
-        alike.setdefault(_block_row(report, block), []).append(block)
+        where = stack_words(block.stack) if block.stack else line_words(report, block.line)
+        label = f"{shortened(block.label, 40)}: " if block.label else ""
+        size = number_of_bytes(block.nbytes) + (" (waiting)" if block.state == "awaiting free" else "")
+        row = size, number_of_bytes(block.requested), block.device, label + where
+        alike.setdefault(row, []).append(block)
     columns = (*(Column(title, look="number") for title in ("blocks", "bytes each", "asked for", "device")),
                Column("allocated by", look="wide"))  # fmt: skip
     rows: list[Sequence[Cell]] = [(count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()]
     sizes = [sum(block.nbytes for block in some) for some in alike.values()]
     table = Table(columns, rows, most=(40, 10), left_out=left_out, nbytes=sizes, label=name)
     return Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)
-
-
-def _block_row(report: SnapshotReport, block: SnapshotBlock) -> tuple[str, ...]:
-    where = stack_words(block.stack) if block.stack else line_words(report, block.line)
-    label = f"{shortened(block.label, 40)}: " if block.label else ""
-    state = " (waiting)" if block.state == "awaiting free" else ""
-    return number_of_bytes(block.nbytes) + state, number_of_bytes(block.requested), block.device, label + where
-
-
-def _settings(report: SnapshotReport) -> Section:
-    rows = [
-        (
-            f"events of {one.device}",
-            ", ".join(f"{count(number)} {name}" for name, number in sorted(one.actions.items())),
-        )
-        for one in report.devices
-        if one.actions
-    ]
-    rows += (report.settings or {}).items()
-    table = Table((Column(look="name"), Column(look="wide")), [(name, shortened(value, 200)) for name, value in rows])
-    return Section("Events and settings of the allocator", [table], folded=True)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -299,16 +288,3 @@ def layer_words(report: SnapshotReport, layer: Layer) -> str:
     """Return what a layer of the timeline stands for."""
     known = {OTHER_LINES: "other or unknown lines", BEFORE: BEFORE_WORDS}
     return known.get(layer.key) or line_words(report, int(layer.key))
-
-
-def peak_tiles(report: SnapshotReport) -> list[Tile]:
-    """Return what was in use at the peak as what a treemap draws, by line."""
-    tiles = []
-    for block in report.peak_blocks:
-        line = report.lines[block.line].location.label if 0 <= block.line < len(report.lines) else NO_LINE
-        described = f"{line}\n{number_of_bytes(block.requested)}\n{stack_words(block.stack)}"
-        tiles.append(Tile(line, block.label, "other", block.requested, described))
-    number, nbytes = report.peak_left_out
-    if nbytes:
-        tiles.append(Tile(LEFT_OUT, f"{count(number)} more", "other", nbytes, f"{count(number)} more", number))
-    return tiles

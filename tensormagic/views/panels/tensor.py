@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tensormagic.reports import AutogradReport, Barrier, KindReport, LayoutReport, Statistics, TensorReport, ViewReport
+from tensormagic.reports import Barrier, KindReport, LayoutReport, Statistics, TensorReport, ViewReport
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
 from tensormagic.views.panels.tensor_memory import memory_nodes, memory_summary, sharing_nodes, verdict_nodes
 from tensormagic.views.pictures.placement import PlacementGrid
-from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout, name, shape, shown
+from tensormagic.views.pictures.tensor_elements import drawn_layout, name, shape, shown
 from tensormagic.views.pictures.tensor_kinds import Components, Stored
 from tensormagic.views.pictures.tensor_layout import LayoutPicture
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes
@@ -162,91 +162,82 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     if report.numel == 1 and drawn is not None and drawn.drawable:
         single = shortened(drawn.value(0, 0), 24)  # it is shown in the header, and needs no statistics
         more = drawn.strip is not None and len(drawn.strip.cells) > 1
-    layout = _layout(report, drawn)
+    layout: list[Node] = []  # nothing for a tensor without strides
+    if drawn is not None:
+        caption = verdicts(drawn.layout) if drawn.layout.shape else ()
+        layout = [LayoutPicture(report, drawn), Table(_VERDICT_COLUMNS, caption)]
     lone = bool(single) and not more
     hidden = lone or (brief and drawn is not None and drawn.drawable and not drawn.as_table)
-    values = [] if single else _values(report.statistics, folded=brief)
-    kinds = [kind for kind in report.kinds if kind.label]  # what it is besides plain memory
     small: list[Node] = []
-    for kind in kinds:
+    large: list[Node] = []
+    styled = False
+    for kind in report.kinds:  # what it is besides plain memory
         facts = (f"{fact.label} {fact.value}" + (f" ({fact.note})" if fact.note else "") for fact in kind.facts)
         parts = Words(shortened(kind.label, 40), "strong"), kind.summary, Words("; ".join(facts), "quiet")
-        small += [] if _is_large(kind) else [Paragraph(parts)]
-    body: list[Node] = [
-        *verdict_nodes(report.verdict),
-        Findings(report.findings, report.gaps),
-        *_shot(report),
-        *map(_large, filter(_is_large, kinds)),
-        Section("", small),
-        Section("", [] if hidden else layout),
-        Section("", [Section("", sharing_nodes(report)), *values]),
-        *_more(report, layout if hidden else [], "one element" if lone else shown(report)),
-    ]
+        is_large = bool(kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3)
+        styled |= is_large
+        if kind.label and is_large:
+            large.append(_large(kind))
+        elif kind.label:
+            small.append(Paragraph(parts))
+    picture: list[Node] = []
+    if (shot := report.picture) is not None:
+        words = Paragraph("; ".join(notes(shot)), "quiet")
+        picture = [Section("Picture", [Shot(report, shot), words], heading(report, shot))]
     statistics = None if single else report.statistics
+    body: list[Node] = [
+        *verdict_nodes(report.verdict), Findings(report.findings, report.gaps), *picture, *large, Section("", small),
+        Section("", [] if hidden else layout),
+        Section("", [Section("", sharing_nodes(report)), *_values(statistics, folded=brief)]),
+    ]  # fmt: skip
+    folded = [Section("Autograd", autograd_nodes(report), summary(report), folded=not broken(report))]
+    if report.slices:
+        folded.append(Section("By slice", [SliceRows(report)], slices_summary(report), folded=not urgent(report)))
+    elements = "one element" if lone else shown(report)
+    folded.append(Section("Layout", layout if hidden else [], elements, folded=True))
+    folded.append(Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True))
+    folded.append(Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True))
+    body += sorted(folded, key=lambda part: part.folded)  # what is urgent first
     lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
-    second = [" \u00b7 ".join(_details(report))]
-    sheets = SHEETS if any(map(_is_large, report.kinds)) else SHEETS[:1]
-    label = f"Tensor {name(report)}"
-    return Panel("tensor", "tensor", name(report), _facts(report, single), body, label, second, lead, sheets=sheets)
+    second, facts_ = [" \u00b7 ".join(_details(report))], [*_facts(report, single)]
+    sheets, label = SHEETS if styled else SHEETS[:1], f"Tensor {name(report)}"
+    return Panel("tensor", "tensor", name(report), facts_, body, label, second, lead, sheets=sheets)
 
 
 # -- the header ------------------------------------------------------------------------------------------------------
 
 
-def _facts(report: TensorReport, single: str) -> list[Cell]:
-    size, behind = size_in_memory(report)
-    kind = "" if report.type_name == "Tensor" else report.type_name
-    return [
-        Words(shape(report) + (f" = {single}" if single else ""), "code"),
-        Words(shortened(report.dtype, 24), "code"),
-        report.device,
-        shortened(kind, 32),
-        shortened(report.role, 60),
-        (size, Words(behind, "quiet")) if behind else size,
-        *(Words(badge, "badge") for badge in badges(report)),
-    ]
-
-
-def size_in_memory(report: TensorReport) -> tuple[str, str]:
-    """Return how many bytes there are, and what to add about the storage behind them."""
-    own, storage = number_of_bytes(report.nbytes), report.storage
+def _facts(report: TensorReport, single: str) -> Iterator[Cell]:
+    """Yield what stands in the header, last the two or three states that a glance must catch."""
+    yield Words(shape(report) + (f" = {single}" if single else ""), "code")
+    yield Words(shortened(report.dtype, 24), "code")
+    yield report.device
+    yield "" if report.type_name == "Tensor" else shortened(report.type_name, 32)
+    yield shortened(report.role, 60)
+    size, behind = number_of_bytes(report.nbytes), ""
     really = next((kind.stored_bytes for kind in report.kinds if kind.stored_bytes is not None), None)
+    if really is None and report.storage is not None and report.storage.nbytes < report.nbytes:
+        really = report.storage.nbytes
     if really is not None and really != report.nbytes:
-        return number_of_bytes(really), f"stored, seen as {own}"
-    if report.device.partition(":")[0] == "meta":
-        return "no memory", f"elsewhere {own}"
-    if storage is None or storage.nbytes == report.nbytes:
-        return own, ""
-    if storage.nbytes < report.nbytes:
-        return number_of_bytes(storage.nbytes), f"stored, seen as {own}"
-    return own, f"of a {number_of_bytes(storage.nbytes)} storage"
-
-
-def badges(report: TensorReport) -> list[str]:
-    """Return the two or three states that a glance must catch."""
-    autograd = report.autograd
-    grad = "grad present" if autograd is not None and autograd.grad == "present" else ""
-    return list(filter(None, (_contiguity(report.layout), _gradient_state(autograd), grad)))
-
-
-def _contiguity(layout: LayoutReport | None) -> str:
-    held = [memory_format.name for memory_format in layout.formats if memory_format.holds] if layout else []
-    if layout is None or not layout.formats:
-        return ""
-    return "contiguous" if "contiguous_format" in held else held[0] if held else "not contiguous"
-
-
-def _gradient_state(autograd: AutogradReport | None) -> str:
-    if autograd is None:
-        return ""
-    if not autograd.requires_grad:
-        return "requires_grad=False"
-    return "leaf, requires grad" if autograd.is_leaf else "requires grad, not a leaf"
+        size, behind = number_of_bytes(really), f"stored, seen as {size}"
+    elif report.device.partition(":")[0] == "meta":
+        size, behind = "no memory", f"elsewhere {size}"
+    elif report.storage is not None and report.storage.nbytes != report.nbytes:
+        behind = f"of a {number_of_bytes(report.storage.nbytes)} storage"
+    yield (size, Words(behind, "quiet")) if behind else size
+    if report.layout is not None and report.layout.formats:
+        held = [one.name for one in report.layout.formats if one.holds] or ["not contiguous"]
+        yield Words("contiguous" if "contiguous_format" in held else held[0], "badge")
+    if (autograd := report.autograd) is not None:
+        needs = "leaf, requires grad" if autograd.is_leaf else "requires grad, not a leaf"
+        yield Words(needs if autograd.requires_grad else "requires_grad=False", "badge")
+        if autograd.grad == "present":
+            yield Words("grad present", "badge")
 
 
 def _details(report: TensorReport) -> Iterator[str]:
     """Yield the last line of the header: stride, storage offset, elements, version."""
-    layout = report.layout
+    layout, repeats = report.layout, ""
     if layout is None:
         yield f"layout `{report.layout_name}`"
     else:
@@ -255,48 +246,13 @@ def _details(report: TensorReport) -> Iterator[str]:
         would = f"; contiguous would be `{tuple_text(contiguous.stride)}`" if contiguous is not None and other else ""
         yield f"stride `{tuple_text(layout.stride)}`{would}"
         yield f"storage offset `{count(layout.storage_offset)}`"
-    yield plural(report.numel, "element") + (_repeats(layout) if layout is not None and report.numel > 1 else "")
+        some = f" over {count(layout.distinct)} stored" if layout.distinct else ", some repeated"
+        repeats = {"maybe": ", possibly with repeats", "no": ", none repeated"}.get(layout.internal_overlap, some)
+    yield plural(report.numel, "element") + (repeats if report.numel > 1 else "")
     yield "no version counter" if report.version is None else f"version `{report.version}`"
 
 
-def _repeats(layout: LayoutReport) -> str:
-    if layout.internal_overlap == "maybe":
-        return ", possibly with repeats"
-    if layout.internal_overlap == "no":
-        return ", none repeated"
-    return f" over {count(layout.distinct)} stored" if layout.distinct else ", some repeated"
-
-
 # -- its parts -------------------------------------------------------------------------------------------------------
-
-
-def _shot(report: TensorReport) -> list[Node]:
-    shot = report.picture
-    if shot is None:
-        return []
-    return [Section("Picture", [Shot(report, shot), Paragraph("; ".join(notes(shot)), "quiet")], heading(report, shot))]
-
-
-def _layout(report: TensorReport, drawn: DrawnLayout | None) -> list[Node]:
-    """Return where the elements lie, and the verdicts on that; nothing for a tensor without strides."""
-    if drawn is None:
-        return []
-    caption = verdicts(drawn.layout) if drawn.layout.shape else ()
-    return [LayoutPicture(report, drawn), Table(_VERDICT_COLUMNS, caption)]
-
-
-def _more(report: TensorReport, layout: list[Node], elements: str) -> list[Section]:
-    """Return what is one click away, after that of it which is urgent."""
-    parts = [
-        Section("Autograd", autograd_nodes(report), summary(report), folded=not broken(report)),
-        Section("Layout", layout, elements, folded=True),
-        Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True),
-        Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True),
-    ]
-    if report.slices:
-        slices = Section("By slice", [SliceRows(report)], slices_summary(report), folded=not urgent(report))
-        parts.insert(1, slices)
-    return sorted(parts, key=lambda part: part.folded)
 
 
 def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:
@@ -304,10 +260,6 @@ def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:
         return []
     rows = Table(_STATISTICS, statistics_rows(statistics))
     return [Section("Values", [Histogram(statistics), rows], statistics_scope(statistics), folded=folded)]
-
-
-def _is_large(kind: KindReport) -> bool:
-    return bool(kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3)
 
 
 def _large(kind: KindReport) -> Section:

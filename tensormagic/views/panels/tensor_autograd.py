@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Path, SavedState, TensorReport
+from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, Path, SavedState, TensorReport
 from tensormagic.views.graph.words import formulas
 from tensormagic.views.nodes import Cell, Column, Node, Section, Table, Words
 from tensormagic.views.panels.why import PathPicture
@@ -88,7 +88,19 @@ def lines(report: TensorReport) -> tuple[str, ...]:
     autograd, details = report.autograd, details_of(report)
     if autograd is None:
         return ()
-    first, *rest = autograd_lines(autograd)
+    lines = [autograd.sentence.rstrip(".") + "."]
+    if autograd.grad == "present":
+        shape_text = tuple_text(autograd.grad_shape or ())
+        norm = "" if autograd.grad_norm is None else f", norm {short_number(autograd.grad_norm)}"
+        lines.append(f"`.grad` is a tensor of shape {shape_text}{norm}.")
+    elif autograd.grad == "unreadable":
+        lines.append("`.grad` cannot be read.")
+    if autograd.leaf_count:
+        leaves = listed(autograd.leaves, most=12, found=autograd.leaf_count)
+        lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: {leaves}.")
+    lines += ["Its gradient is retained (retain_grad)."] if autograd.retains_grad else []
+    lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
+    first, *rest = tuple(lines)
     if details is None:
         return (first, *rest)
     held = "is there" if autograd.grad == "present" else "is None"
@@ -150,20 +162,3 @@ def node_words(path: Path, place: int) -> str:
     if node.is_leaf:
         return f"{node.name or tuple_text(node.shape)}, a leaf"
     return f"{node.node}, which made {node.name}" if node.name else node.node
-
-
-def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
-    """Return the place in autograd in sentences."""
-    lines = [autograd.sentence.rstrip(".") + "."]
-    if autograd.grad == "present":
-        shape_text = tuple_text(autograd.grad_shape or ())
-        norm = "" if autograd.grad_norm is None else f", norm {short_number(autograd.grad_norm)}"
-        lines.append(f"`.grad` is a tensor of shape {shape_text}{norm}.")
-    elif autograd.grad == "unreadable":
-        lines.append("`.grad` cannot be read.")
-    if autograd.leaf_count:
-        leaves = listed(autograd.leaves, most=12, found=autograd.leaf_count)
-        lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: {leaves}.")
-    lines += ["Its gradient is retained (retain_grad)."] if autograd.retains_grad else []
-    lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
-    return tuple(lines)

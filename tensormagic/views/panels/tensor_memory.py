@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Sharing, Step, TensorReport
+from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Step, TensorReport
 from tensormagic.views.nodes import Column, Node, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.pictures.tensor_elements import name
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
@@ -52,7 +52,8 @@ def verdict_nodes(verdict: CopyVerdict | None) -> list[Node]:
     elif len(verdict.steps) > 1:
         left_out = f"{plural(verdict.more_steps, 'earlier step')} not shown"
         body += [table_of(STEPS, verdict.steps), Paragraph(left_out, "quiet") if verdict.more_steps else ""]
-    return [Section(word(verdict), body, note=cost(verdict))]
+    copied = f"{number_of_bytes(verdict.copied_bytes)} copied" if verdict.copied_bytes else ""
+    return [Section(WORDS[verdict.outcome], body, note=copied)]
 
 
 def sharing_nodes(report: TensorReport) -> list[Node]:
@@ -90,11 +91,6 @@ def holders_nodes(report: HoldersReport | None, name: str) -> list[Node]:
 # -- copy or view ----------------------------------------------------------------------------------------------------
 
 
-def word(verdict: CopyVerdict) -> str:
-    """Return the verdict in a word or two."""
-    return WORDS[verdict.outcome]
-
-
 def sentence(verdict: CopyVerdict) -> str:
     """Return what a write would change, with the exact number of elements."""
     sharing = [operand for operand in verdict.operands if operand.shares]
@@ -104,48 +100,32 @@ def sentence(verdict: CopyVerdict) -> str:
         how = ", written to in place" if written else ": no new tensor was made"
         return f"the result is `{same.name}` itself{how}"
     if sharing:
-        return f"shares {listed(map(_shared, sharing), most=_NAMED)}{_writing(sharing)}"
-    return _apart(verdict)
+        shared = []
+        for one in sharing:
+            if one.relation == "may overlap":
+                shared.append(f"the storage of `{one.name}` and may overlap it")
+            elif one.elements is None or one.of_elements is None:
+                shared.append(f"memory with `{one.name}`")
+            else:
+                whole = "the one element" if one.of_elements == 1 else f"all {count(one.of_elements)} elements"
+                part = f"{count(one.elements)} of the {count(one.of_elements)} elements"
+                shared.append(f"{whole if one.elements >= one.of_elements else part} of `{one.name}`")
+        transparent = ", and autograd does not notice" if sharing[0].shares_version is False else ""
+        certain = any(one.relation != "may overlap" for one in sharing)
+        writing = f": writing to one changes the other{transparent}" if certain else ""
+        return f"shares {listed(shared, most=_NAMED)}{writing}"
 
+    def named(relation: str = "", more: int = 0) -> str:
+        found = [f"`{one.name}`" for one in verdict.operands if relation in {"", one.relation}]
+        return listed(found, most=_NAMED, found=len(found) + more)
 
-def _shared(operand: Sharing) -> str:
-    name, shared, of = f"`{operand.name}`", operand.elements, operand.of_elements
-    if operand.relation == "may overlap":
-        return f"the storage of {name} and may overlap it"
-    if shared is None or of is None:
-        return f"memory with {name}"
-    if shared >= of:
-        return f"the one element of {name}" if of == 1 else f"all {count(of)} elements of {name}"
-    return f"{count(shared)} of the {count(of)} elements of {name}"
-
-
-def _writing(sharing: list[Sharing]) -> str:
-    if all(operand.relation == "may overlap" for operand in sharing):
-        return ""
-    transparent = sharing[0].shares_version is False
-    return ": writing to one changes the other" + (", and autograd does not notice" if transparent else "")
-
-
-def _apart(verdict: CopyVerdict) -> str:
-    if not verdict.operands:
-        return "the expression names no tensor or array to share memory with"
-    unknown = [operand for operand in verdict.operands if operand.relation == "unknown"]
-    if unknown:
-        return f"its memory cannot be compared with {_names(unknown)}"
-    beside = [operand for operand in verdict.operands if operand.relation == "same storage"]
-    if beside:
-        return f"uses the storage of {_names(beside)}, but shares no elements with it"
-    names = _names(verdict.operands, verdict.more_operands)
-    return f"shares no memory with {names}: writing to it leaves {names} alone"
-
-
-def _names(operands: tuple[Sharing, ...] | list[Sharing], more: int = 0) -> str:
-    return listed((f"`{operand.name}`" for operand in operands), most=_NAMED, found=len(operands) + more)
-
-
-def cost(verdict: CopyVerdict) -> str:
-    """Return how many bytes were copied on the way, or nothing."""
-    return f"{number_of_bytes(verdict.copied_bytes)} copied" if verdict.copied_bytes else ""
+    if unknown := named("unknown"):
+        return f"its memory cannot be compared with {unknown}"
+    if beside := named("same storage"):
+        return f"uses the storage of {beside}, but shares no elements with it"
+    if every := named(more=verdict.more_operands if verdict.operands else 0):
+        return f"shares no memory with {every}: writing to it leaves {every} alone"
+    return "the expression names no tensor or array to share memory with"
 
 
 def outcome(step: Step) -> str:

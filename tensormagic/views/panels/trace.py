@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tensormagic.views import to_html, to_svg
-from tensormagic.views.graph.drawing import Box, Drawing, draw
+from tensormagic.views.graph.drawing import Drawing, draw
 from tensormagic.views.graph.marks import Crash, value_of, with_crash
 from tensormagic.views.graph.words import cut_heading, cut_sentences, ended_sentence
 from tensormagic.views.markup import packed, svg_image, tag
@@ -22,11 +22,11 @@ from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, 
 from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
 from tensormagic.views.pictures.norms import Norms
 from tensormagic.views.theme import code_of, heat_style, loader, module, sheet, static
-from tensormagic.views.to_html import finding_html, fold, folds, remedy_html, scroll
+from tensormagic.views.to_html import finding_html, fold, folds, scroll
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, short_number, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports import ForwardNonfinite, ForwardValues, Frame, Graph, OpsReport, Total, TraceReport
+    from tensormagic.reports import ForwardNonfinite, ForwardValues, Graph, Total, TraceReport
 
 
 _MOST_BOXES = 40  # whose forward values are shown
@@ -83,7 +83,12 @@ def _forward(report: TraceReport) -> Section:
     if graph is None or frame is None or frame.forward is None:
         return Section("", [])
     boxes = draw(graph, max_boxes=_MOST_BOXES, inside=False).boxes
-    rows = [row for box in boxes if (row := _forward_row(box, frame)) is not None]
+    rows = []
+    for box in boxes:  # a box has the value that it hands on: that of the first of its nodes seen
+        found = (forward_numbers(frame.forward, node) for node in box.nodes)
+        numbers = next((each for each in found if each is not None), None)
+        gradient = value_of(box.nodes, frame).text.removeprefix("gradient norm ").removeprefix("gradient ")
+        rows += [(box.label, *numbers, gradient)] if numbers is not None else []
     unseen = len(boxes) - len(rows)
     body: list[Node] = [Table(_FORWARD, rows, most=(_MOST_BOXES, _MOST_BOXES))]
     body += [f"{plural(unseen, 'box', 'boxes')} without a recorded value"] if unseen else []
@@ -99,28 +104,16 @@ _FORWARD = (
 )  # fmt: skip
 
 
-def _forward_row(box: Box, frame: Frame) -> tuple[str, ...] | None:
-    """Return the line of a box, which has the value that it hands on: that of the first of its nodes seen."""
-    assert frame.forward is not None
-    found = (forward_numbers(frame.forward, node) for node in box.nodes)
-    numbers = next((each for each in found if each is not None), None)
-    gradient = value_of(box.nodes, frame).text.removeprefix("gradient norm ").removeprefix("gradient ")
-    return None if numbers is None else (box.label, *numbers, gradient)
-
-
 def forward_numbers(values: ForwardValues, index: int) -> tuple[str, ...] | None:
     """Return norm, largest magnitude, mean, deviation and share of zeros of a node; None where it was not seen."""
     norm = values.norms[index]
     if not touched(norm):
         return None
     largest, mean, std, zero = values.measures[index * 6 : index * 6 + 4]
+    numbers = (norm, abs(largest), mean, std)
+    first, *rest = ["–" if math.isnan(value) else short_number(value) for value in numbers]
     bad = values.bad.get(str(index))
-    share = percent(zero) if zero > 0 else ""
-    return (bad_text(*bad) if bad else _value(norm), _value(abs(largest)), _value(mean), _value(std), share)
-
-
-def _value(value: float) -> str:
-    return "–" if math.isnan(value) else short_number(value)
+    return (bad_text(*bad) if bad else first, *rest, percent(zero) if zero > 0 else "")
 
 
 def nonfinite_text(report: TraceReport, graph: Graph, nonfinite: ForwardNonfinite) -> str:
@@ -153,12 +146,23 @@ def _operations(report: TraceReport) -> Section:
         label = "line unknown" if place is None else f"{place.label}: {place.text}" if place.text else place.label
         lines.append((label, total, ""))
     names = [(name, total, written.get(name, "")) for name, total in ops.by(lambda use: short_name(use.op))]
+    phases = ops.by(lambda use: use.phase)  # forward 41 %, backward 37 %, optimizer 20 %, other 2 %
+    remarks = [", ".join(f"{phase} {percent(total.seconds, whole)}" for phase, total in phases)]
+    if ops.is_launch_time:
+        remarks.append("time on the host; for an accelerator, the time to launch an operation, not to run it")
+    missing = plural(ops.unattributed.calls, "call")
+    share = percent(ops.unattributed.seconds, whole)
+    known = f"the line is unknown for {missing}, {share} of the time"
+    remarks.append(known if ops.unattributed.calls else "every call has its line")
     body: list[Node] = [
-        Paragraph("; ".join([split(ops), *remarks(ops)]), "quiet"),
+        Paragraph("; ".join(remarks), "quiet"),
         table_of(_columns("line", whole, "name code"), lines, most=(10, 6), label="Operations by line"),
         table_of(_columns("operation", whole, "name"), names, most=(20, 10), label="Operations"),
     ]
-    return Section("Operations", body, summary(ops), folded=True)
+    note = f"{plural(ops.total.calls, 'call')} in {seconds_text(whole)}"
+    note += f" {DOT} {number_of_bytes(ops.total.nbytes)} allocated"
+    note += f" {DOT} {plural(ops.total.mutations, 'write')}" if ops.total.mutations else ""
+    return Section("Operations", body, note, folded=True)
 
 
 def _columns(title: str, whole: float, look: str) -> tuple[Column, ...]:
@@ -192,34 +196,6 @@ def short_name(op: str) -> str:
     namespace, _, rest = op.partition(".")
     name = rest.partition(".")[0]
     return op if not rest else name if namespace == "aten" else f"{namespace}.{name}"
-
-
-def summary(ops: OpsReport) -> str:
-    """Return the totals in one line: ``801 calls in 2.2 ms · 13.4 KiB allocated · 72 writes``."""
-    total = ops.total
-    parts = [f"{plural(total.calls, 'call')} in {seconds_text(total.seconds)}",
-             f"{number_of_bytes(total.nbytes)} allocated"]  # fmt: skip
-    return f" {DOT} ".join([*parts, *([plural(total.mutations, "write")] if total.mutations else [])])
-
-
-def split(ops: OpsReport) -> str:
-    """Return how the time is divided: ``forward 41 %, backward 37 %, optimizer 20 %, other 2 %``."""
-    whole = ops.total.seconds
-    return ", ".join(f"{phase} {percent(total.seconds, whole)}" for phase, total in ops.by(lambda use: use.phase))
-
-
-def remarks(ops: OpsReport) -> list[str]:
-    """Return what has to be known to read the numbers rightly."""
-    sentences = []
-    if ops.is_launch_time:
-        sentences.append("time on the host; for an accelerator, the time to launch an operation, not to run it")
-    missing, total = ops.unattributed, ops.total
-    if missing.calls:
-        share = percent(missing.seconds, total.seconds)
-        sentences.append(f"the line is unknown for {plural(missing.calls, 'call')}, {share} of the time")
-    else:
-        sentences.append("every call has its line")
-    return sentences
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -265,7 +241,7 @@ def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> s
     view = panel(report, graph)
     style, picture = tag("style", panel_style()), _static(_picture(graph))
     if wall:
-        rows = (finding_html(each, [remedy_html(each)], is_open=True) for each in report.findings)
+        rows = (finding_html(each, is_open=True) for each in report.findings)
         top = replace(_top(view), body=[]) if report.findings else _top(view)
         found = tag("div", *rows, class_="tm-find") if report.findings else ""
         parts = (style, failure, *to_html.inside(top), found, picture)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from tensormagic.reports import (
     UNTOUCHED,
     FirstNonfinite,
-    Parallel,
     ParameterSeries,
     Pass,
     PassContext,
@@ -271,7 +270,14 @@ def sampling_lines(report: TraceReport) -> Iterator[str]:
     if sampling is None or not report.steps_seen:
         return
     if sampling.steps:
-        yield f"traced: {_which(sampling)}"
+        ranges = [count(first) if first == last else f"{count(first)}–{count(last)}" for first, last in sampling.ranges]
+        half = MOST_STRETCHES // 2
+        kept = ranges if len(ranges) <= MOST_STRETCHES else [*ranges[:half], *ranges[-half:]]
+        if hidden := sampling.left_out + len(ranges) - len(kept):
+            kept.insert(len(kept) // 2, f"… {count(hidden)} more …")
+        after = f"; {count(sampling.after_finding)} of them because the step before had a finding"
+        stretches = f"{'step' if sampling.steps == 1 else 'steps'} {', '.join(kept)}"
+        yield f"traced: {stretches}{after if sampling.after_finding else ''}"
     if sampling.unsampled:
         yield sampling.unsampled
     budget, cost = sampling.asked.budget, sampling.cost
@@ -298,18 +304,6 @@ def asked_text(asked: Schedule) -> str:
     if asked.stop is not None:
         parts = [f"steps {asked.start} to {asked.stop - 1}"]
     return ", ".join([*parts, f"every {asked.every}"] if asked.every > 1 else parts)
-
-
-def _which(sampling: StepSampling) -> str:
-    """Return the traced steps as stretches; of many the first and the last ones, and how many lie between."""
-    ranges = [count(first) if first == last else f"{count(first)}–{count(last)}" for first, last in sampling.ranges]
-    half = MOST_STRETCHES // 2
-    kept = ranges if len(ranges) <= MOST_STRETCHES else [*ranges[:half], *ranges[-half:]]
-    if hidden := sampling.left_out + len(ranges) - len(kept):
-        kept.insert(len(kept) // 2, f"… {count(hidden)} more …")
-    after = sampling.after_finding
-    why = f"; {count(after)} of them because the step before had a finding" if after else ""
-    return f"{'step' if sampling.steps == 1 else 'steps'} {', '.join(kept)}{why}"
 
 
 def _end(report: TraceReport, sampling: StepSampling) -> Iterator[str]:
@@ -344,57 +338,38 @@ _OF = {
 def run_lines(report: TraceReport) -> Iterator[str]:
     """Yield the lines below the headline of a run: which steps were traced, and which part of it a rank is."""
     yield from sampling_lines(report)
-    if report.parallel is not None:
-        yield _place(report.parallel)
-        yield from _reduced(report)
-        yield from _used(report)
-
-
-def _place(parallel: Parallel) -> str:
-    kinds = " and ".join(parallel.kinds)
-    sentence = dict.fromkeys(_OF[kind] for kind in parallel.kinds)
-    what = f", {kinds}: {'; '.join(sentence)}" if kinds else ""
-    return f"rank {parallel.rank} of {parallel.world_size}{what}"
-
-
-def _reduced(report: TraceReport) -> Iterator[str]:
-    """Yield which of the kept passes reduced gradients over the ranks, where any could have."""
-    known = [one for one in report.passes if one.reduced is not None]
-    kept_back = [one.number for one in known if not one.reduced]
-    if not known:
+    parallel = report.parallel
+    if parallel is None:
         return
+    what = f", {' and '.join(parallel.kinds)}: {'; '.join(dict.fromkeys(map(_OF.__getitem__, parallel.kinds)))}"
+    yield f"rank {parallel.rank} of {parallel.world_size}{what if parallel.kinds else ''}"
+    known = [one for one in report.passes if one.reduced is not None]  # whether it reduced gradients over the ranks
+    kept_back = [one.number for one in known if not one.reduced]
     passes = plural(len(known), "pass", "passes")
     if len(known) == 1:
         yield f"the pass {'kept gradients back on each rank' if kept_back else 'reduced gradients over the ranks'}"
-    elif not kept_back:
+    elif known and not kept_back:
         yield f"all {passes} reduced gradients over the ranks"
-    elif len(kept_back) == len(known):
+    elif known and len(kept_back) == len(known):
         yield f"none of {passes} reduced gradients over the ranks: each rank has its own"
-    else:
-        shown = listed(map(count, kept_back), most=6)
-        yield (
-            f"{count(len(known) - len(kept_back))} of {passes} reduced gradients over the ranks; "
-            f"{'pass' if len(kept_back) == 1 else 'passes'} {shown} kept them back"
-        )
+    elif known:
+        shown = f"{'pass' if len(kept_back) == 1 else 'passes'} {listed(map(count, kept_back), most=6)}"
+        reduced = count(len(known) - len(kept_back))
+        yield f"{reduced} of {passes} reduced gradients over the ranks; {shown} kept them back"
+    described = ((one.name, *last_used(one)) for one in report.parameters)  # the step's own beside the backward's
+    norms = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described if measured(used)]
+    if norms:
+        here = " of this process's shards" if set(parallel.kinds) - {"DDP"} else ""
+        left = len(norms) - _MOST_LISTED
+        more = f", and {plural(left, 'parameter')} more" if left > 0 else ""
+        listed_ = ", ".join(norms[:_MOST_LISTED])
+        yield f"norms used at the optimizer's last step{here}, in brackets those before: {listed_}{more}"
 
 
 def last_used(series: ParameterSeries) -> tuple[float, float]:
     """Return the norm that a backward brought and that which the step after it used, last; `UNTOUCHED` without one."""
     pairs = zip(reversed(series.norms), reversed(series.stepped), strict=False)
     return next(((brought, used) for brought, used in pairs if measured(used)), (UNTOUCHED, UNTOUCHED))
-
-
-def _used(report: TraceReport) -> Iterator[str]:
-    """Yield what the optimizer's last measured step used, beside what the backward before it brought."""
-    described = [(one.name, *last_used(one)) for one in report.parameters]
-    described = [(name, brought, used) for name, brought, used in described if measured(used)]
-    if not described:
-        return
-    parallel = report.parallel
-    here = " of this process's shards" if parallel is not None and set(parallel.kinds) - {"DDP"} else ""
-    shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described[:_MOST_LISTED]]
-    more = f", and {plural(len(described) - _MOST_LISTED, 'parameter')} more" if len(described) > _MOST_LISTED else ""
-    yield f"norms used at the optimizer's last step{here}, in brackets those before: {', '.join(shown)}{more}"
 
 
 # -- where a backward ran ---------------------------------------------------------------------------------------------

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, PathStep, WhyReport
+from tensormagic.reports import BEYOND, Path, PathNode, PathStep, WhyReport
+from tensormagic.views import nodes
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
-from tensormagic.views.nodes import (
-    Cell,
-    Column,
-    Findings,
-    Items,
-    Node,
-    Panel,
-    Paragraph,
-    Picture,
-    Section,
-    Words,
-    table_of,
-)
 from tensormagic.views.svg_paths import arrowhead, document, line, moved, number, rect, within
 from tensormagic.views.text_canvas import cut, table
 from tensormagic.views.theme import inked, role
@@ -52,7 +40,7 @@ STYLE = f"{inked(_STYLE)}@media (prefers-color-scheme:dark){{{inked(_STYLE, dark
 
 
 @dataclass(frozen=True, slots=True)
-class PathPicture(Picture):
+class PathPicture(nodes.Picture):
     """The way from a tensor to its leaves (tensor); ``name`` is what the tensor is called."""
 
     path: Path
@@ -100,8 +88,16 @@ class _Box:
 
 def path_svg(path: Path, name: str) -> str:
     """Return the picture as a standalone SVG; ``name`` is what the tensor is called."""
-    boxes, edges = _boxes(path, name), _edges(path)
-    layout = lay_out([box.size for box in boxes], edges, Spacing(column_gap=26.0, wrap_width=WIDTH - 2 * PAD))
+    own, far = len(path.nodes), len(path.nodes) + 1
+    boxes = [*map(_box, path.nodes), _Box(shortened(name, 20), "", "self")]
+    if any(BEYOND in node.inputs for node in path.nodes):
+        left = count(path.walked - len(path.nodes))
+        boxes.append(_Box("\u2026", f"{left} more" if path.complete else f"over {left} more", "far"))
+    edges = [(0, own)]  # in forward direction: what was made first stands at the left
+    for place, node in enumerate(path.nodes):
+        edges += [(far if made == BEYOND else made, place) for made in node.inputs if made >= 0 or made == BEYOND]
+    spacing = Spacing(column_gap=26.0, wrap_width=WIDTH - 2 * PAD)
+    layout = lay_out([box.size for box in boxes], list(dict.fromkeys(edges)), spacing)
     wires = ""
     for (x, y), *rest in layout.routes:  # from right to left, its head at the left end
         head = arrowhead((x, y), _HEAD, 3)
@@ -109,15 +105,6 @@ def path_svg(path: Path, name: str) -> str:
     drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
     content = f'<style>{STYLE}</style><rect class="g" width="100%" height="100%"/>{moved(PAD, PAD, wires, drawn)}'
     return document(content, layout.width + 2 * PAD, layout.height + 2 * PAD, ' class="a"')
-
-
-def _boxes(path: Path, name: str) -> list[_Box]:
-    boxes = [_box(node) for node in path.nodes]
-    boxes.append(_Box(shortened(name, 20), "", "self"))
-    if any(BEYOND in node.inputs for node in path.nodes):
-        left = path.walked - len(path.nodes)
-        boxes.append(_Box("\u2026", f"{count(left)} more" if path.complete else f"over {count(left)} more", "far"))
-    return boxes
 
 
 def _box(node: PathNode) -> _Box:
@@ -128,15 +115,6 @@ def _box(node: PathNode) -> _Box:
         style = "bad" if node.saved == "changed in place" else "freed"  # freed is what every graph is after backward
         return _Box(shortened(node.op, 24), f"saved: {node.saved}", style)
     return _Box(shortened(node.op, 24), f"{shortened(node.name, 16)} {shape}".strip(), "op")
-
-
-def _edges(path: Path) -> list[tuple[int, int]]:
-    """Return pairs of boxes in forward direction: what was made first stands at the left."""
-    own, far = len(path.nodes), len(path.nodes) + 1
-    edges = [(0, own)]
-    for place, node in enumerate(path.nodes):
-        edges += [(far if made == BEYOND else made, place) for made in node.inputs if made >= 0 or made == BEYOND]
-    return list(dict.fromkeys(edges))
 
 
 def _draw(box: _Box, x: float, y: float) -> str:
@@ -191,7 +169,7 @@ _HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, be
 
 
 @dataclass(frozen=True, slots=True)
-class WayPicture(Picture):
+class WayPicture(nodes.Picture):
     """The way of a gradient (why)."""
 
     report: WhyReport
@@ -199,7 +177,11 @@ class WayPicture(Picture):
     @property
     def sentence(self) -> str:
         """How it is to be read."""
-        return legend(self.report)
+        if any(step.kind == "cut" for step in self.report.path):
+            return "the gradient flows from right to left, and stops at the cut"
+        measured = any(step.norm is not None for step in self.report.path)
+        below = "; below each stop, the norm of the gradient that reached it in the last pass" if measured else ""
+        return f"the gradient flows from right to left{below}"
 
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
@@ -209,7 +191,15 @@ class WayPicture(Picture):
                 ended = _ends(way[at - 1], step)
                 kind = "tm-ended" if ended else "tm-some" if came[at - 1] else "tm-none"
                 drawn += tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
-            drawn += _stop(self.report, step, came=came[at])
+            kinds = ["tm-stop", f"tm-{step.kind}", "" if came[at] or step.kind == "cut" else "tm-none"]
+            kinds += ["tm-bad"] if step.bad else []
+            label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
+            below = [text for text in (step.detail, line_words(self.report, step)) if text]
+            small = "".join(tag("span", escape(text), class_="tm-small") for text in below)
+            norm = came_words(step)
+            amount = tag("span", escape(norm), class_="tm-small tm-norm") if norm else ""
+            hint = step.location.text if step.location is not None else ""
+            drawn += tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
         return tag("div", drawn, class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
 
     def text(self, width: int) -> Iterator[str]:
@@ -255,18 +245,6 @@ def _ends(before: PathStep, after: PathStep) -> bool:
     return not {"cut", "nothing"}.isdisjoint({before.kind, after.kind})
 
 
-def _stop(report: WhyReport, step: PathStep, *, came: bool) -> str:
-    kinds = ["tm-stop", f"tm-{step.kind}", "" if came or step.kind == "cut" else "tm-none"]
-    kinds += ["tm-bad"] if step.bad else []
-    label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
-    below = [text for text in (step.detail, line_words(report, step)) if text]
-    small = "".join(tag("span", escape(text), class_="tm-small") for text in below)
-    norm = came_words(step)
-    amount = tag("span", escape(norm), class_="tm-small tm-norm") if norm else ""
-    hint = step.location.text if step.location is not None else ""
-    return tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
-
-
 def came_words(step: PathStep) -> str:
     """Return what came to a stop of the way: ``norm 0.43``, ``zero``; empty where that is not known."""
     if step.norm is None:
@@ -289,59 +267,47 @@ def reached(report: WhyReport) -> list[bool]:
     return [at > last for at in range(len(report.path))]
 
 
-def legend(report: WhyReport) -> str:
-    """Return how to read the picture of the path."""
-    if any(step.kind == "cut" for step in report.path):
-        return "the gradient flows from right to left, and stops at the cut"
-    measured = any(step.norm is not None for step in report.path)
-    below = "; below each stop, the norm of the gradient that reached it in the last pass" if measured else ""
-    return f"the gradient flows from right to left{below}"
-
-
 MOST_NAMES = 12
 
 
-def view(report: WhyReport) -> Panel:
+def view(report: WhyReport) -> nodes.Panel:
     """Return the panel."""
-    body: list[Node] = [Findings(report.findings, report.gaps)]
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     if len(report.path) > 1:
         body.append(WayPicture(report))
     if report.remedy:
         # Sentences, or what is code as a whole as code.
-        remedies = [text if "`" in text or text.endswith(".") else Words(text, "code") for text in report.remedy]
-        body.append(Section("What to do", [Items(remedies, len(remedies))]))
-    rests: list[Node] = [*report.evidence]
+        remedies = [text if "`" in text or text.endswith(".") else nodes.Words(text, "code") for text in report.remedy]
+        body.append(nodes.Section("What to do", [nodes.Items(remedies, len(remedies))]))
+    rests: list[nodes.Node] = [*report.evidence]
     if report.location is not None and report.location.text:
         rests.append(f"{report.location.label}: `{report.location.text}`")
     if report.source:
-        rests.append(Paragraph(f"from {report.source}", "quiet"))
-    body.append(Section("", rests))
-    body += [table_of(GROUPS, report.groups)] if report.groups else []
-    facts: list[Cell] = [Words(facts_words(report.facts), "quiet")] if report.facts is not None else []
+        rests.append(nodes.Paragraph(f"from {report.source}", "quiet"))
+    body.append(nodes.Section("", rests))
+    body += [nodes.table_of(GROUPS, report.groups)] if report.groups else []
+    facts = ""
+    if (known := report.facts) is not None:
+        kind = "parameter" if known.is_parameter else "leaf" if known.is_leaf else "not a leaf"
+        asked = f"shown for {known.expression}" if known.expression else ""
+        norm = f"grad of norm {short_number(known.norm)}" if known.norm is not None else "grad not read"
+        grad = {"none": "grad None", "unreadable": "grad unreadable"}.get(known.grad, norm)
+        shape = f"{known.dtype} {tuple_text(known.shape)}"
+        parts = (asked, kind, shape, f"requires_grad={known.requires_grad}", grad)
+        facts = " \u00b7 ".join(filter(None, parts))
     name, label = title(report), f"Why {title(report)} is what it is"
-    return Panel("why", "graph", f"why {name}", facts, body, label, lead=report.answer, sheets=("why.css",))
+    shown = [nodes.Words(facts, "quiet")] if facts else []
+    return nodes.Panel("why", "graph", f"why {name}", shown, body, label, lead=report.answer, sheets=("why.css",))
 
 
 GROUPS = (
-    Column("reason", lambda group: group.reason if group.fine else Words(group.reason, "error"), "name"),
-    Column("how many", lambda group: plural(group.count, "parameter"), "silent"),
-    Column("which", lambda group: Words(listed(group.names, most=MOST_NAMES), "code"), "wide"),
-    Column("the first of them", lambda group: group.answer),
+    nodes.Column("reason", lambda group: group.reason if group.fine else nodes.Words(group.reason, "error"), "name"),
+    nodes.Column("how many", lambda group: plural(group.count, "parameter"), "silent"),
+    nodes.Column("which", lambda group: nodes.Words(listed(group.names, most=MOST_NAMES), "code"), "wide"),
+    nodes.Column("the first of them", lambda group: group.answer),
 )
 
 
 def title(report: WhyReport) -> str:
     """Return what was asked about: ``net.fc1.weight.grad``; of a module its name."""
     return report.name if report.facts is None else f"{report.name}.grad"
-
-
-def facts_words(facts: GradientFacts) -> str:
-    """Return what the tensor is, in one line."""
-    kind = "parameter" if facts.is_parameter else "leaf" if facts.is_leaf else "not a leaf"
-    flag = f"requires_grad={facts.requires_grad}"
-    asked = f"shown for {facts.expression}" if facts.expression else ""
-    known = {"none": "grad None", "unreadable": "grad unreadable"}
-    norm = f"grad of norm {short_number(facts.norm)}" if facts.norm is not None else "grad not read"
-    grad = known.get(facts.grad, norm)
-    parts = (asked, kind, f"{facts.dtype} {tuple_text(facts.shape)}", flag, grad)
-    return " \u00b7 ".join(filter(None, parts))

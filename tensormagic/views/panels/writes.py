@@ -7,20 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tensormagic.reports import ChangedName, Clash, Write, WritesReport
-from tensormagic.views.nodes import (
-    Cell,
-    Column,
-    Findings,
-    Line,
-    Node,
-    Panel,
-    Section,
-    Source,
-    Strip,
-    Words,
-    listing,
-    table_of,
-)
+from tensormagic.views import nodes
 from tensormagic.words import count, listed, plural, shortened, tuple_text
 
 WHOLE = 120  # a cell of at most so many lines is shown whole
@@ -29,19 +16,19 @@ MOST_CHANGED = 6  # names listed beside a line
 _NAME = 48  # characters
 
 
-def view(report: WritesReport) -> Panel:
+def view(report: WritesReport) -> nodes.Panel:
     """Return the panel."""
-    body: list[Node] = [Findings(report.findings, report.gaps, all_clear(report))]
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps, all_clear(report))]
     if lines := source_lines(report):
-        body.append(Source(lines, ("line, and what else it changes", "writes to")))
+        body.append(nodes.Source(lines, ("line, and what else it changes", "writes to")))
     if report.writes:
         more = ("more line that writes", "more lines that write")
-        every = table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
+        every = nodes.table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
         note = plural(len(report.writes), "operation")
-        body.append(Section("Every write", [every], note, folded=True))
+        body.append(nodes.Section("Every write", [every], note, folded=True))
     ended = f"{report.state}: {report.error}" if report.error else report.state
-    facts: list[Cell] = [Words(ended, "error") if report.state != "finished" else ended, headline(report)]
-    return Panel("writes", "code", "in-place writes", facts, body)
+    facts: list[nodes.Cell] = [nodes.Words(ended, "error") if report.state != "finished" else ended, headline(report)]
+    return nodes.Panel("writes", "code", "in-place writes", facts, body)
 
 
 def headline(report: WritesReport) -> str:
@@ -156,20 +143,20 @@ def noticed_text(write: Write) -> str:
 
 # What a write changed besides stands in the listing: a terminal has no room to say it again.
 WRITES = (
-    Column("line", lambda write: write.location.label if write.location else "not on one of your lines", "code"),
-    Column("op", lambda write: write.op, "code"),
-    Column("writes to", target_text, "code"),
-    Column("shape", lambda write: tuple_text(write.shape), "code"),
-    Column("times", lambda write: count(write.count), "number"),
-    Column("changes besides", lambda write: "; ".join(phrases_of(write)), in_terminal=False),
-    Column("autograd", noticed_text, in_terminal=False),
+    nodes.Column("line", lambda write: write.location.label if write.location else "not on one of your lines", "code"),
+    nodes.Column("op", lambda write: write.op, "code"),
+    nodes.Column("writes to", target_text, "code"),
+    nodes.Column("shape", lambda write: tuple_text(write.shape), "code"),
+    nodes.Column("times", lambda write: count(write.count), "number"),
+    nodes.Column("changes besides", lambda write: "; ".join(phrases_of(write)), in_terminal=False),
+    nodes.Column("autograd", noticed_text, in_terminal=False),
 )
 
 
 # -- the listing ---------------------------------------------------------------------------------------------------
 
 
-def source_lines(report: WritesReport) -> list[Line]:
+def source_lines(report: WritesReport) -> list[nodes.Line]:
     """Return the lines to list: the watched cell first, then lines of other files that wrote."""
     signs: dict[tuple[str, int], str] = {}
     for finding in report.findings:  # the most severe first
@@ -181,29 +168,29 @@ def source_lines(report: WritesReport) -> list[Line]:
             writing.setdefault((write.location.filename, write.location.line), []).append(write)
     places = [write.location for write in report.writes if write.location is not None]
     lines = []
-    for filename, number, text in listing(report.cell, places, WHOLE, AROUND):
+    for filename, number, text in nodes.listing(report.cell, places, WHOLE, AROUND):
         writes = tuple(writing.get((filename, number), ()))
         # Where no finding is: its note may stand at another line of the same names.
         plain = "note" if any(write.changed for write in writes) else "mark" if writes else ""
         sign = signs.get((filename, number), plain)
-        lines.append(_line(number, text.rstrip(), writes, sign) if number else Line(0, text))
+        lines.append(_line(number, text.rstrip(), writes, sign) if number else nodes.Line(0, text))
     return lines
 
 
-def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> Line:
+def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> nodes.Line:
     """Return a line with what it did: of several ops that changed the same name, the first is shown."""
-    below: list[Cell] = [
-        Words(f"\u2717 {clash_text(write.clash)}", "strong") for write in writes if write.clash is not None
+    below: list[nodes.Cell] = [
+        nodes.Words(f"\u2717 {clash_text(write.clash)}", "strong") for write in writes if write.clash is not None
     ]
     changed = {one.name: one for write in reversed(writes) for one in reversed(write.changed)}
     found = effects(reversed(changed.values()))
     below += map(_effect, found[:MOST_CHANGED])
     left = len(found) - MOST_CHANGED
-    below += [Words(f"and {plural(left, 'more name')}, in the table below", "quiet")] if left > 0 else []
-    return Line(number, text, [f"`{written_text(writes)}`"] if writes else [], below, sign)
+    below += [nodes.Words(f"and {plural(left, 'more name')}, in the table below", "quiet")] if left > 0 else []
+    return nodes.Line(number, text, [f"`{written_text(writes)}`"] if writes else [], below, sign)
 
 
-def _effect(effect: Effect) -> Cell:
+def _effect(effect: Effect) -> nodes.Cell:
     """Return what was changed, how much of it, and where in it that lies."""
     described = f"\u2192 `{shortened(effect.name, _NAME)}`: {effect.amount}"
     changed = effect.changed
@@ -211,4 +198,4 @@ def _effect(effect: Effect) -> Cell:
         return described
     row = changed.shape[-1] if len(changed.shape) > 1 and len(changed.marks) == changed.of_elements else 0
     sentence = f"{count(changed.elements or 0)} of {plural(changed.of_elements, 'element')} reached, in reading order"
-    return described, Strip([{"0": 0.0, "9": 1.0}.get(mark, 0.5) for mark in changed.marks], sentence, row)
+    return described, nodes.Strip([{"0": 0.0, "9": 1.0}.get(mark, 0.5) for mark in changed.marks], sentence, row)
