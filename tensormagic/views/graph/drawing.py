@@ -66,41 +66,38 @@ def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object])
     """Return where the cuts of ``graph`` stand; ``wired`` are the pairs of groups that have a wire already."""
     if not graph.cuts:
         return Ends(((),) * len(groups), {}, {})
-    owner = {node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)}
-    places = [(owner.get(_index(cut.source), -1), owner.get(_index(cut.target), -1)) for cut in graph.cuts]
+    owner: dict[int | None, int] = {
+        node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)
+    }
+    places = [(owner.get(cut.source, -1), owner.get(cut.target, -1)) for cut in graph.cuts]
     pairs: dict[Pair, int] = {}
-    stubs: dict[int, list[int]] = {}
+    stubs: dict[int, tuple[int, ...]] = {}
     for at, (cut, (source, target)) in enumerate(zip(graph.cuts, places, strict=True)):
         free = 0 <= source < target and (target, source) not in wired  # forward, where there is no other wire
         if cut.detachment and not cut.earlier and free and len(pairs) < MOST_WIRES:
             pairs.setdefault((source, target), at)
         elif source >= 0 and source != target and not cut.selects:
-            stubs.setdefault(source, []).append(at)
-    rows = _cut_rows(graph, groups, [[target] if target >= 0 else [] for _, target in places])
-    return Ends(rows, pairs, {box: tuple(cuts) for box, cuts in stubs.items()})
-
-
-def _index(index: int | None) -> int:
-    return -1 if index is None else index
+            stubs[source] = (*stubs.get(source, ()), at)
+    return Ends(_cut_rows(graph, groups, [[target] if target >= 0 else [] for _, target in places]), pairs, stubs)
 
 
 def _cut_rows(graph: Graph, groups: Sequence[Group], places: Sequence[Sequence[int]]) -> tuple[tuple[CutRow, ...], ...]:
     """Return the lines below the box of each group; ``places`` are the groups that hold what each cut was used by."""
-    labels: list[dict[str, list[int]]] = [{} for _ in groups]
+    labels: list[dict[str, tuple[int, ...]]] = [{} for _ in groups]
     for at, (cut, held) in enumerate(zip(graph.cuts, places, strict=True)):
         for place in held if cut.detachment else ():
-            labels[place].setdefault(cut_label(cut), []).append(at)
-    return tuple(_few_rows(found, group) for found, group in zip(labels, groups, strict=True))
-
-
-def _few_rows(found: Mapping[str, Sequence[int]], group: Group) -> tuple[CutRow, ...]:
-    rows = [CutRow(f"{label} ×{len(cuts)}" if len(cuts) > 1 else label, tuple(cuts)) for label, cuts in found.items()]
-    most = 1 if group.kind in {"module", "repeat"} else MOST_ROWS
-    if len(rows) <= most:
-        return tuple(rows)
-    rest = tuple(cut for row in rows[most - 1 :] for cut in row.cuts)
-    words = f"{count(len(rest))} cuts" if most == 1 else f"{count(len(rest))} more cuts"
-    return (*rows[: most - 1], CutRow(words, rest))
+            known, label = labels[place], cut_label(cut)
+            known[label] = (*known.get(label, ()), at)
+    below = []
+    for found, group in zip(labels, groups, strict=True):
+        rows = [CutRow(f"{label} ×{len(cuts)}" if len(cuts) > 1 else label, cuts) for label, cuts in found.items()]
+        most = 1 if group.kind in {"module", "repeat"} else MOST_ROWS
+        if len(rows) > most:
+            rest = tuple(cut for row in rows[most - 1 :] for cut in row.cuts)
+            words = f"{count(len(rest))} cuts" if most == 1 else f"{count(len(rest))} more cuts"
+            rows[most - 1 :] = [CutRow(words, rest)]
+        below.append(tuple(rows))
+    return tuple(below)
 
 
 # -- boxes and wires --------------------------------------------------------------------------------------------------
@@ -197,18 +194,23 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     fine = fold(graph)
     folding = fine if len(fine.groups) <= max_boxes else coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
-    groups = _leaves_once(folding.groups, uses)
+    seen: set[int] = set()
+    groups = []  # a leaf that very many boxes use (of a recurrent network) is left on the first of them only
+    for group in folding.groups:
+        leaves = tuple(leaf for leaf in group.leaves if uses[leaf] <= MOST_REPEATED or leaf not in seen)
+        seen.update(leaves)
+        groups.append(replace(group, leaves=leaves))
     names = leaf_labels(graph)
     labels = {leaf: names[leaf] + (f" (in {times} boxes)" if times > 1 else "") for leaf, times in uses.items()}
     badges = [tuple(_badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
     ends = ends_of(graph, groups, folding.edges)
-    sizes = list(map(box_size, groups, badges, ends.rows))
-    sizes = _with_values(graph, groups, sizes) if (each := shows_values(graph)) else sizes
-    forward = [*((target, source) for source, target in folding.edges), *ends.pairs]
+    sizes, gap = list(map(box_size, groups, badges, ends.rows)), 32.0
+    if shows_values(graph):
+        sizes, gap = _with_values(graph, folding, groups, sizes)
     layout = lay_out(
         sizes,
-        forward,
-        Spacing(_value_gap(graph, folding) if each else 32.0, wrap_width=ROW_WIDTH),
+        [*((target, source) for source, target in folding.edges), *ends.pairs],
+        Spacing(gap, wrap_width=ROW_WIDTH),
         heads=[HEAD_HEIGHT] * len(sizes),
     )
     boxes = tuple(
@@ -217,20 +219,33 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
             zip(groups, badges, ends.rows, layout.positions, sizes, strict=True)
         )
     )
-    wires = tuple(
-        Wire(source, target, route[::-1], edges)
-        for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=False)
-    )
-    detachment = tuple(
-        DetachedWire(*pair, route, cut)
-        for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
-    )
+    routes = iter(layout.routes)
+    wires = tuple(Wire(*pair, next(routes)[::-1], edges) for pair, edges in folding.edges.items())
+    detachment = tuple(DetachedWire(*pair, next(routes), cut) for pair, cut in ends.pairs.items())
     total = len(graph.nodes)
     drawn = f"{plural(total, 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"
     return Drawing(
         layout.width, layout.height, boxes, wires, total, total - len(boxes), drawn if folding.note else "",
         _inside(graph, fine, folding) if inside else Inside(), layout.margin, layout.row_ends, detachment, ends.stubs,
     )  # fmt: skip
+
+
+def _with_values(
+    graph: Graph, folding: Folding, groups: Sequence[Group], sizes: Sequence[Size]
+) -> tuple[list[Size], float]:
+    """Return sizes with room for the numbers in and over each box, in every pass, and how far columns stand apart.
+
+    The local derivatives have room between them.
+    """
+    values, found = [frame.values for frame in graph.frames if frame.values is not None], []
+    for group, (width, height) in zip(groups, sizes, strict=True):
+        node = group.nodes[0]
+        inside = (text_width(value_text(one.made[node]), DETAIL_SIZE) + 2 * _PADDING for one in values)
+        over = (text_width(gradient_text(one.gradients[node]), DETAIL_SIZE) + 6 for one in values)
+        found.append((max([width, *(round(min(wide, _WIDEST)) for wide in (*inside, *over))]), height))
+    texts = (wire_text(graph, one, edges) for one in values for edges in folding.edges.values())
+    least, most = _VALUE_GAP
+    return found, min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
 
 
 def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
@@ -242,36 +257,14 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
     marks = [tuple(_badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
     rows: tuple[tuple[CutRow, ...], ...] = ((),) * len(parts)
     if graph.cuts:
-        home: dict[int, int] = {}
+        home: dict[int | None, int] = {}
         for place, part in enumerate(parts):
             for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
                 home.setdefault(node, place)
-        paths = [path_to(parts, home.get(_index(cut.target), -1)) for cut in graph.cuts]
+        paths = [path_to(parts, home.get(cut.target, -1)) for cut in graph.cuts]
         rows = _cut_rows(graph, [part.group for part in parts], paths)
     sizes = tuple(map(box_size, [part.group for part in parts], marks, rows))
     return Inside(parts, tuple(marks), rows, sizes, levels(graph, fine, parts, sizes, HEAD_HEIGHT))
-
-
-def _with_values(
-    graph: Graph, groups: Sequence[Group], sizes: Sequence[tuple[float, float]]
-) -> list[tuple[float, float]]:
-    """Return sizes with room for the numbers in and over each box, in every pass."""
-    values = [frame.values for frame in graph.frames if frame.values is not None]
-    found = []
-    for group, (width, height) in zip(groups, sizes, strict=True):
-        node = group.nodes[0]
-        inside = (text_width(value_text(one.made[node]), DETAIL_SIZE) + 2 * _PADDING for one in values)
-        over = (text_width(gradient_text(one.gradients[node]), DETAIL_SIZE) + 6 for one in values)
-        found.append((max([width, *(round(min(wide, _WIDEST)) for wide in (*inside, *over))]), height))
-    return found
-
-
-def _value_gap(graph: Graph, folding: Folding) -> float:
-    """Return how far columns stand apart: the local derivatives have room between them, in every pass."""
-    values = [frame.values for frame in graph.frames if frame.values is not None]
-    texts = (wire_text(graph, one, edges) for one in values for edges in folding.edges.values())
-    least, most = _VALUE_GAP
-    return min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
@@ -285,17 +278,6 @@ def written_out(kind: str, badges: int) -> int:
     if badges <= MOST_BADGES:
         return badges
     return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
-
-
-def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
-    """Leave a leaf that very many boxes use (of a recurrent network) on the first of them only."""
-    seen: set[int] = set()
-    left = []
-    for group in groups:
-        leaves = tuple(leaf for leaf in group.leaves if uses[leaf] <= MOST_REPEATED or leaf not in seen)
-        seen.update(leaves)
-        left.append(replace(group, leaves=leaves))
-    return left
 
 
 def box_size(group: Group, badges: tuple[Badge, ...], cuts: tuple[CutRow, ...]) -> tuple[float, float]:

@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import partial
 from itertools import chain, groupby, takewhile
 from operator import eq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tensormagic.reports.base import quickly
 from tensormagic.views.graph.layers import Edge, adjacency, topological_order
@@ -59,21 +59,22 @@ def fold(graph: Graph) -> Folding:
     """Fold leaves into badges and chains of views into one group each."""
     links = [(edge.target, edge.source) for edge in graph.edges]  # the way the forward ran
     users, inputs = adjacency(len(graph.nodes), links)
-    order = topological_order(len(graph.nodes), links)
-    each = shows_values(graph)
+    order, each = topological_order(len(graph.nodes), links), shows_values(graph)
     side = [False] * len(graph.nodes) if each else _leaf_side(graph, order, inputs)
-    groups = _ops_with_leaves(graph, order, (users, inputs), side)
-    shown = [join for join in _joins(graph, groups) if _is_shown(graph.edges[join[0]], side)]
-    if each:  # with the name of what a node made, where one holds it: ``x = mul``
-        made = [(graph.nodes[group.nodes[0]], group) for group in groups]
-        groups = [
-            replace(group, label=f"{node.variable} = {group.label}")
-            if node.kind != "accumulate" and node.variable
-            else group
-            for node, group in made
-        ]
-        return assemble(graph, groups, side)
-    return assemble(graph, _views_joined(groups, shown), side)
+    taken: set[int] = set()
+    groups = []  # one for every op, with the leaves (and their views) that it uses
+    for index in order:
+        if not side[index]:
+            groups.append(_group(graph, index, _reachable(index, inputs, side), taken))
+        elif all(side[user] for user in (*users[index], *_reachable(index, users, side))):  # no op uses it
+            groups.append(_group(graph, index, [], taken))
+    if not each:
+        return assemble(graph, _views_joined(groups, graph, side), side)
+    for at, group in enumerate(groups):  # with the name of what a node made, where one holds it: ``x = mul``
+        node = graph.nodes[group.nodes[0]]
+        if node.kind != "accumulate" and node.variable:
+            groups[at] = replace(group, label=f"{node.variable} = {group.label}")
+    return assemble(graph, groups, side)
 
 
 def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
@@ -116,21 +117,6 @@ def _leaf_side(graph: Graph, order: list[int], inputs: list[list[int]]) -> list[
     return side
 
 
-def _ops_with_leaves(
-    graph: Graph, order: list[int], neighbours: tuple[list[list[int]], list[list[int]]], side: list[bool]
-) -> list[Group]:
-    """Return a group for every op, in forward order, with the leaves (and their views) that it uses."""
-    users, inputs = neighbours
-    taken: set[int] = set()
-    groups = []
-    for index in order:
-        if not side[index]:
-            groups.append(_group(graph, index, _reachable(index, inputs, side), taken))
-        elif all(side[user] for user in (*users[index], *_reachable(index, users, side))):  # no op uses it
-            groups.append(_group(graph, index, [], taken))
-    return groups
-
-
 def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
     """Return what ``start`` leads to over leaf-side nodes, nearest first; ops met on the way are not passed."""
     found: dict[int, None] = {}
@@ -157,39 +143,33 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     return new_group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
-def _views_joined(groups: list[Group], joins: list[tuple[int, int, int]]) -> list[Group]:
-    """Join every chain of views, each the only one to use the one before, into one group; ``joins``: those drawn."""
+def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[Group]:
+    """Join every chain of views, each the only one to use the one before, into one group.
+
+    The last one, whose gradient comes first, speaks for a chain.
+    """
     if all(group.kind != "views" for group in groups):
         return groups
-    before, after = _single_neighbours(len(groups), joins)
-    joined: dict[int, list[int]] = {}
+    before, after = [-1] * len(groups), [-1] * len(groups)  # the only one before and after; -2 where there are others
+    for number, target, source in _joins(graph, groups):
+        if _is_shown(graph.edges[number], side):
+            before[source] = target if before[source] in {-1, target} else -2
+            after[target] = source if after[target] in {-1, source} else -2
+    joined: dict[int, list[Group]] = {}
     head = list(range(len(groups)))
     for number, group in enumerate(groups):
         previous = before[number]
         if previous >= 0 and after[previous] == number and group.kind == groups[previous].kind == "views":
             head[number] = head[previous]
-        joined.setdefault(head[number], []).append(number)
-    return [_joined([groups[number] for number in members]) for members in joined.values()]
+        joined.setdefault(head[number], []).append(group)
+    return [_chain(run) if len(run) > 1 else run[0] for run in joined.values()]
 
 
-def _single_neighbours(count: int, joins: list[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
-    """Return for every group the only one before it and the only one after it; below 0 where there are others."""
-    before, after = [-1] * count, [-1] * count
-    for _, target, source in joins:
-        before[source] = target if before[source] in {-1, target} else -2
-        after[target] = source if after[target] in {-1, source} else -2
-    return before, after
-
-
-def _joined(chain: list[Group]) -> Group:
-    """Return one group for a chain of views; the last one, whose gradient comes first, speaks for it."""
-    if len(chain) == 1:
-        return chain[0]
-    labels = {group.label for group in chain}
-    name = labels.pop() if len(labels) == 1 else "views"
-    nodes = tuple(node for group in reversed(chain) for node in group.nodes)
-    leaves = tuple(dict.fromkeys(leaf for group in chain for leaf in group.leaves))
-    return Group(nodes, leaves, "views", f"{name} ×{len(chain)}", chain[-1].detail, chain[-1].module)
+def _chain(views: list[Group]) -> Group:
+    name = views[0].label if len({group.label for group in views}) == 1 else "views"
+    nodes = tuple(node for group in reversed(views) for node in group.nodes)
+    leaves = tuple(dict.fromkeys(leaf for group in views for leaf in group.leaves))
+    return Group(nodes, leaves, "views", f"{name} ×{len(views)}", views[-1].detail, views[-1].module)
 
 
 # A graph with too many boxes. Groups are merged only where they stand next to each other in forward order: a graph
@@ -210,12 +190,11 @@ def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
     """Return ``folding``, which has more groups, with at most ``max_boxes``."""
     small = None
     for groups, how in _candidates(folding.groups, max_boxes):
-        if len(groups) > max_boxes:
-            continue
-        found = assemble(graph, groups, folding.leaf_side, how)
-        if len(groups) >= _FEW:
-            return found
-        small = small if small is not None and len(small.groups) >= len(groups) else found
+        if len(groups) <= max_boxes:
+            found = assemble(graph, groups, folding.leaf_side, how)
+            if len(groups) >= _FEW:
+                return found
+            small = small if small is not None and len(small.groups) >= len(groups) else found
     portions = _in_portions(folding.groups, max_boxes)
     return small or assemble(graph, portions, folding.leaf_side, "neighbouring ops share a box")
 
@@ -297,8 +276,7 @@ def _series(group: Group) -> str:
     return parent if group.kind == "module" and name.isdigit() else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Repeat:
+class _Repeat(NamedTuple):
     """The same ``period`` groups, ``times`` times in a row from ``start``."""
 
     start: int
@@ -312,21 +290,21 @@ class _Repeat:
 
 def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
     """Merge every repetition into one box, and several repetitions where there would be too many boxes."""
-    repeats = _find_repeats([(group.label, _without_numbers(group.module), len(group.leaves)) for group in groups])
+    modules = {group.module: re.sub(r"\d+", "#", group.module) for group in groups}
+    repeats = _find_repeats([(group.label, modules[group.module], len(group.leaves)) for group in groups])
     single = len(groups) - sum(repeat.end - repeat.start for repeat in repeats)
     room = min(max((max_boxes - single) // max(len(repeats), 1), 1), _MOST_REPETITIONS)
     merged: list[Group] = []
     at = 0
     for repeat in repeats:
         merged.extend(groups[at : repeat.start])
-        merged.extend(_portions_of(groups, repeat, room))
+        each = -(-repeat.times // room)  # repetitions in a box, the same number in each
+        for first in range(0, repeat.times, each):
+            last = min(first + each, repeat.times)
+            members = groups[repeat.start + first * repeat.period : repeat.start + last * repeat.period]
+            merged.append(_portion(members, first, last, repeat) if len(members) > 1 else members[0])
         at = repeat.end
     return [*merged, *groups[at:]]
-
-
-@lru_cache(maxsize=4096)
-def _without_numbers(module: str) -> str:
-    return re.sub(r"\d+", "#", module)
 
 
 def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
@@ -335,19 +313,17 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     tokens: bytes | list[int] = [numbers[signature] for signature in signatures]
     if len(numbers) <= 256:
         tokens = bytes(tokens)
-    longest = min(_LONGEST_PERIOD, len(tokens) // 3)
-    waiting = sorted(
-        (stretch for period in range(1, longest + 1) for stretch in _stretches(tokens, period)), reverse=True
-    )
+    periods = range(1, min(_LONGEST_PERIOD, len(tokens) // 3) + 1)
+    waiting = sorted((stretch for period in periods for stretch in _stretches(tokens, period)), reverse=True)
     found, at, open_ = [], 0, list[_Stretch]()
     while waiting or open_:
         at = at if open_ else max(at, waiting[-1][0])
         while waiting and waiting[-1][0] <= at:
             open_.append(waiting.pop())
         open_ = [stretch for stretch in open_ if stretch[1] - at >= 2 * stretch[2]]
-        if open_:
+        if open_:  # what covers most, then the shorter period
             repeats = (_Repeat(at, period, (end - at) // period + 1) for _, end, period in open_)
-            found.append(max(repeats, key=_gain))
+            found.append(max(repeats, key=lambda repeat: (repeat.period * repeat.times, -repeat.period)))
             at = found[-1].end
     return found
 
@@ -359,8 +335,7 @@ _Stretch = tuple[int, int, int]  # first token, end, period: from first to end, 
 
 def _stretches(tokens: bytes | Sequence[int], period: int) -> Iterator[_Stretch]:
     """Yield the longest stretches in which what a period holds comes three times or more."""
-    equal = _equal_to_later(tokens, period)
-    wanted = b"\x01" * (2 * period)
+    equal, wanted = _equal_to_later(tokens, period), b"\x01" * (2 * period)
     start = equal.find(wanted)
     while start >= 0:
         end = equal.find(b"\x00", start)
@@ -378,43 +353,21 @@ def _equal_to_later(tokens: bytes | Sequence[int], period: int) -> bytes:
     return differing.to_bytes(length, "little").translate(_IS_ZERO)
 
 
-def _gain(repeat: _Repeat) -> tuple[int, int]:
-    """Prefer what covers most, then the shorter period."""
-    return repeat.period * repeat.times, -repeat.period
-
-
-def _portions_of(groups: Sequence[Group], repeat: _Repeat, room: int) -> Iterator[Group]:
-    """Yield one group for every so many repetitions, the same number in each, of which there are at most ``room``."""
-    each = -(-repeat.times // room)
-    for first in range(0, repeat.times, each):
-        last = min(first + each, repeat.times)
-        members = groups[repeat.start + first * repeat.period : repeat.start + last * repeat.period]
-        yield _portion(members, first, last, repeat)
-
-
 def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -> Group:
-    if len(members) == 1:
-        return members[0]
+    """Return one group for the repetitions from ``first`` up to ``last``."""
     layers = _common_path(members[: repeat.period]), _common_path(members[-repeat.period :])
-    common = _common_path(members)
+    common, times = _common_path(members), last - first
+    merged = partial(_merged, members, kind="repeat", module=".".join(common))
     if all(path and path[-1].isdigit() for path in layers):
-        label = _module_label(layers[0]) + (f"–{layers[1][-1]}" if layers[0] != layers[1] else "")
-        return _merged(members, kind="repeat", label=label, module=".".join(common))
-    which = f"{first + 1}–{last} of {repeat.times}" if last - first > 1 else f"{first + 1} of {repeat.times}"
-    one, times = members[: repeat.period], last - first
-    if common and len({group.label for group in one}) > 1:  # its module, where it is more than one op
-        label = _module_label(common) + (f" ×{times}" if times > 1 else "")
-    else:
-        label = _ops_label(one, times)
-    return _merged(members, kind="repeat", label=label, module=".".join(common), detail=which)
-
-
-def _ops_label(members: Sequence[Group], times: int) -> str:
-    """Return what one repetition of several ops is called, and how often it is there."""
+        return merged(label=_module_label(layers[0]) + (f"–{layers[1][-1]}" if layers[0] != layers[1] else ""))
+    ops = list(dict.fromkeys(group.label for group in members[: repeat.period]))
     many = f" ×{times}" if times > 1 else ""
-    ops = list(dict.fromkeys(group.label for group in members))
-    name = ops[0] if len(ops) == 1 else f"{ops[0]} … {ops[-1]}"
-    return shortened(name, _LABEL - len(many)) + many
+    if common and len(ops) > 1:  # its module, where it is more than one op
+        label = _module_label(common) + many
+    else:
+        label = shortened(ops[0] if len(ops) == 1 else f"{ops[0]} … {ops[-1]}", _LABEL - len(many)) + many
+    which = f"{first + 1}–{last}" if times > 1 else f"{first + 1}"
+    return merged(label=label, detail=f"{which} of {repeat.times}")
 
 
 def _in_portions(groups: Sequence[Group], max_boxes: int) -> list[Group]:

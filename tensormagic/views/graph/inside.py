@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tensormagic.views.graph.folding import Folding, Group, divide, new_group
@@ -67,17 +68,18 @@ def hierarchy(graph: Graph, fine: Sequence[Group], drawn: Sequence[Group]) -> tu
     """
     waiting = [(-1, group, inside) for group, inside in zip(drawn, _inside(fine, drawn), strict=True)]
     parts: list[Part] = []
-    at = 0
-    while at < len(waiting):  # breadth first: a part's place is its place in the queue
-        parent, group, inside = waiting[at]
+    for at, (parent, group, inside) in enumerate(waiting):  # which grows, breadth first: a part's place is its place
+        views: list[Group] = []
         opens = len(inside) > 1 and len(waiting) < MOST_PARTS
-        views = [] if opens or len(inside) > 1 else _single_views(graph, group)
-        parts.append(Part(parent, group, whole=not opens and not views))
         if opens:
             below = divide(inside, MOST_INSIDE)
             waiting += [(at, *child) for child in zip(below, _inside(inside, below), strict=True)]
+        elif len(inside) <= 1 and group.kind == "views" and 1 < len(group.nodes) <= LONGEST_CHAIN:
+            nodes = [graph.nodes[node] for node in reversed(group.nodes)]  # in forward order
+            views = [new_group((one.index,), (), "op", op_label(one), shape_label(one), one.module) for one in nodes]
+            views[0] = replace(views[0], leaves=group.leaves)
+        parts.append(Part(parent, group, whole=not opens and not views))
         waiting += [(at, view, []) for view in views]
-        at += 1
     return tuple(parts)
 
 
@@ -88,25 +90,6 @@ def _inside(fine: Sequence[Group], unions: Sequence[Group]) -> list[list[Group]]
     for group in fine:
         members[owner[group.nodes[0]]].append(group)
     return members
-
-
-def _single_views(graph: Graph, group: Group) -> list[Group]:
-    """Return a group for each node of a chain of views, in forward order; none for anything else."""
-    if group.kind != "views" or not 1 < len(group.nodes) <= LONGEST_CHAIN:
-        return []
-    nodes = [graph.nodes[node] for node in reversed(group.nodes)]
-    views = [new_group((one.index,), (), "op", op_label(one), shape_label(one), one.module) for one in nodes]
-    return [replace(views[0], leaves=group.leaves), *views[1:]]
-
-
-def homes(count: int, parts: Sequence[Part]) -> list[int]:
-    """Return for each of ``count`` nodes the end of the tree that holds it; -1 for leaves."""
-    found = [-1] * count
-    for place, part in enumerate(parts):
-        if part.whole:
-            for node in part.group.nodes:
-                found[node] = place
-    return found
 
 
 def path_to(parts: Sequence[Part], place: int) -> list[int]:
@@ -143,7 +126,10 @@ def levels(
 
 def _links(graph: Graph, folding: Folding, parts: Sequence[Part]) -> dict[int, dict[Edge, None]]:
     """Return the lines inside each part, from child to child or to its border, the way the forward ran."""
-    home, side, found = homes(len(graph.nodes), parts), folding.leaf_side, dict[int, dict[Edge, None]]()
+    home, side, found = [-1] * len(graph.nodes), folding.leaf_side, dict[int, dict[Edge, None]]()
+    for place, part in enumerate(parts):  # the end of the tree that holds each node; -1 for leaves
+        for node in part.group.nodes if part.whole else ():
+            home[node] = place
     ends = dict.fromkeys(
         (home[edge.target], home[edge.source]) for edge in graph.edges if side[edge.source] or not side[edge.target]
     )
@@ -155,9 +141,9 @@ def _links(graph: Graph, folding: Folding, parts: Sequence[Part]) -> dict[int, d
         common = next(at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1])
         if common:
             found.setdefault(left[common - 1], {})[left[common], right[common]] = None
-        for outer, inner in zip(left[common:], left[common + 1 :], strict=False):
+        for outer, inner in pairwise(left[common:]):
             found.setdefault(outer, {})[inner, BORDER] = None
-        for outer, inner in zip(right[common:], right[common + 1 :], strict=False):
+        for outer, inner in pairwise(right[common:]):
             found.setdefault(outer, {})[BORDER, inner] = None
     return found
 
@@ -165,20 +151,17 @@ def _links(graph: Graph, folding: Folding, parts: Sequence[Part]) -> dict[int, d
 @lru_cache(maxsize=64)  # layers repeat, and so do runs
 def _level(sizes: tuple[Size, ...], edges: tuple[Edge, ...], wrap: float, head: float) -> Level:
     """Lay out one level: points on the border are boxes without a size, before all others and behind them."""
-    first, last = 0, len(sizes) + 1
-    ends = [(tail + 1 if tail != BORDER else first, to + 1 if to != BORDER else last) for tail, to in edges]
-    used = {end for edge in ends for end in edge}
-    there = [first in used, last in used]
-    boxes = [*([(0.0, 2.0)] * there[0]), *sizes, *([(0.0, 2.0)] * there[1])]
-    shift = 0 if there[0] else 1
-    heads = [*([2.0] * there[0]), *([head] * len(sizes)), *([2.0] * there[1])]
+    before, behind = any(tail == BORDER for tail, _ in edges), any(to == BORDER for _, to in edges)
+    boxes = [*([(0.0, 2.0)] * before), *sizes, *([(0.0, 2.0)] * behind)]
+    heads = [*([2.0] * before), *([head] * len(sizes)), *([2.0] * behind)]
+    last = len(boxes) - 1
     layout = lay_out(
         boxes,
-        [(tail - shift, to - shift) for tail, to in ends],
+        [(tail + before if tail != BORDER else 0, to + before if to != BORDER else last) for tail, to in edges],
         Spacing(wrap_width=wrap),
         heads=heads,
-        outermost=(0 if there[0] else None, len(boxes) - 1 if there[1] else None),
+        outermost=(0 if before else None, last if behind else None),
     )
     wires = tuple((*edge, route) for edge, route in zip(edges, layout.routes, strict=True))
-    places = layout.positions[there[0] : there[0] + len(sizes)]
+    places = layout.positions[before : before + len(sizes)]
     return Level(layout.width, layout.height, layout.margin, layout.row_ends, places, wires)

@@ -65,33 +65,24 @@ def topological_order(count: int, edges: Sequence[Edge]) -> list[int]:
     return order
 
 
-def forward_edges(order: Sequence[int], edges: Iterable[Edge]) -> list[Edge]:
-    """Return the edges, those that run against ``order`` turned round; loops of a node to itself left out."""
-    place = {node: at for at, node in enumerate(order)}
-    return [edge if place[edge[0]] < place[edge[1]] else edge[::-1] for edge in edges if edge[0] != edge[1]]
-
-
 def rank(count: int, edges: Sequence[Edge]) -> list[int]:
-    """Return the column of every node, from 0; ``edges`` may run in circles (they are then turned round)."""
+    """Return the column of every node, from 0; ``edges`` may run in circles (they are then turned round).
+
+    Sources, and trees of sources, move right: that stretches no edge to their left.
+    """
     order = topological_order(count, edges)
-    following, preceding = adjacency(count, forward_edges(order, edges))
-    ranks = [0] * count
+    place = {node: at for at, node in enumerate(order)}
+    ahead = (edge if place[edge[0]] < place[edge[1]] else edge[::-1] for edge in edges if edge[0] != edge[1])
+    following, preceding = adjacency(count, ahead)
+    ranks, free = [0] * count, [False] * count
     for node in order:
         ranks[node] = max((ranks[tail] + 1 for tail in preceding[node]), default=0)
-    free = _hanging_on_nothing(order, following, preceding)
+        free[node] = all(free[tail] and len(set(following[tail])) == 1 for tail in preceding[node])
     for node in reversed(order):
         if free[node] and following[node]:
             ranks[node] = min(ranks[head] for head in following[node]) - 1
     column = {old: new for new, old in enumerate(sorted(set(ranks)))}  # none is empty
     return [column[old] for old in ranks]
-
-
-def _hanging_on_nothing(order: Sequence[int], following: list[list[int]], preceding: list[list[int]]) -> list[bool]:
-    """Say which nodes may move right without stretching an edge to their left: sources, and trees of sources."""
-    free = [False] * len(order)
-    for node in order:
-        free[node] = all(free[tail] and len(set(following[tail])) == 1 for tail in preceding[node])
-    return free
 
 
 # -- the order in a column --------------------------------------------------------------------------------------------
@@ -135,14 +126,12 @@ def order(columns: Columns) -> int:
 
 def crossings(columns: Columns) -> int:
     """Return how many pairs of edges cross, over all neighbouring columns."""
-    return sum(_crossings_after(columns, number) for number in range(len(columns.members) - 1))
-
-
-def _crossings_after(columns: Columns, number: int) -> int:
-    left, right = columns.members[number], columns.members[number + 1]
-    place = {item: at for at, item in enumerate(right)}
-    heads = (at for item in left for at in sorted(place[head] for head in columns.following[item]))
-    return inversions(heads, len(right))
+    total = 0
+    for left, right in pairwise(columns.members):
+        place = {item: at for at, item in enumerate(right)}
+        heads = (at for item in left for at in sorted(place[head] for head in columns.following[item]))
+        total += inversions(heads, len(right))
+    return total
 
 
 def inversions(values: Iterable[int], size: int) -> int:
@@ -187,13 +176,28 @@ def _depth_first(neighbours: Sequence[Sequence[int]], roots: Sequence[int]) -> l
 
 
 def _sweep(columns: Columns) -> tuple[int, list[list[int]]]:
+    """Order one column after the other by its neighbours, to and fro, as long as that saves crossings.
+
+    An item without neighbours stays at its place, the others pass round it; in every second pair of sweeps what is
+    equal changes places.
+    """
     best_count, best = crossings(columns), [list(column) for column in columns.members]
     rounds = max(2, min(_SWEEPS, _SWEEP_BUDGET // max(columns.edge_count, 1)))
-    stale = 0
-    for number in range(rounds):
+    stale, last = 0, len(columns.members) - 1
+    for sweep in range(rounds):
         if not best_count or stale >= 8:
             break
-        _sweep_once(columns, rightwards=number % 2 == 0, turn_ties=number % 4 >= 2)
+        rightwards = sweep % 2 == 0
+        neighbours = columns.preceding if rightwards else columns.following
+        for number in range(1, last + 1) if rightwards else range(last - 1, -1, -1):
+            fixed = columns.members[number - 1 if rightwards else number + 1]
+            place = {item: at for at, item in enumerate(fixed)}
+            column = columns.members[number][::-1] if sweep % 4 >= 2 else columns.members[number]
+            mean = {
+                item: sum(place[other] for other in near) / len(near) for item in column if (near := neighbours[item])
+            }
+            moved = iter(sorted(mean, key=mean.__getitem__))
+            columns.members[number] = [next(moved) if neighbours[item] else item for item in column]
         count = crossings(columns)
         if columns.edge_count <= _SWAPS_EACH_SWEEP:
             count = _swap(columns, count)
@@ -201,26 +205,6 @@ def _sweep(columns: Columns) -> tuple[int, list[list[int]]]:
         if count < best_count:
             best_count, best, stale = count, [list(column) for column in columns.members], 0
     return best_count, best
-
-
-def _sweep_once(columns: Columns, *, rightwards: bool, turn_ties: bool) -> None:
-    """Order one column after the other by its neighbours; ``turn_ties``: what is equal changes places."""
-    neighbours = columns.preceding if rightwards else columns.following
-    last = len(columns.members) - 1
-    for number in range(1, last + 1) if rightwards else range(last - 1, -1, -1):
-        fixed = columns.members[number - 1 if rightwards else number + 1]
-        place = {item: at for at, item in enumerate(fixed)}
-        column = columns.members[number][::-1] if turn_ties else columns.members[number]
-        columns.members[number] = _by_barycenter(column, neighbours, place)
-
-
-def _by_barycenter(column: list[int], neighbours: list[list[int]], place: dict[int, int]) -> list[int]:
-    """Sort by the mean place of the neighbours; an item without any stays at its place, the others pass round it."""
-    movable = [item for item in column if neighbours[item]]
-    mean = {item: sum(place[other] for other in neighbours[item]) / len(neighbours[item]) for item in movable}
-    movable.sort(key=mean.__getitem__)
-    moved = iter(movable)
-    return [next(moved) if neighbours[item] else item for item in column]
 
 
 def _swap(columns: Columns, count: int) -> int:
@@ -289,51 +273,43 @@ class Placement:
             real_count: Items below this number are nodes, the others bends of edges.
             gap: The least distance between two nodes of a column; half of it between bends.
         """
-        self._columns, self._extents, self._real, self._gap = columns, extents, real_count, gap
-        self.centre = [0.0] * len(extents)
-        self._steps = [self._distances(column) for column in columns.members]
-        for column, steps in zip(columns.members, self._steps, strict=True):
-            offset = (steps[0] - steps[-1]) / 2
+        self._columns, self._real, self.centre = columns, real_count, [0.0] * len(extents)
+        self._steps: list[list[float]] = []  # of each column the least possible axis of each item, the first at 0
+        for column in columns.members:
+            steps = [0.0]
+            for above, below in pairwise(column):
+                apart = gap if above < real_count or below < real_count else gap / 2
+                steps.append(steps[-1] + extents[above][1] + extents[below][0] + apart)
+            self._steps.append(steps)
             for item, step in zip(column, steps, strict=True):
-                self.centre[item] = step + offset
-
-    def _distances(self, column: list[int]) -> list[float]:
-        """Return the least possible axis of each item, the first at 0."""
-        steps = [0.0]
-        for above, below in pairwise(column):
-            gap = self._gap if above < self._real or below < self._real else self._gap / 2
-            steps.append(steps[-1] + self._extents[above][1] + self._extents[below][0] + gap)
-        return steps
+                self.centre[item] = step + (steps[0] - steps[-1]) / 2
 
     def run(self) -> list[float]:
         """Sweep to and fro, then with both sides pulling; return the axes."""
+        sides = self._columns.preceding, self._columns.following
         numbers = range(len(self._columns.members))
         for sweep in range(_PLACEMENTS):
-            sides = ((self._columns.preceding,), (self._columns.following,))[sweep % 2]
             for number in numbers if sweep % 2 == 0 else reversed(numbers):
-                self._settle(number, sides)
-        for _ in range(2):
-            for number in numbers:
-                self._settle(number, (self._columns.preceding, self._columns.following))
+                self._settle(number, sides[sweep % 2 :][:1])
+        for number in (*numbers, *numbers):
+            self._settle(number, sides)
         return self.centre
 
     def _settle(self, number: int, sides: tuple[list[list[int]], ...]) -> None:
-        column, steps = self._columns.members[number], self._steps[number]
-        pulls = [self._pull(item, sides) for item in column]
-        targets = [target - step for (target, _), step in zip(pulls, steps, strict=True)]
-        for item, start, step in zip(column, isotonic(targets, [pull[1] for pull in pulls]), steps, strict=True):
+        """Place a column where the neighbours want its items, as strongly as they do."""
+        column, steps, real = self._columns.members[number], self._steps[number], self._real
+        targets, weights = [], []
+        for item, step in zip(column, steps, strict=True):
+            total, weight = self.centre[item] * _WEIGHT_OF_THE_UNPULLED, _WEIGHT_OF_THE_UNPULLED
+            for neighbours in sides:
+                for other in neighbours[item]:
+                    strength = _STRENGTH[(item >= real) + (other >= real)]
+                    total += self.centre[other] * strength
+                    weight += strength
+            targets.append(total / weight - step)
+            weights.append(weight)
+        for item, start, step in zip(column, isotonic(targets, weights), steps, strict=True):
             self.centre[item] = start + step
-
-    def _pull(self, item: int, sides: tuple[list[list[int]], ...]) -> tuple[float, float]:
-        """Return where the neighbours want ``item``, and how strongly."""
-        total, weight = self.centre[item] * _WEIGHT_OF_THE_UNPULLED, _WEIGHT_OF_THE_UNPULLED
-        for neighbours in sides:
-            for other in neighbours[item]:
-                bends = (item >= self._real) + (other >= self._real)
-                strength = _STRENGTH[bends]
-                total += self.centre[other] * strength
-                weight += strength
-        return total / weight, weight
 
 
 # -- where lines touch boxes ------------------------------------------------------------------------------------------
@@ -349,7 +325,9 @@ class Ports:
 
     def __init__(self, columns: Columns, extents: Sequence[Extent], axes: Sequence[float]) -> None:
         """Compute all ports from how far the items reach above their axes."""
-        self._extents, self._axes = extents, axes
+        reaches = [max(above - _INSET, 0.0) for above, _ in extents]
+        self._sides = [(axis - reach, axis + reach) for axis, reach in zip(axes, reaches, strict=True)]
+        self._axes = axes
         self.leave: dict[Link, float] = {}
         self.reach: dict[Link, float] = {}
         for item, heads in enumerate(columns.following):
@@ -358,24 +336,18 @@ class Ports:
             self._spread(item, [(tail, item) for tail in dict.fromkeys(tails)], self.reach, right=False)
 
     def _spread(self, item: int, links: list[Link], into: dict[Link, float], *, right: bool) -> None:
+        """Let each line lie where it would best lie on the side of ``item``, pushed apart where they are near."""
         if not links:
             return
-        low, high = self._side(item)
+        low, high = self._sides[item]
         links.sort(key=lambda link: self._axes[link[right]])
         apart = min(_APART, (high - low) / max(len(links) - 1, 1))
-        targets = [self._target(item, link[right]) - at * apart for at, link in enumerate(links)]
+        targets = []
+        for at, link in enumerate(links):
+            other_low, other_high = self._sides[link[right]]
+            top, bottom = max(low, other_low), min(high, other_high)
+            best = (top + bottom) / 2 if top <= bottom else high if other_low > high else low
+            targets.append(best - at * apart)
         limit = high - apart * (len(links) - 1)
         for at, (link, start) in enumerate(zip(links, isotonic(targets, [1.0] * len(links)), strict=True)):
             into[link] = round(min(max(start, low), max(limit, low)) + at * apart)
-
-    def _side(self, item: int) -> tuple[float, float]:
-        reach = max(self._extents[item][0] - _INSET, 0.0)
-        return self._axes[item] - reach, self._axes[item] + reach
-
-    def _target(self, item: int, other: int) -> float:
-        """Return where on the side of ``item`` a line to ``other`` would best lie."""
-        (low, high), (other_low, other_high) = self._side(item), self._side(other)
-        top, bottom = max(low, other_low), min(high, other_high)
-        if top <= bottom:
-            return (top + bottom) / 2
-        return high if other_low > high else low

@@ -10,7 +10,7 @@ other. An edge too long to get bends runs round the boxes in the same space betw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -65,32 +65,47 @@ class Page:
             max((sizes[item][0] for item in column if item < layered.real_count), default=0.0)
             for column in layered.columns.members
         ]
-        self._gaps = [self._gap(number) for number in range(len(self._widths) - 1)] + [0.0]
-        self._row_of = self._break(spacing.wrap_width)
-        self._even_rows(spacing.wrap_width)
+        self._gaps = self._all_gaps()
+        self._row_of = self._rows(spacing.wrap_width)
         self.row_count = self._row_of[-1] + 1
         self._assign_lanes()
-        self._place_columns()
-        self._place_rows()
+        self._place()
 
     def positions(self) -> tuple[Point, ...]:
         """Return the top left corner of every node."""
         return tuple(self._position(item) for item in range(self._layered.real_count))
 
     def route(self, path: Sequence[int]) -> list[Point]:
-        """Return the points of the line that runs through the items of ``path``."""
+        """Return the points of the line that runs through the items of ``path``.
+
+        They are rounded to a tenth of a pixel, without those that lie on a level line between their neighbours.
+        """
         if not path:
             return []
         if (path[0], path[-1]) in self._long_lanes and len(path) == 2:
             return self._long_route(path[0], path[-1])
-        points: list[Point] = []
+        kept: list[Point] = []
+        for x, y in self._corners(path):
+            point = (round(x, 1), round(y, 1))
+            if kept and kept[-1] == point:
+                continue
+            if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1] and kept[-2][0] <= kept[-1][0] <= point[0]:
+                kept.pop()
+            kept.append(point)
+        return kept
+
+    def _corners(self, path: Sequence[int]) -> Iterator[Point]:
         for left, right in pairwise(path):
             column, y = self._layered.column_of[left], self._y(left, self._ports.leave[left, right])
-            points += [(self._edge_x(left, right=True), y), (self._column_x[column] + self._widths[column], y)]
-            points += self._between_rows(left, right)
-            column, y = self._layered.column_of[right], self._y(right, self._ports.reach[left, right])
-            points += [(self._column_x[column], y), (self._edge_x(right, right=False), y)]
-        return _without_needless(points)
+            yield from ((self._edge_x(left, right=True), y), (self._column_x[column] + self._widths[column], y))
+            column, end = self._layered.column_of[right], self._y(right, self._ports.reach[left, right])
+            row = self._row(left)
+            if self._row(right) != row:
+                lane = self._lanes[left, right]
+                turn, between = self._row_right[row] + _TURN + (lane + 1) * _LANE, self._lane_y(row, lane)
+                back = self.margin - (self._lane_count[row] - lane) * _LANE
+                yield from ((turn, y), (turn, between), (back, between), (back, end))
+            yield from ((self._column_x[column], end), (self._edge_x(right, right=False), end))
 
     def _position(self, item: int) -> Point:
         column, width = self._layered.column_of[item], self._sizes[item][0]
@@ -98,30 +113,39 @@ class Page:
         return round(x, 1), round(self._y(item, self._axes[item]) - self._layered.extents[item][0], 1)
 
     def _y(self, item: int, height: float) -> float:
-        return height + self._row_shift[self._row_of[self._layered.column_of[item]]]
+        return height + self._row_shift[self._row(item)]
 
-    def _gap(self, number: int) -> float:
-        """Return the distance after a column: wider where lines climb far, so that they stay readable."""
-        leave, reach = self._ports.leave, self._ports.reach
-        links = [
-            (item, head) for item in self._layered.columns.members[number]
-            for head in self._layered.columns.following[item]
-        ]  # fmt: skip
-        climb = max((abs(leave[link] - reach[link]) for link in links), default=0.0)
-        bare = 0.0 in (self._widths[number], self._widths[number + 1])  # points on a border need little room
-        return round((_BESIDE_BORDER if bare else self._spacing.column_gap) + min(climb * 0.12, 36.0))
+    def _row(self, item: int) -> int:
+        return self._row_of[self._layered.column_of[item]]
 
-    def _even_rows(self, limit: float | None) -> None:
-        """Break earlier where that needs no more rows; let rows grow a little where that saves a row for one box."""
-        if limit is not None and self._row_of.count(self._row_of[-1]) == 1:
+    def _lane_y(self, row: int, lane: int) -> float:
+        return self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
+
+    def _all_gaps(self) -> list[float]:
+        """Return the distance after each column: wider where lines climb far, so that they stay readable."""
+        leave, reach, columns, gaps = self._ports.leave, self._ports.reach, self._layered.columns, []
+        for members, *widths in zip(columns.members, self._widths, self._widths[1:], strict=False):
+            links = ((item, head) for item in members for head in columns.following[item])
+            climb = max((abs(leave[link] - reach[link]) for link in links), default=0.0)
+            gap = _BESIDE_BORDER if 0.0 in widths else self._spacing.column_gap  # points on a border need little room
+            gaps.append(round(gap + min(climb * 0.12, 36.0)))
+        return [*gaps, 0.0]
+
+    def _rows(self, limit: float | None) -> list[int]:
+        """Return the row of every column; they break earlier where that needs no more rows.
+
+        Rows may grow a little where that saves a row for one box.
+        """
+        found = self._break(limit)
+        if limit is not None and found.count(found[-1]) == 1:
             wider = self._break(limit * _STRETCH)
-            self._row_of, limit = (wider, limit * _STRETCH) if wider[-1] < self._row_of[-1] else (self._row_of, limit)
-        rows = self._row_of[-1]
-        while limit is not None and 0 < rows <= _MOST_ROWS_BALANCED and (limit := limit - _EVEN_STEP) > 0:
+            found, limit = (wider, limit * _STRETCH) if wider[-1] < found[-1] else (found, limit)
+        while limit is not None and 0 < found[-1] <= _MOST_ROWS_BALANCED and (limit := limit - _EVEN_STEP) > 0:
             earlier = self._break(limit)
-            if earlier[-1] > rows:
+            if earlier[-1] > found[-1]:
                 break
-            self._row_of = earlier
+            found = earlier
+        return found
 
     def _break(self, limit: float | None) -> list[int]:
         """Return the row of every column, where no row with several columns is wider than ``limit``."""
@@ -158,76 +182,45 @@ class Page:
                 falling = sorted(links, key=lambda link: (-self._ports.leave[link], -self._ports.reach[link]))
                 self._lanes.update({link: lane for lane, link in enumerate(falling)})
                 self._lane_count[row] = len(falling)
+        self._long_lanes: dict[tuple[int, int], list[int]] = {}
         paths = ((path[0], path[1]) for path in self._layered.paths if len(path) == 2)
-        self._long_lanes = {link: (0, 0) for link in paths if link not in self._ports.leave}
-        for link in self._long_lanes:
-            self._long_lanes[link] = (self._next_lane(self._row(link[0])), self._next_lane(self._row(link[1]) - 1))
+        for link in dict.fromkeys(link for link in paths if link not in self._ports.leave):
+            # The next lane below the row of the one, and above the row of the other; none is needed above the first.
+            taken = self._long_lanes[link] = []
+            for row in (self._row(link[0]), self._row(link[1]) - 1):
+                taken.append(self._lane_count[row] if row >= 0 else 0)
+                if row >= 0:
+                    self._lane_count[row] += 1
 
-    def _row(self, item: int) -> int:
-        return self._row_of[self._layered.column_of[item]]
-
-    def _next_lane(self, row: int) -> int:
-        """Take the next lane below ``row``; -1 stands for above the first row, where none is needed."""
-        if row < 0:
-            return 0
-        self._lane_count[row] += 1
-        return self._lane_count[row] - 1
-
-    def _place_columns(self) -> None:
-        most = max(self._lane_count)
-        self.margin = (most + 1) * _LANE if self.row_count > 1 else 0.0
+    def _place(self) -> None:
+        """Place columns from left to right in their rows, and rows below one another."""
+        self.margin = (max(self._lane_count) + 1) * _LANE if self.row_count > 1 else 0.0
         self._column_x, self._row_right = [0.0] * len(self._widths), [0.0] * self.row_count
-        x, row = self.margin, 0
-        for column, width in enumerate(self._widths):
+        spans = [(float("inf"), float("-inf"))] * self.row_count
+        extents, axes, x, row = self._layered.extents, self._axes, self.margin, 0
+        for column, (width, members) in enumerate(zip(self._widths, self._layered.columns.members, strict=True)):
             if self._row_of[column] != row:
                 x, row = self.margin, self._row_of[column]
-            self._column_x[column] = x
-            self._row_right[row] = x + width
+            self._column_x[column], self._row_right[row] = x, x + width
             x += width + self._gaps[column]
+            top, bottom = axes[members[0]] - extents[members[0]][0], axes[members[-1]] + extents[members[-1]][1]
+            spans[row] = min(spans[row][0], top), max(spans[row][1], bottom)
         self.width = round(max(self._row_right) + self.margin + (_TURN if self.row_count > 1 else 0.0), 1)
-
-    def _place_rows(self) -> None:
         self._row_shift, self._row_bottom, y = [0.0] * self.row_count, [0.0] * self.row_count, 0.0
         self.row_ends: list[float] = []
-        for row, (low, high) in enumerate(self._extents()):
+        for row, (low, high) in enumerate(spans):
             self._row_shift[row] = y - low
-            self._row_bottom[row] = y + high - low
-            lanes = self._lane_count[row]
-            y = self._row_bottom[row]
-            if row + 1 < self.row_count or lanes:
-                y += _ABOVE_LANES + lanes * _LANE + (_BELOW_LANES if row + 1 < self.row_count else 0.0)
-            self.row_ends.append(y - (_OVER_BOXES if row + 1 < self.row_count else 0.0))
+            self._row_bottom[row] = y = y + high - low
+            lanes, goes_on = self._lane_count[row], row + 1 < self.row_count
+            y += _ABOVE_LANES + lanes * _LANE + (_BELOW_LANES if goes_on else 0.0) if goes_on or lanes else 0.0
+            self.row_ends.append(y - (_OVER_BOXES if goes_on else 0.0))
         self.height = round(y, 1)
-
-    def _extents(self) -> list[tuple[float, float]]:
-        spans = [(float("inf"), float("-inf"))] * self.row_count
-        for column, members in enumerate(self._layered.columns.members):
-            low, high = spans[self._row_of[column]]
-            first, last = members[0], members[-1]
-            extents, axes = self._layered.extents, self._axes
-            top, bottom = axes[first] - extents[first][0], axes[last] + extents[last][1]
-            spans[self._row_of[column]] = (min(low, top), max(high, bottom))
-        return spans
 
     def _edge_x(self, item: int, *, right: bool) -> float:
         if item < self._layered.real_count:
             return self._position(item)[0] + (self._sizes[item][0] if right else 0.0)
         column = self._layered.column_of[item]
         return self._column_x[column] + (self._widths[column] if right else 0.0)
-
-    def _between_rows(self, left: int, right: int) -> list[Point]:
-        row = self._row(left)
-        if self._row(right) == row:
-            return []
-        lane = self._lanes[left, right]
-        turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
-        back = self.margin - (self._lane_count[row] - lane) * _LANE
-        leave, reach = self._y(left, self._ports.leave[left, right]), self._y(right, self._ports.reach[left, right])
-        y = self._lane_y(row, lane)
-        return [(turn, leave), (turn, y), (back, y), (back, reach)]
-
-    def _lane_y(self, row: int, lane: int) -> float:
-        return self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
 
     def _long_route(self, left: int, right: int) -> list[Point]:
         lanes, rows = self._long_lanes[left, right], (self._row(left), self._row(right))
@@ -247,19 +240,6 @@ class Page:
         column = self._layered.column_of[item]
         side = self._column_x[column] + (self._widths[column] if right else 0.0)
         return abs(side - self._edge_x(item, right=right)) + self._spacing.column_gap / 3
-
-
-def _without_needless(points: list[Point]) -> list[Point]:
-    """Round to a tenth of a pixel and leave out points that lie on a level line between their neighbours."""
-    kept: list[Point] = []
-    for x, y in points:
-        point = (round(x, 1), round(y, 1))
-        if kept and kept[-1] == point:
-            continue
-        if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1] and kept[-2][0] <= kept[-1][0] <= point[0]:
-            kept.pop()
-        kept.append(point)
-    return kept
 
 
 # -- from sizes and edges to a layout ---------------------------------------------------------------------------------
@@ -338,7 +318,12 @@ def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing
     """
     column_of, real_count = list(ranks), len(ranks)
     spans = {edge: abs(ranks[edge[0]] - ranks[edge[1]]) for edge in edges}
-    longest = _longest_span(sorted(spans[edge] for edge in edges), spacing.max_span)
+    longest, needed = spacing.max_span, 0  # the longest span that still gets bends: less where these would run out
+    for span in sorted(spans[edge] for edge in edges):
+        needed += span - 1
+        if span > spacing.max_span or needed > _BEND_BUDGET:
+            longest = span - 1
+            break
     ends = [sorted(edge, key=ranks.__getitem__) for edge in edges]
     # For every edge the end that it has in common with more of the others.
     leaving, arriving = (Counter(end[side] for end in set(map(tuple, ends))) for side in (0, 1))
@@ -359,22 +344,7 @@ def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing
     # The pieces of an edge from column to column; none of one that got no bends though it needs them.
     whole = (path for path, edge in zip(paths, edges, strict=True) if len(path) == spans[edge] + 1)
     links = dict.fromkeys(link for path in whole for link in pairwise(path))
-    return Layered(_columns(column_of, list(links)), column_of, extents, paths, real_count)
-
-
-def _longest_span(spans: Sequence[int], max_span: int) -> int:
-    """Return the longest span that still gets bends: at most ``max_span``, and less where bends would run out."""
-    bends = 0
-    for span in spans:
-        bends += span - 1
-        if span > max_span or bends > _BEND_BUDGET:
-            return span - 1
-    return max_span
-
-
-def _columns(column_of: list[int], links: list[Edge]) -> Columns:
     members: list[list[int]] = [[] for _ in range(max(column_of) + 1)]
     for item, column in enumerate(column_of):
         members[column].append(item)
-    following, preceding = adjacency(len(column_of), links)
-    return Columns(members, following, preceding)
+    return Layered(Columns(members, *adjacency(len(column_of), links)), column_of, extents, paths, real_count)

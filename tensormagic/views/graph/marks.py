@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from tensormagic.reports import UNTOUCHED, FailureReport, Finding, FirstNonfinite, Frame, Graph, Node, TraceReport
+from tensormagic.reports import UNTOUCHED, FailureReport, FirstNonfinite, Frame, Graph, TraceReport
 from tensormagic.reports.base import Severity
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.views.markup import escape, text_width
@@ -48,8 +48,7 @@ class Mark:
 
 def crash_words(failure: FailureReport, what: str) -> str:
     """Return ``"torch refused this: RuntimeError, cell 3, line 7"``."""
-    place = f", {failure.location.label}" if failure.location is not None else ""
-    return f"{what}: {failure.error_type}{place}"
+    return f"{what}: {failure.error_type}" + (f", {failure.location.label}" if failure.location is not None else "")
 
 
 def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
@@ -58,16 +57,14 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
     What leads to a refused call in the forward is no graph of a backward: it comes last, as a graph of its own.
     """
     failure = report.failure
-    if failure is None:
-        return report, None
-    if failure.node is not None:
+    if failure is not None and failure.node is not None:
         return report, Crash(*failure.node, crash_words(failure, RAN))
-    if failure.graph is None:
+    if failure is None or failure.graph is None:
         return report, None
     last = max((graph.number for graph in report.graphs), default=0)
     graphs = (*report.graphs, dataclasses.replace(failure.graph, number=last + 1))
-    words = crash_words(failure, REFUSED)
-    return dataclasses.replace(report, graphs=graphs), Crash(len(graphs) - 1, failure.graph.roots[0], words)
+    crash = Crash(len(graphs) - 1, failure.graph.roots[0], crash_words(failure, REFUSED))
+    return dataclasses.replace(report, graphs=graphs), crash
 
 
 def ring_svg(box: Box, away: float, look: str, corner: int) -> str:
@@ -132,35 +129,19 @@ def marks_of(report: TraceReport, graph: Graph) -> list[NodeMark]:
     if report.failure is not None and report.failure.node is not None and report.failure.node[0] == place:
         taken.add(report.failure.node[1])
     marks: dict[int, NodeMark] = {}
-    for mark in (*_of_findings(report.findings, place), *_of_saved(report, graph)):
-        if mark.node not in taken:
-            marks.setdefault(mark.node, mark)
-    return list(marks.values())
-
-
-def _of_findings(findings: tuple[Finding, ...], place: int) -> Iterator[NodeMark]:
-    for finding in findings:
+    for finding in report.findings:
         if finding.node is not None and finding.node[0] == place and finding.code in _WORDS:
             words = _WORDS[finding.code].format(subject=finding.subject or "its input")
-            yield NodeMark(finding.node[1], words, finding.severity)
-
-
-def _of_saved(report: TraceReport, graph: Graph) -> Iterator[NodeMark]:
-    """Yield the nodes of an existing graph at which backward would fail."""
-    for node in reversed(graph.nodes) if report.state == "drawn" else ():  # as backward comes to them
-        names = [saved.name for saved in node.saved if saved.state == "changed in place"]
-        if names:
-            name = _variable(graph, node, names[0]) or f"saved {names[0]}"
-            yield NodeMark(node.index, f"{name} changed in place", "error")
-
-
-def _variable(graph: Graph, node: Node, slot: str) -> str:
-    """Return the variable whose value a node saved in a slot; empty where that is not known."""
-    if slot in {"result", "output", "out"}:
-        return node.variable
-    number = {"self": 0, "input": 0, "other": 1}.get(slot)
-    made = (edge.target for edge in graph.edges if edge.source == node.index and edge.input_number == number)
-    return next((graph.nodes[at].variable for at in made), "")
+            marks.setdefault(finding.node[1], NodeMark(finding.node[1], words, finding.severity))
+    # The nodes of an existing graph at which backward would fail, as it comes to them.
+    for node in reversed(graph.nodes) if report.state == "drawn" else ():
+        if slot := next((saved.name for saved in node.saved if saved.state == "changed in place"), ""):
+            number = {"self": 0, "input": 0, "other": 1}.get(slot)
+            made = (edge.target for edge in graph.edges if edge.source == node.index and edge.input_number == number)
+            name = next((graph.nodes[at].variable for at in made), "")
+            name = node.variable if slot in {"result", "output", "out"} else name
+            marks.setdefault(node.index, NodeMark(node.index, f"{name or f'saved {slot}'} changed in place", "error"))
+    return [mark for mark in marks.values() if mark.node not in taken]
 
 
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
@@ -202,19 +183,14 @@ def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[str, 
         if box is not without_number:
             yield "number", (box.x, box.y - 16, box.x + box.width, box.y - 4)
     for points in (line.points for lines in (drawing.wires, drawing.detachment) for line in lines):
-        for (left, top), (right, bottom) in pairwise(points):
-            yield from (("wire", piece) for piece in _pieces(left, top, right, bottom))
-
-
-def _pieces(x: float, y: float, end: float, low: float) -> Iterator[Rectangle]:
-    """Yield what a piece of a wire takes: a slanting one as steps, for it is no rectangle."""
-    steps = 1 if x == end or y == low else min(int(abs(low - y) / 8) + 1, 40)
-    for at in range(steps):
-        (left, right), (top, bottom) = (
-            sorted((start + (stop - start) * at / steps, start + (stop - start) * (at + 1) / steps))
-            for start, stop in ((x, end), (y, low))
-        )
-        yield left - 2, top - 2, right + 2, bottom + 2
+        for (x, y), (end, low) in pairwise(points):
+            steps = 1 if x == end or y == low else min(int(abs(low - y) / 8) + 1, 40)  # a slanting one is no rectangle
+            for at in range(steps):
+                (left, right), (top, bottom) = (
+                    sorted((start + (stop - start) * at / steps, start + (stop - start) * (at + 1) / steps))
+                    for start, stop in ((x, end), (y, low))
+                )
+                yield "wire", (left - 2, top - 2, right + 2, bottom + 2)
 
 
 def _covered(words: Rectangle, taken: Iterable[tuple[str, Rectangle]]) -> int:

@@ -71,14 +71,11 @@ def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     if node.kind == "accumulate":
         return clipped(leaf_label(node), _LONGEST_LABEL)
     op = node.op.lstrip("_") or node.name
-    if op in _PRODUCTS and any(other.op == "t" for other in hanging):
-        return "linear"
-    return _short_name(op)
+    is_linear = op in _PRODUCTS and any(other.op == "t" for other in hanging)
+    return "linear" if is_linear else _clipped(_SHORT.get(op, op), _LONGEST_LABEL)
 
 
-@lru_cache(maxsize=1024)
-def _short_name(op: str) -> str:
-    return clipped(_SHORT.get(op, op), _LONGEST_LABEL)
+_clipped = lru_cache(maxsize=1024)(clipped)  # a graph has thousands of nodes and a few ops
 
 
 def leaf_label(node: Node) -> str:
@@ -162,21 +159,21 @@ def gradient_text(numbers: Sequence[float]) -> str:
 
 
 def wire_text(graph: Graph, values: SmallValues, edges: Sequence[int]) -> str:
-    """Return the local derivatives along a wire: ``×3``; of a value that is used twice ``×3 + ×3``."""
-    texts = [_derivative(graph, values, edge) for edge in edges]
-    return " + ".join(texts) if all(texts) else ""
+    """Return the local derivatives along a wire: ``×3``; of a value that is used twice ``×3 + ×3``.
 
-
-def _derivative(graph: Graph, values: SmallValues, edge: int) -> str:
-    """Return the derivative of what a node made by one of its inputs; nothing where it does not follow."""
-    source = graph.edges[edge].source
-    came, sent = values.gradients[source], values.sent[edge]
-    by_element = graph.nodes[source].op in _BY_ELEMENT and len(came) == len(sent)
-    if not sent or not (len(came) == 1 or by_element) or not all(came) or not all(map(math.isfinite, (*came, *sent))):
-        return ""
-    ratios = [one / (came[at] if by_element else came[0]) for at, one in enumerate(sent)]
-    texts = [_number_text(ratio) for ratio in ratios]
-    return f"×{texts[0]}" if len(set(texts)) == 1 else f"×[{', '.join(texts)}]"
+    Nothing where one does not follow: what a node made, by one of its inputs.
+    """
+    texts = []
+    for edge in edges:
+        source = graph.edges[edge].source
+        came, sent = values.gradients[source], values.sent[edge]
+        by_element = graph.nodes[source].op in _BY_ELEMENT and len(came) == len(sent)
+        finite = all(came) and all(map(math.isfinite, (*came, *sent)))
+        if not sent or not finite or not (len(came) == 1 or by_element):
+            return ""
+        ratios = [_number_text(one / (came[at] if by_element else came[0])) for at, one in enumerate(sent)]
+        texts.append(f"×{ratios[0]}" if len(set(ratios)) == 1 else f"×[{', '.join(ratios)}]")
+    return " + ".join(texts)
 
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
@@ -256,23 +253,20 @@ def cut_sentences(report: TraceReport, graph: Graph) -> list[tuple[str, int | No
 
 def _node_name(graph: Graph, index: int) -> str:
     node = graph.nodes[index]
-    product = node.op.lstrip("_") in _PRODUCTS and not shows_values(graph)
-    return node.variable or op_label(node, _hanging(graph, index) if product else ())
-
-
-def _hanging(graph: Graph, index: int) -> list[Node]:
-    """Return what is folded into the box of an op: the leaves that it uses, and views of nothing but leaves."""
-    inputs, found = _inputs(graph), list[int]()
-    for first in inputs[index]:
-        way = [first]
-        for at in way:  # which grows
-            node = graph.nodes[at]
-            if node.kind != "accumulate" and not (inputs[at] and is_view(node)):
-                break
-            way += inputs[at]
-        else:
-            found += way
-    return [graph.nodes[at] for at in found]
+    hanging: list[Node] = []
+    if not node.variable and node.op.lstrip("_") in _PRODUCTS and not shows_values(graph):
+        # What is folded into the box of an op: the leaves that it uses, and views of nothing but leaves.
+        inputs = _inputs(graph)
+        for first in inputs[index]:
+            way = [first]
+            for at in way:  # which grows
+                one = graph.nodes[at]
+                if one.kind != "accumulate" and not (inputs[at] and is_view(one)):
+                    break
+                way += inputs[at]
+            else:
+                hanging += [graph.nodes[at] for at in way]
+    return node.variable or op_label(node, hanging)
 
 
 @once

@@ -18,9 +18,8 @@ from tensormagic.views.panels.trace_words import norm_text
 from tensormagic.words import count, percent, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node
+    from tensormagic.reports import Edge, Frame, Graph, LiveFrame, Node
     from tensormagic.views.graph.drawing import Drawing
-    from tensormagic.views.graph.inside import Level
 
 
 # How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
@@ -70,10 +69,8 @@ def norm_code(norm: float) -> Code:
     """
     if norm < 0:
         return "u" if norm == UNREADABLE else None
-    if math.isnan(norm):
-        return "n"
-    if math.isinf(norm):
-        return "i"
+    if not math.isfinite(norm):
+        return "n" if math.isnan(norm) else "i"
     return round(CODES_PER_DECADE * math.log10(norm)) if norm > 0 else "z"
 
 
@@ -101,11 +98,6 @@ def rounded(value: float) -> float | str:
     return float(f"{value:.4g}") if math.isfinite(value) else str(value)
 
 
-def is_finite(frame: Frame) -> bool:
-    """Say whether every gradient of that pass was finite."""
-    return not frame.bad and all(map(math.isfinite, frame.norms))
-
-
 def thinned(items: Sequence[Item], most: int, *, keep: Callable[[Item], bool]) -> list[Item]:
     """Return at most about ``most`` of ``items``: evenly spread, with first, last and the first that ``keep`` wants."""
     if len(items) <= most:
@@ -123,8 +115,8 @@ def steps(numbers: Iterable[int]) -> list[int]:
 
 def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
     """Return sources as `steps`, targets as their distance below the source, and the numbers of the inputs."""
-    sources = steps(edge.source for edge in edges)
-    return [sources, [edge.source - edge.target for edge in edges], [edge.input_number for edge in edges]]
+    below = [edge.source - edge.target for edge in edges]
+    return [steps(edge.source for edge in edges), below, [edge.input_number for edge in edges]]
 
 
 def likeness(graph: Graph) -> int:
@@ -138,48 +130,36 @@ def node_columns(
 ) -> dict[str, list[Any]]:
     """Return one column for each thing the viewer shows of a node; texts are places in ``strings``.
 
-    Of a gradient's statistics only pass and count stand here where its pass is in ``described``: its frame has more.
-    Else there are norm, largest magnitude, mean, deviation and zeros in words, then how many are NaN and infinite.
+    Tensors that nodes share are written down once, in ``saved``. Of a gradient's statistics only pass and count stand
+    here where its pass is in ``described``: its frame has more. Else there are norm, largest magnitude, mean,
+    deviation and zeros in words, then how many are NaN and infinite.
     """
-    text = strings.column
+    text, index = strings.column, strings.index
     shapes = {one: ", ".join(map(whole_shape, one)) for one in dict.fromkeys(node.shapes for node in nodes)}
-    return {
-        "op": text([node.op for node in nodes]),
-        "name": text([node.name for node in nodes]),
-        "kind": text([node.kind for node in nodes]),
-        "location": [node.location for node in nodes],
-        "guessed": [node.index for node in nodes if not node.exact_location],
-        "module": text([node.module for node in nodes]),
-        "variable": text([node.variable for node in nodes]),
-        "shapes": text([shapes[node.shapes] for node in nodes]),
-        "dtype": text([node.dtype for node in nodes]),
-        "device": text([node.device for node in nodes]),
-        "saved": _saved_places(nodes, strings, saved),
-        "statistics": [_statistics_row(node.statistics, described) for node in nodes],
+    columns: dict[str, list[Any]] = {
+        name: text([getattr(node, name) for node in nodes]) for name in ("op", "name", "kind")
     }
-
-
-def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> list[list[int]]:
-    """Return the places in ``saved`` of what each node saves; tensors that nodes share are written down once."""
+    columns["location"] = [node.location for node in nodes]
+    columns["guessed"] = [node.index for node in nodes if not node.exact_location]
+    columns |= {name: text([getattr(node, name) for node in nodes]) for name in ("module", "variable")}
+    columns["shapes"] = text([shapes[node.shapes] for node in nodes])
+    columns |= {name: text([getattr(node, name) for node in nodes]) for name in ("dtype", "device")}
     known: dict[int, int] = {}
-    for node in nodes:
-        for tensor in node.saved:
-            if id(tensor) not in known:
-                shape, name, dtype, state = map(
-                    strings.index, (whole_shape(tensor.shape), tensor.name, tensor.dtype, tensor.state)
-                )
-                known[id(tensor)] = saved.index((name, shape, dtype, tensor.nbytes, state))
-    return [[known[id(tensor)] for tensor in node.saved] for node in nodes]
-
-
-def _statistics_row(numbers: GradientStatistics | None, described: Container[int]) -> list[Any] | None:
-    if numbers is None:
-        return None
-    if numbers.pass_number in described:
-        return [numbers.pass_number, numbers.count]
-    zeros = share_text(numbers.zero / numbers.count if numbers.count else 0.0, numbers.count)
-    reals = norm_text(numbers.norm), norm_text(numbers.abs_max), three_digits(numbers.mean), norm_text(numbers.std)
-    return [numbers.pass_number, numbers.count, *reals, zeros, numbers.nan, numbers.inf]
+    for tensor in chain.from_iterable(node.saved for node in nodes):
+        if id(tensor) not in known:
+            words = whole_shape(tensor.shape), tensor.name, tensor.dtype, tensor.state
+            shape, name, dtype, state = map(index, words)
+            known[id(tensor)] = saved.index((name, shape, dtype, tensor.nbytes, state))
+    columns["saved"] = [[known[id(tensor)] for tensor in node.saved] for node in nodes]
+    rows: list[list[Any] | None] = []
+    for numbers in (node.statistics for node in nodes):
+        row: list[Any] = [] if numbers is None else [numbers.pass_number, numbers.count]
+        if numbers is not None and numbers.pass_number not in described:
+            row += norm_text(numbers.norm), norm_text(numbers.abs_max), three_digits(numbers.mean)
+            row += norm_text(numbers.std), share_text(numbers.zero / (numbers.count or 1), numbers.count)
+            row += numbers.nan, numbers.inf
+        rows.append(row or None)
+    return {**columns, "statistics": rows}
 
 
 # -- passes -----------------------------------------------------------------------------------------------------------
@@ -193,7 +173,7 @@ def frame_rows(frames: Sequence[Frame], most_values: int, counts: Sequence[int] 
 
     ``norms`` and ``parts`` are codes, each as its difference from the last number of that node in the rows before.
     ``measures`` holds a column of words for each of `reports.MEASURES` that says anything, by node index, None where
-    there is none.
+    there is none. What the forward made is in the same form, where it was asked for.
 
     Args:
         frames: The passes.
@@ -201,14 +181,12 @@ def frame_rows(frames: Sequence[Frame], most_values: int, counts: Sequence[int] 
         counts: How many elements the gradient of each node has, 0 where that is not known.
     """
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
-    most = 0
-    if full:
+    described: set[int] = set()
+    if full and most_values:
         of_forward = full[0].forward
-        measured = len(full[0].measures), len(of_forward.measures) if of_forward is not None else 0
-        most = max(most_values // max(*measured, 1), 1)
-    described = (
-        {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
-    )
+        measured = max(len(full[0].measures), len(of_forward.measures) if of_forward is not None else 0, 1)
+        kept = thinned(full, max(most_values // measured, 2), keep=lambda _: False)
+        described = {frame.pass_number for frame in kept}
     norms = code_changes(norm_codes(frame.norms) for frame in frames)
     parts = code_changes(norm_codes(frame.parts) for frame in frames)
     rows = []
@@ -217,7 +195,9 @@ def frame_rows(frames: Sequence[Frame], most_values: int, counts: Sequence[int] 
         row |= {"parts": of_parts} if of_parts else {}
         if frame.pass_number in described:
             row |= {"measures": dict(_columns(frame.measures, counts))} if len(frame.measures) else {}
-            row |= _forward(frame)
+            if (made := frame.forward) is not None:
+                forward = {"norms": norm_codes(made.norms), "bad": _bad(made.bad), **dict(_columns(made.measures))}
+                row["forward"] = forward
         rows.append(row)
     return rows
 
@@ -232,15 +212,6 @@ def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> d
         return {}
     said = [wire_text(graph, values, edges) for edges in wires]
     return {"values": [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], said]}
-
-
-def _forward(frame: Frame) -> dict[str, Any]:
-    """Return what the forward of a pass made, in the form of its gradients; nothing where that was not asked for."""
-    values = frame.forward
-    if values is None:
-        return {}
-    made = {"norms": norm_codes(values.norms), "bad": _bad(values.bad), **dict(_columns(values.measures))}
-    return {"forward": made}
 
 
 def _columns(measures: array[float], counts: Sequence[int] = ()) -> Iterator[tuple[str, list[str | None]]]:
@@ -284,65 +255,54 @@ def part_columns(drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
         ``nodes`` and ``leaves`` (empty where further parts lie inside; each number is the step from the one before it
         in the column, which packs to a third) with their ``names``, and ``written``, how many of them are written out.
         ``level`` has the place of each part's inside in ``levels``, the drawn boxes first; -1 where it has none.
+        Of each of these: width, height, margin, the ends of the rows, the places of the children, and the lines.
     """
     inside, shown = drawing.inside, len(drawing.boxes)
     if len(inside.parts) == shown:
         return {}
     parts, sizes = inside.parts[shown:], inside.sizes[shown:]
-    groups, widths = [part.group for part in parts], [width for width, _ in sizes]
+    groups, text = [(part.group, width) for part, (width, _) in zip(parts, sizes, strict=True)], strings.index
     marks = [badges if part.whole else () for badges, part in zip(inside.badges[shown:], parts, strict=True)]
-    text = strings.index
     distinct = {id(level): level for level in inside.levels.values()}  # those that are alike are one
     place_of = {level: at for at, level in enumerate(distinct)}
+    levels = []
+    for level in distinct.values():
+        wires = tuple((to, tail, *all_tenths(points[::-1])) for tail, to, points in level.wires)
+        frame = tenths(level.width), tenths(level.height), tenths(level.margin), (*map(tenths, level.row_ends),)
+        levels.append((*frame, (*all_tenths(level.positions),), wires))
     return {
         "parent": [part.parent for part in parts],
-        "label": [
-            text(fitted(group.label, width - 8, LABEL_SIZE, bold=True))
-            for group, width in zip(groups, widths, strict=True)
-        ],
-        "detail": [
-            text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width in zip(groups, widths, strict=True)
-        ],
-        "kind": [text(group.kind) for group in groups],
-        "module": [text(group.module) for group in groups],
-        "width": list(map(tenths, widths)),
+        "label": [text(fitted(group.label, width - 8, LABEL_SIZE, bold=True)) for group, width in groups],
+        "detail": [text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width in groups],
+        "kind": [text(group.kind) for group, _ in groups],
+        "module": [text(group.module) for group, _ in groups],
+        "width": [tenths(width) for _, width in groups],
         "height": [tenths(height) for _, height in sizes],
-        "nodes": _steps([part.group.nodes if part.whole else () for part in parts]),
-        "leaves": _steps([part.group.leaves if part.whole else () for part in parts]),
-        "names": [
-            [text(fitted(badge.label, width - 18, BADGE_SIZE)) for badge in badges]
-            for badges, width in zip(marks, widths, strict=True)
-        ],
-        "written": [written_out(part.group.kind, len(part.group.leaves)) for part in parts],
+        "nodes": _steps([group.nodes if part.whole else () for part in parts for group in [part.group]]),
+        "leaves": _steps([group.leaves if part.whole else () for part in parts for group in [part.group]]),
+        "names": [[text(fitted(badge.label, width - 18, BADGE_SIZE)) for badge in badges]
+                  for badges, (_, width) in zip(marks, groups, strict=True)],
+        "written": [written_out(group.kind, len(group.leaves)) for group, _ in groups],
         "level": [place_of[id(inside.levels[at])] if at in inside.levels else -1 for at in range(len(inside.parts))],
-        "levels": list(map(_level, distinct.values())),
-    }
+        "levels": levels,
+    }  # fmt: skip
 
 
-def _level(level: Level) -> tuple[Any, ...]:
-    """Return width, height, margin, the ends of the rows, the places of the children, and the lines."""
-    places = tuple(map(tenths, chain.from_iterable(level.positions)))
-    wires = tuple((head, tail, *map(tenths, chain.from_iterable(points[::-1]))) for tail, head, points in level.wires)
-    return (
-        tenths(level.width),
-        tenths(level.height),
-        tenths(level.margin),
-        (*map(tenths, level.row_ends),),
-        places,
-        wires,
-    )
-
-
-def tenths(value: float) -> float:
-    """Return a length as it is written: to a tenth of a pixel, whole ones without a point."""
-    rough = round(value, 1)
-    return int(rough) if rough == int(rough) else rough
+def all_tenths(points: Iterable[tuple[float, float]]) -> Iterator[float]:
+    """Return `tenths` of both numbers of each point, one after the other."""
+    return map(tenths, chain.from_iterable(points))
 
 
 def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return the rows with every number as its difference from the one before, over all rows."""
     every = iter(steps(chain.from_iterable(rows)))
     return [list(islice(every, len(row))) for row in rows]
+
+
+def tenths(value: float) -> float:
+    """Return a length as it is written: to a tenth of a pixel, whole ones without a point."""
+    rough = round(value, 1)
+    return int(rough) if rough == int(rough) else rough
 
 
 # What changed since the last look, as the bytes that a live panel's page is sent: thirty times a second.

@@ -7,20 +7,20 @@ silently: where passes, graphs or parameters are too many for one output, ``note
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tensormagic.views.graph.drawing import (
     BADGE_SIZE,
     CUT_INDENT,
     DETAIL_SIZE,
     LABEL_SIZE,
-    Box,
     Drawing,
     badge_rows,
     draw as lay_out,
@@ -48,14 +48,10 @@ from tensormagic.views.pictures.graph_svg import Scene, nonfinite_marks, nonfini
 from tensormagic.words import count, evidence_text, plural, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, Node, ParameterSeries, TraceReport
+    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, Node, TraceReport
 
 
-class Draw(Protocol):
-    """Lays a graph out; `tensormagic.views.graph.drawing.draw` does."""
-
-    def __call__(self, graph: Graph, *, max_boxes: int) -> Drawing:
-        """Return the drawing of ``graph`` with at most about ``max_boxes`` boxes."""
+Draw = Callable[..., Drawing]  # of a graph, with at most about ``max_boxes``
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +72,43 @@ LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
 
 
 def trace_document(
-    report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None, crash: Crash | None = None
+    report: TraceReport,
+    *,
+    limits: Limits = SAVED_LIMITS,
+    draw: Draw = lay_out,
+    crash: Crash | None = None,
 ) -> dict[str, Any]:
     """Return everything the viewer shows of ``report`` as JSON-ready data.
 
     Args:
         report: A finished run, or a snapshot of a running one.
         limits: How much to keep; what is left out is said in ``notes``.
-        draw: The layout; by default `drawing.draw`.
+        draw: Lays a graph out, with at most about ``max_boxes``.
         crash: Where the run ended, as `with_crash` found it.
     """
-    builder = _Builder(report, limits, draw or lay_out, crash)
+    builder, running = _Builder(report, limits, draw, crash), report.state == "running"
+    seen = len(report.parameters)
+    some = f"{count(limits.parameters)} of " if limits.parameters < seen else ""
+    none = "No parameter has received a gradient yet." if running else "No parameter took part."
     return {
         "words": VIEWER_WORDS,
-        **_header(report),
+        "title": report.title or UNTITLED,
+        "state": report.state,
+        "said": "" if running else run_text(report),
+        "verdict": verdict(report),
+        "rest": report.sampling.next_step if report.sampling is not None and report.sampling.paused else -1,
+        "cost": sampling_text(report) or overhead_text(report),
+        "below": list(run_lines(report)),
+        "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
+        "seconds": columns.rounded(report.seconds),
+        "passes_seen": report.passes_seen,
+        "passes_traced": report.passes_traced,
+        "steps_seen": report.steps_seen,
         "findings": [_finding(report, finding) for finding in report.findings],
         "graphs": builder.graphs(),
         "parameters": builder.parameters(),
-        "parameters_said": _parameters_said(report, min(len(report.parameters), limits.parameters)),
+        # above the charts, and in their place where there are none
+        "parameters_said": [f"of {some}{plural(seen, 'parameter')}, log scale", none],
         "passes": builder.passes(),
         "locations": [[place.label, place.line, place.text] for place in report.locations],
         "source": builder.rows,
@@ -104,41 +119,13 @@ def trace_document(
     }
 
 
-def _parameters_said(report: TraceReport, kept: int) -> list[str]:
-    """Return what is said above the charts, and in their place where there are none."""
-    seen, running = len(report.parameters), report.state == "running"
-    some = f"{count(kept)} of " if kept < seen else ""
-    none = "No parameter has received a gradient yet." if running else "No parameter took part."
-    return [f"of {some}{plural(seen, 'parameter')}, log scale", none]
-
-
-def _header(report: TraceReport) -> dict[str, Any]:
-    return {
-        "title": report.title or UNTITLED,
-        "state": report.state,
-        "said": "" if report.state == "running" else run_text(report),
-        "verdict": verdict(report),
-        "rest": report.sampling.next_step if report.sampling is not None and report.sampling.paused else -1,
-        "cost": sampling_text(report) or overhead_text(report),
-        "below": list(run_lines(report)),
-        "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
-        "seconds": columns.rounded(report.seconds),
-        "passes_seen": report.passes_seen,
-        "passes_traced": report.passes_traced,
-        "steps_seen": report.steps_seen,
-    }
-
-
 def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
+    where = finding.location
     return {
-        "code": finding.code,
-        "severity": finding.severity,
-        "message": finding.message,
-        "remedy": finding.remedy,
-        "fix": finding.fix,
-        "where": finding.location.label if finding.location else "",
-        "text": finding.location.text if finding.location else "",
-        "location": _known_location(report, finding.location),
+        **{name: getattr(finding, name) for name in ("code", "severity", "message", "remedy", "fix")},
+        "where": where.label if where else "",
+        "text": where.text if where else "",
+        "location": _known_location(report, where),
         "node": list(finding.node) if finding.node else None,
         "subject": finding.subject,
         "related": [
@@ -166,25 +153,21 @@ class _Builder:
         self.cuts: list[str] = []
 
     def graphs(self) -> list[dict[str, Any]]:
-        kept = self._kept_graphs()
+        kept: list[Graph] = []
+        for graph in self.report.graphs[: self.limits.graphs]:
+            if kept and sum(len(each.nodes) for each in (*kept, graph)) > self.limits.nodes:
+                break
+            kept.append(graph)
+        self._cut(len(kept), len(self.report.graphs), "graphs are shown, the most used first")
         total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
         most = min(self.limits.frame_values, max(4_000, 8 * sum(len(graph.nodes) for graph in kept)))
         share = min(most / total, 1.0) if total else 1.0
         return [self._graph(graph, at, max(int(len(graph.frames) * share), 2)) for at, graph in enumerate(kept)]
 
-    def _kept_graphs(self) -> list[Graph]:
-        kept: list[Graph] = []
-        nodes = 0
-        for graph in self.report.graphs[: self.limits.graphs]:
-            nodes += len(graph.nodes)
-            if kept and nodes > self.limits.nodes:
-                break
-            kept.append(graph)
-        self._cut(len(kept), len(self.report.graphs), "graphs are shown, the most used first")
-        return kept
-
     def _graph(self, graph: Graph, place: int, most: int) -> dict[str, Any]:
-        frames = columns.thinned(graph.frames, most, keep=lambda frame: not columns.is_finite(frame))
+        frames = columns.thinned(
+            graph.frames, most, keep=lambda frame: bool(frame.bad) or not all(map(math.isfinite, frame.norms))
+        )
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
         edges = [wire.edges for wire in drawing.wires]
@@ -195,9 +178,9 @@ class _Builder:
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
         share = min(self.limits.measure_values, max(2_500, 4 * len(graph.nodes))) // len(self.report.graphs)
         rows = columns.frame_rows(frames, share, counts)
-        rows = [row | columns.value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         said = {one.number: pass_text(one) for one in self.report.passes}
-        for row in rows:
+        for row, frame in zip(rows, frames, strict=True):
+            row.update(columns.value_words(graph, edges, frame))
             row["said"] = said.get(row["pass"], f"pass {row['pass']}")
         described = {row["pass"] for row in rows if "measures" in row}
         passes = plural(graph.passes_seen, "pass", "passes")
@@ -229,13 +212,27 @@ class _Builder:
     def parameters(self) -> list[dict[str, Any]]:
         kept = self.report.parameters[: self.limits.parameters]
         self._cut(len(kept), len(self.report.parameters), "parameters are shown")
-        places = self._pass_places()
+        places, rows = self._pass_places(), []
         # Of each dotted name its shortest ending, of two parts or more, that no other name has.
         names = [parameter.name for parameter in kept]
         endings = [[name.split(".", before)[-1] for before in reversed(range(name.count(".")))] for name in names]
         uses = Counter(chain.from_iterable(endings))
-        short = [next((one for one in own if uses[one] == 1), name) for name, own in zip(names, endings, strict=True)]
-        return [_parameter(parameter, name, places) for parameter, name in zip(kept, short, strict=True)]
+        for parameter, own in zip(kept, endings, strict=True):
+            norms, updates, name = parameter.norms, parameter.updates, parameter.name
+            elements, moved = plural(parameter.numel, "element"), any(map(touched, updates))
+            codes = columns.norm_codes(norms[place] for place in places if place < len(norms))
+            rows.append(
+                {
+                    "name": name,
+                    "short": next((one for one in own if uses[one] == 1), name),
+                    "said": f"{name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
+                    "requires_grad": parameter.requires_grad,
+                    "used": parameter.used,
+                    "norms": [code for (code,) in columns.code_changes([code] for code in codes)],
+                    "updates": [move_text(updates[place]) for place in places if place < len(updates)] if moved else [],
+                }
+            )
+        return rows
 
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
@@ -266,44 +263,23 @@ def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, floa
     }
 
 
-def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dict[str, Any]:
-    norms, updates = parameter.norms, parameter.updates
-    elements = plural(parameter.numel, "element")
-    any_update = any(map(touched, updates))
-    codes = columns.norm_codes(norms[place] for place in places if place < len(norms))
-    return {
-        "name": parameter.name,
-        "short": short,
-        "said": f"{parameter.name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
-        "requires_grad": parameter.requires_grad,
-        "used": parameter.used,
-        "norms": [code for (code,) in columns.code_changes([code] for code in codes)],
-        "updates": [move_text(updates[place]) for place in places if place < len(updates)] if any_update else [],
-    }
-
-
 def _drawing(drawing: Drawing) -> dict[str, Any]:
+    boxes = []
+    for box in drawing.boxes:
+        place = map(columns.tenths, (box.x, box.y, box.width, box.height))
+        label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+        detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
+        badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
+        boxes.append([*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])])
     return {
         "width": columns.tenths(drawing.width),
         "height": columns.tenths(drawing.height),
         "note": drawing.note,
-        "boxes": [_box(box) for box in drawing.boxes],
-        "wires": [[wire.source, wire.target, *_flat(wire.points)] for wire in drawing.wires],
+        "boxes": boxes,
+        "wires": [[wire.source, wire.target, *columns.all_tenths(wire.points)] for wire in drawing.wires],
         "margin": columns.tenths(drawing.margin),
         "ends": [columns.tenths(end) for end in drawing.row_ends],
     }
-
-
-def _box(box: Box) -> list[Any]:
-    place = [columns.tenths(value) for value in (box.x, box.y, box.width, box.height)]
-    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
-    badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
-    return [*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])]
-
-
-def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
-    return [columns.tenths(value) for point in points for value in point]
 
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
@@ -313,29 +289,23 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
     """Return the cuts of a graph and where they are drawn, each box identified by its place; None where there is none.
 
     Of each cut: source, target, whether it detaches, location, label, and the whole in one sentence. ``rows`` are the
-    lines below boxes: the box, or part, and for each line its words and its cuts.
+    lines below boxes, then below parts inside: the box, or part, and for each line its words and its cuts.
     """
     if not graph.cuts:
         return None
+    inside, shown = drawing.inside, len(drawing.boxes)
+    below = [(box.cuts, box.width) for box in drawing.boxes]
+    below += [(cuts, width) for cuts, (width, _) in zip(inside.cuts[shown:], inside.sizes[shown:], strict=True)]
     return {
         "cuts": [
             [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), cut_sentence(report, graph, cut)]
             for cut in graph.cuts
         ],
-        "wires": [[wire.source, wire.target, _flat(wire.points), wire.cut] for wire in drawing.detachment],
-        "rows": list(_cut_rows(drawing)),
-    }
-
-
-def _cut_rows(drawing: Drawing) -> Iterator[list[Any]]:
-    """Yield the lines below each box, then below each part inside."""
-    inside, shown = drawing.inside, len(drawing.boxes)
-    of_boxes = [(box.cuts, box.width) for box in drawing.boxes]
-    of_parts = [(cuts, width) for cuts, (width, _) in zip(inside.cuts[shown:], inside.sizes[shown:], strict=True)]
-    for place, (rows, width) in enumerate(of_boxes + of_parts):
-        if rows:
-            labels = [[fitted(row.label, width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in rows]
-            yield [place, labels]
+        "wires": [[wire.source, wire.target, list(columns.all_tenths(wire.points)), wire.cut]
+                  for wire in drawing.detachment],
+        "rows": [[place, [[fitted(row.label, width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in rows]]
+                 for place, (rows, width) in enumerate(below) if rows],
+    }  # fmt: skip
 
 
 # -- what operations took ---------------------------------------------------------------------------------------------
@@ -346,9 +316,7 @@ COST_COLUMNS = ("forward_seconds", "forward_bytes", "backward_seconds", "backwar
 def cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
     """Return a column for each of `COST_COLUMNS`, a mean a pass for each node; none where nothing was measured."""
     costs = next((one for one in report.ops.nodes if one.graph == graph.number), None) if report.ops else None
-    if costs is None:
-        return {}
-    means = {name: getattr(costs, name) for name in COST_COLUMNS}
+    means = {name: getattr(costs, name) for name in COST_COLUMNS} if costs is not None else {}
     # Three significant digits: more are noise, and cost bytes.
     rough = {name: [float(f"{value:.3g}") for value in values] for name, values in means.items() if any(values)}
     return {name: [int(number) if number == int(number) else number for number in values]

@@ -22,7 +22,6 @@ from tensormagic.reports import (
     ComparisonReport,
     MemoryReport,
     MemoryRunReport,
-    ParameterSeries,
     Report,
     RunReport,
     Statistics,
@@ -55,6 +54,7 @@ ANNOTATED_CELLS = 144
 MOST_LINES = 24
 MOST_POINTS = 200
 NOTE_WIDTH = 110  # characters of a line under the title
+_SCALE = [[at / 9, theme.offset_colour(at / 9)] for at in range(10)]
 
 
 def figure(report: Report, kind: str) -> Any:
@@ -77,7 +77,11 @@ def figure(report: Report, kind: str) -> Any:
         if not known:
             raise TensorMagicError(f"there is no figure of a {report.kind_name} report")
         raise TensorMagicError(f'there is no figure "{kind}" of a {report.kind_name} report; it has: {known}')
-    made = chosen.draw(_plotly(), plain_report(report))
+    try:
+        import plotly.graph_objects as plotly
+    except ImportError as error:
+        raise RequirementError("figures need plotly, which is not installed: pip install plotly") from error
+    made = chosen.draw(plotly, plain_report(report))
     if isinstance(made, figures_panels.Framed):
         return _styled(made.figure, made.title, made.note, height=made.height)
     return made
@@ -88,14 +92,6 @@ def kinds_of(report: Report) -> tuple[str, ...]:
     if isinstance(report, RunReport):
         return tuple(kind for part in report.parts for kind in kinds_of(part))
     return tuple(kind for kind, entry in KINDS.items() if isinstance(report, entry.report_class))
-
-
-def _plotly() -> Any:
-    try:
-        import plotly.graph_objects as plotly
-    except ImportError as error:
-        raise RequirementError("figures need plotly, which is not installed: pip install plotly") from error
-    return plotly
 
 
 def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> Any:
@@ -117,10 +113,6 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     figure_.update_xaxes(**axis)
     figure_.update_yaxes(**axis)
     return figure_
-
-
-def _scale() -> list[list[Any]]:
-    return [[at / 9, theme.offset_colour(at / 9)] for at in range(10)]
 
 
 def _picture(report: TensorReport, kind: str) -> DrawnLayout:
@@ -165,18 +157,10 @@ def _grid_map(plotly: Any, report: TensorReport, picture: DrawnLayout, ending: s
     parts = [f"{own_name}[{index}]{value}" if index else own_name + value, ending]
     apart = int(len(grid.rows) * len(grid.columns) <= ANNOTATED_CELLS)
     return plotly.Heatmap(
-        x=[*map(str, grid.columns)], y=[*map(str, grid.rows)], colorscale=_scale(), xgap=apart, ygap=apart,
+        x=[*map(str, grid.columns)], y=[*map(str, grid.rows)], colorscale=_SCALE, xgap=apart, ygap=apart,
         customdata=[[plain_text(shortened(text, 24)) for text in row] for row in grid.values] or None,
         hovertemplate=", ".join(filter(None, parts)) + "<extra></extra>",
     )  # fmt: skip
-
-
-def _hover_text(report: TensorReport, picture: DrawnLayout, row: int, column: int) -> str:
-    value = picture.value(row, column)
-    where = element(report, index_at(picture.grid, row, column))
-    return plain_text(
-        f"{where}{f' = {shortened(value, 24)}' if value else ''}, offset {picture.grid.offsets[row][column]}"
-    )
 
 
 def _index_axes(figure_: Any, picture: DrawnLayout) -> Any:
@@ -197,7 +181,7 @@ def storage(plotly: Any, report: TensorReport) -> Any:
         raise TensorMagicError(f'no "storage" figure of {name(report)}: its storage is empty')
     middles = [None if cell.distinct == 0 else (cell.start + cell.stop - 1) / 2 for cell in strip.cells]
     drawn = plotly.Heatmap(
-        z=[middles], x=[cell.start for cell in strip.cells], y=["storage"], colorscale=_scale(), xgap=1,
+        z=[middles], x=[cell.start for cell in strip.cells], y=["storage"], colorscale=_SCALE, xgap=1,
         zmin=picture.low, zmax=max(picture.high, picture.low + 1), customdata=[[cell_title(c) for c in strip.cells]],
         hovertemplate="%{customdata}<extra></extra>", hoverongaps=True, showscale=False,
     )  # fmt: skip
@@ -214,13 +198,28 @@ def storage(plotly: Any, report: TensorReport) -> Any:
 def values(plotly: Any, report: TensorReport) -> Any:
     """Draw the values as a heatmap, NaN and Inf marked in red, beside their histogram."""
     picture, statistics = _picture(report, "values"), report.statistics
-    scale = value_range(picture.grid, statistics)
-    if statistics is None or not picture.grid.levels:
+    grid, scale = picture.grid, value_range(picture.grid, statistics)
+    if statistics is None or not grid.levels:
         reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "its values were not read"
         raise TensorMagicError(f'no "values" figure of {name(report)}: {reasons}')
+    finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
+    low, high = scale or (0.0, 1.0)
+    look = {"colorbar": {"x": 0.575, "thickness": 10, "outlinewidth": 0}, "hoverongaps": True}
     figure_ = plotly.Figure()
-    figure_.add_trace(_value_map(plotly, report, picture, scale))
-    _mark_bad(plotly, figure_, report, picture)
+    figure_.add_trace(_grid_map(plotly, report, picture, "").update(z=finite, zmin=low, zmax=high, **look))
+    for kind, symbol in (("NaN", "x"), ("Inf", "diamond")):
+        at = [(r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns)) if picture.bad(r, c) == kind]
+        few, texts = len(at) < ANNOTATED_CELLS, []
+        for r, c in at if few else ():
+            where, value = element(report, index_at(grid, r, c)), shortened(picture.value(r, c), 24)
+            texts.append(plain_text(f"{where}{f' = {value}' if value else ''}, offset {grid.offsets[r][c]}"))
+        if at:
+            figure_.add_trace(plotly.Scatter(
+                x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at], name=kind,
+                marker={"symbol": symbol, "color": theme.BAD_COLOUR, "size": 7 if few else 4},
+                text=texts or None, mode="markers",
+                hovertemplate="%{text}<extra></extra>" if few else f"{kind}<extra></extra>",
+            ))  # fmt: skip
     _histogram(plotly, figure_, statistics)
     bad = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("−Inf", statistics.negative_infinity)]
     counted = ", ".join(f"{count(number)} {label}" for label, number in bad if number)
@@ -229,31 +228,8 @@ def values(plotly: Any, report: TensorReport) -> Any:
         xaxis={"domain": [0, 0.56]}, xaxis2={"domain": [0.72, 1], "anchor": "y2", "title": {"text": "value"}},
         yaxis2={"anchor": "x2", "title": {"text": "elements"}}, showlegend=False, bargap=0.05,
     )  # fmt: skip
-    _styled(figure_, f"Values of {name(report)}", "; ".join(note for note in notes if note),
-            height=_height(len(picture.grid.rows)))  # fmt: skip
+    _styled(figure_, f"Values of {name(report)}", "; ".join(filter(None, notes)), height=_height(len(grid.rows)))
     return _index_axes(figure_, picture)
-
-
-def _value_map(plotly: Any, report: TensorReport, picture: DrawnLayout, scale: tuple[float, float] | None) -> Any:
-    grid = picture.grid
-    finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
-    low, high = scale or (0.0, 1.0)
-    look = {"colorbar": {"x": 0.575, "thickness": 10, "outlinewidth": 0}, "hoverongaps": True}
-    return _grid_map(plotly, report, picture, "").update(z=finite, zmin=low, zmax=high, **look)
-
-
-def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: DrawnLayout) -> None:
-    grid = picture.grid
-    for kind, symbol in (("NaN", "x"), ("Inf", "diamond")):
-        at = [(r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns)) if picture.bad(r, c) == kind]
-        if at:
-            figure_.add_trace(plotly.Scatter(
-                x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at],
-                mode="markers", name=kind,
-                marker={"symbol": symbol, "color": theme.BAD_COLOUR, "size": 7 if len(at) < ANNOTATED_CELLS else 4},
-                text=[_hover_text(report, picture, r, c) for r, c in at] if len(at) < ANNOTATED_CELLS else None,
-                hovertemplate="%{text}<extra></extra>" if len(at) < ANNOTATED_CELLS else f"{kind}<extra></extra>",
-            ))  # fmt: skip
 
 
 def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
@@ -278,68 +254,43 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
     chosen = [series for series in came if series in ranked]
     if not report.passes or not chosen:
         raise TensorMagicError('no "gradient_flow" figure: no parameter received a gradient')
-    every = -(-len(report.passes) // MOST_POINTS)
-    positive = [norm for series in chosen for norm in series.norms if math.isfinite(norm) and norm > 0]
-    figure_ = plotly.Figure()
-    low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
-    last = len(report.passes) - 1
+    every, last = -(-len(report.passes) // MOST_POINTS), len(report.passes) - 1
     bad = {at for series in chosen for at, norm in enumerate(series.norms) if not math.isfinite(norm)}
     kept = [at for at in range(last + 1) if at % every == 0 or at == last or at in bad]
-    numbers = [report.passes[at].number for at in kept]
+    numbers, figure_ = [report.passes[at].number for at in kept], plotly.Figure()
     for place, series in enumerate(chosen):
-        colour = theme.LINE_COLOURS[place % len(theme.LINE_COLOURS)]
-        figure_.add_trace(_flow_line(plotly, series, numbers, [series.norms[at] for at in kept], colour))
-    _mark_edges(plotly, figure_, chosen, (numbers, kept), (low, high))
-    note = _flow_note(report, len(chosen), len(kept))
-    _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", note, height=420)
-    figure_.update_xaxes(title={"text": "backward pass"})
-    figure_.update_yaxes(title={"text": "gradient norm"}, type="log", exponentformat="power")
-    return figure_.update_layout(legend={"font": {"size": 11}})
-
-
-def _flow_line(plotly: Any, series: ParameterSeries, numbers: list[int], norms: list[float], colour: str) -> Any:
-    drawable = [float(f"{norm:.4g}") if math.isfinite(norm) and norm > 0 else None for norm in norms]
-    return plotly.Scatter(
-        x=numbers, y=drawable, name=plain_text(shortened(series.name, 40)), mode="lines+markers", connectgaps=False,
-        line={"color": colour, "width": 1.5}, marker={"size": 4},
-        hovertemplate=f"{plain_text(series.name)}<br>pass %{{x}}, norm %{{y:.3g}}<extra></extra>",
-    )  # fmt: skip
-
-
-def _mark_edges(
-    plotly: Any, figure_: Any, chosen: list[ParameterSeries], passes: tuple[list[int], list[int]],
-    limits: tuple[float, float],
-) -> None:  # fmt: skip
-    low, high = limits
-    marks = (
+        norms, called = [series.norms[at] for at in kept], plain_text(shortened(series.name, 40))
+        figure_.add_trace(plotly.Scatter(
+            x=numbers, y=[float(f"{norm:.4g}") if math.isfinite(norm) and norm > 0 else None for norm in norms],
+            name=called, mode="lines+markers", connectgaps=False, marker={"size": 4},
+            line={"color": theme.LINE_COLOURS[place % len(theme.LINE_COLOURS)], "width": 1.5},
+            hovertemplate=f"{plain_text(series.name)}<br>pass %{{x}}, norm %{{y:.3g}}<extra></extra>",
+        ))  # fmt: skip
+    positive = [norm for series in chosen for norm in series.norms if math.isfinite(norm) and norm > 0] or [1e-3, 1.0]
+    low, high = min(positive), max(positive)
+    for label, symbol, colour, height, wanted in (
         ("NaN or Inf", "x", theme.BAD_COLOUR, high * 2, lambda norm: not math.isfinite(norm)),
         ("exactly zero", "triangle-down", theme.ZERO_COLOUR, low / 2, lambda norm: norm == 0),
         (NOT_MEASURABLE, "circle-open", theme.ALONE_COLOUR, low / 4, lambda norm: norm == UNREADABLE),
-    )
-    for label, symbol, colour, height, wanted in marks:
-        points = [
-            (number, series)
-            for series in chosen
-            for number, at in zip(*passes, strict=True)
-            if wanted(series.norms[at])
-        ]
+    ):
+        points = [(number, series) for series in chosen for number, at in zip(numbers, kept, strict=True)
+                  if wanted(series.norms[at])]  # fmt: skip
         if points:
-            texts = [f"{plain_text(series.name)}, pass {number}: {label}" for number, series in points]
             figure_.add_trace(plotly.Scatter(
                 x=[number for number, _ in points], y=[height] * len(points), mode="markers", name=label,
-                marker={"symbol": symbol, "color": colour, "size": 9}, text=texts,
-                hovertemplate="%{text}<extra></extra>",
+                marker={"symbol": symbol, "color": colour, "size": 9}, hovertemplate="%{text}<extra></extra>",
+                text=[f"{plain_text(series.name)}, pass {number}: {label}" for number, series in points],
             ))  # fmt: skip
-
-
-def _flow_note(report: TraceReport, lines: int, points: int) -> str:
     parts = []
-    if lines < len(report.parameters):
-        parts.append(f"{lines} of {plural(len(report.parameters), 'parameter')} drawn: those with a gradient, "
-        "non-finite ones first, then the largest")  # fmt: skip
-    if points < report.passes_traced:
-        parts.append(f"{points} of {plural(report.passes_traced, 'pass', 'passes')} drawn")
-    return "; ".join(parts)
+    if len(chosen) < len(report.parameters):
+        drawn = f"{len(chosen)} of {plural(len(report.parameters), 'parameter')} drawn"
+        parts.append(f"{drawn}: those with a gradient, non-finite ones first, then the largest")
+    if len(kept) < report.passes_traced:
+        parts.append(f"{len(kept)} of {plural(report.passes_traced, 'pass', 'passes')} drawn")
+    _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", "; ".join(parts), height=420)
+    figure_.update_xaxes(title={"text": "backward pass"})
+    figure_.update_yaxes(title={"text": "gradient norm"}, type="log", exponentformat="power")
+    return figure_.update_layout(legend={"font": {"size": 11}})
 
 
 @dataclass(frozen=True, slots=True)

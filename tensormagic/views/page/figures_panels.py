@@ -9,12 +9,10 @@ from typing import Any
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import (
-    AliasGroup,
     AliasReport,
     ComparisonReport,
     MemoryReport,
     MemoryRunReport,
-    ParameterDifference,
     TensorTable,
 )
 from tensormagic.views.nodes import clipped, letters
@@ -24,7 +22,7 @@ from tensormagic.views.panels.comparison import factor, shown_moment, summary as
 from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.views.pictures.tensor_elements import shape_text
-from tensormagic.views.pictures.timeline import Layer, by_category, columns, main_timeline, ticks
+from tensormagic.views.pictures.timeline import by_category, columns, main_timeline, ticks
 from tensormagic.views.pictures.treemap import Tile, bytes_of, grouped
 from tensormagic.views.theme import ALONE_COLOUR, CATEGORY_COLOURS, GROUP_COLOUR, LINE_COLOURS, RUN_COLOURS, role
 from tensormagic.words import count, number_of_bytes, plural, shortened
@@ -54,35 +52,24 @@ def memory_map(plotly: Any, report: AliasReport) -> Framed:
     drawn = plotly.Figure()
     lines: list[str] = []
     for group in groups:
-        room = MOST_SHARING_LINES - len(lines)
-        if room > 0:
-            drawn.add_trace(_bars(plotly, group, room))
-            lines += [_label(group, at) for at in range(min(len(group.members), room))]
+        members = group.members[: max(MOST_SHARING_LINES - len(lines), 0)]
+        labels = [f"{letters(group.number)}  {plain_text(clipped(member.name))}" for member in members]
+        places = [(label, cell * group.cell_bytes, part) for label, member in zip(labels, members, strict=True)
+                  for cell, part in enumerate(member.coverage) if part != 0]  # fmt: skip
+        look = {"color": LINE_COLOURS[(group.number - 1) % len(LINE_COLOURS)], "line": {"width": 0},
+                "opacity": [1 if part is None else 0.35 + 0.65 * part for _, _, part in places]}  # fmt: skip
+        if members:
+            drawn.add_trace(plotly.Bar(
+                orientation="h", y=[label for label, _, _ in places], base=[start for _, start, _ in places],
+                x=[min(group.cell_bytes, group.nbytes - start) for _, start, _ in places], marker=look,
+                customdata=["not counted" if part is None else f"{part:.0%} read" for _, _, part in places],
+                hovertemplate="%{y}<br>from byte %{base}: %{customdata}<extra></extra>",
+            ))  # fmt: skip
+        lines += labels
     drawn.update_yaxes(categoryorder="array", categoryarray=lines[::-1])
     drawn.update_xaxes(title_text="byte of the memory")
     drawn.update_layout(barmode="overlay", showlegend=False)
     return Framed(drawn, "Shared memory", aliases_summary(report).replace("`", ""), 140 + SHARING_LINE * len(lines))
-
-
-def _bars(plotly: Any, group: AliasGroup, room: int) -> Any:
-    places = [
-        (_label(group, at), cell * group.cell_bytes, part)
-        for at, member in enumerate(group.members[:room])
-        for cell, part in enumerate(member.coverage)
-        if part != 0
-    ]
-    return plotly.Bar(
-        orientation="h", y=[label for label, _, _ in places], base=[start for _, start, _ in places],
-        x=[min(group.cell_bytes, group.nbytes - start) for _, start, _ in places],
-        marker={"color": LINE_COLOURS[(group.number - 1) % len(LINE_COLOURS)], "line": {"width": 0},
-                "opacity": [1 if part is None else 0.35 + 0.65 * part for _, _, part in places]},
-        customdata=["not counted" if part is None else f"{part:.0%} read" for _, _, part in places],
-        hovertemplate="%{y}<br>from byte %{base}: %{customdata}<extra></extra>",
-    )  # fmt: skip
-
-
-def _label(group: AliasGroup, at: int) -> str:
-    return f"{letters(group.number)}  {plain_text(clipped(group.members[at].name))}"
 
 
 def sizes(plotly: Any, table: TensorTable) -> Framed:
@@ -96,10 +83,8 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     drawn = _below_each_other(plotly, labels, [row.nbytes for row in rows], colours, said)
     drawn.update_xaxes(title_text="bytes")
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
-    note = cut + "; ".join(total(part, table) for part in table.totals)
-    return Framed(
-        drawn, f"{plain_text(table_title(table))}: {table_summary(table)}", note, 140 + SHARING_LINE * len(rows)
-    )
+    note, head = cut + "; ".join(total(part, table) for part in table.totals), plain_text(table_title(table))
+    return Framed(drawn, f"{head}: {table_summary(table)}", note, 140 + SHARING_LINE * len(rows))
 
 
 def _below_each_other(
@@ -123,10 +108,11 @@ def plain_text(text: str) -> str:
 
 def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
     """Draw, for every parameter, right over left at the step where they are furthest apart."""
-    rows = [one for one in report.parameters if _ratio(one) is not None][:MOST_BARS]
+    moments = [(one, one.norms.worst) for one in report.parameters]
+    known = [(one, worst.ratio) for one, worst in moments if worst is not None and math.isfinite(worst.ratio)]
+    rows, ratios = [one for one, _ in known[:MOST_BARS]], [ratio for _, ratio in known[:MOST_BARS]]
     if not rows:
         raise TensorMagicError('no "gradient_ratio" figure: no gradient of the two runs can be compared')
-    ratios = [_ratio(one) or 0.0 for one in rows]
     said = [f"{factor(shown_moment(one.norms))}, {when(one.norms)}" for one in rows]
     colours = [RUN_COLOURS[ratio > 0] for ratio in ratios]
     drawn = _below_each_other(plotly, [plain_text(one.name) for one in rows], ratios, colours, said)
@@ -135,11 +121,6 @@ def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
     left_out = len(report.parameters) - len(rows)
     note = comparison_summary(report).replace("`", "") + (f"; {left_out} parameters are not shown" if left_out else "")
     return Framed(drawn, f"{report.left.name} | {report.right.name}", note, 140 + SHARING_LINE * len(rows))
-
-
-def _ratio(one: ParameterDifference) -> float | None:
-    moment = one.norms.worst
-    return moment.ratio if moment is not None and math.isfinite(moment.ratio) else None
 
 
 # Figures of memory: the treemap, the timeline, the lines. `tensormagic.views.page.figures` gives them plotly.
@@ -221,7 +202,12 @@ def timeline(plotly: Any, report: MemoryRunReport) -> Framed:
     across = [drawn.operation[at] for at in moments]
     figure = plotly.Figure()
     for layer in by_category(drawn):
-        figure.add_trace(_area(plotly, report, layer, across, moments))
+        amounts = [layer.values[at] for at in moments]
+        figure.add_trace(plotly.Scatter(
+            x=across, y=amounts, name=memory_run.layer_words(report, layer), stackgroup="live", mode="lines",
+            line={"width": 0, "shape": "hv"}, fillcolor=CATEGORY_COLOURS[layer.key],
+            customdata=list(map(number_of_bytes, amounts)), hovertemplate="operation %{x}: %{customdata}",
+        ))  # fmt: skip
     top = drawn.live[drawn.peak]
     figure.add_annotation(x=drawn.operation[drawn.peak], y=top, text=f"peak {number_of_bytes(top)}", arrowhead=2)
     figure.update_xaxes(title_text="operation")
@@ -238,16 +224,6 @@ def _round(top: int) -> dict[str, list[Any]]:
     """Return an axis of bytes with round numbers, in words: plotly's own would write a billion as B."""
     marks = ticks(top)
     return {"tickvals": marks, "ticktext": [number_of_bytes(nbytes) if nbytes else "0" for nbytes in marks]}
-
-
-def _area(plotly: Any, report: MemoryRunReport, layer: Layer, across: list[int], moments: list[int]) -> Any:
-    values = [layer.values[at] for at in moments]
-    return plotly.Scatter(
-        x=across, y=values, name=memory_run.layer_words(report, layer), stackgroup="live", mode="lines",
-        line={"width": 0, "shape": "hv"}, fillcolor=CATEGORY_COLOURS[layer.key],
-        customdata=[number_of_bytes(value) for value in values],
-        hovertemplate="operation %{x}: %{customdata}",
-    )  # fmt: skip
 
 
 def lines(plotly: Any, report: MemoryRunReport) -> Framed:

@@ -45,15 +45,10 @@ def with_text(html: str, text: str) -> str:
     """
     if any(end in html for end in _ENDS):
         return html
-    return tag("div", _BEFORE, html, _AFTER.format(tag("pre", tag("code", escape(_beginning(text))))))
-
-
-def _beginning(text: str) -> str:
-    written = text.encode()
-    if len(written) <= MOST_TEXT:
-        return text
-    lines, _, cut = written[:MOST_TEXT].decode(errors="ignore").rpartition("\n")
-    return f"{lines or cut}\n\n{_ALL}"
+    if len(written := text.encode()) > MOST_TEXT:
+        lines, _, cut = written[:MOST_TEXT].decode(errors="ignore").rpartition("\n")
+        text = f"{lines or cut}\n\n{_ALL}"
+    return tag("div", _BEFORE, html, _AFTER.format(tag("pre", tag("code", escape(text)))))
 
 
 # A report in a PDF: its text as LaTeX, with every bar, box and line drawn as a rule.
@@ -107,27 +102,16 @@ def _run(letter: str, times: int) -> str:
         return _call("tml", width)
     if letter in _HEIGHTS and times <= _FEW:
         return _call("tms", _BARS.index(letter) + 1) * times
-    if letter in _HEIGHTS:
-        return _rule(width, width, _HEIGHTS[letter])
-    if letter in _GREYS:
-        return _rule(width, width, _TOP, _GREYS[letter])
-    return _one(letter) * times
-
-
-def _one(letter: str) -> str:
+    if letter in _HEIGHTS or letter in _GREYS:
+        return _call("tmr", width, width, _HEIGHTS.get(letter, _TOP), 0, _GREYS.get(letter, 0))
     if letter in _WIDTHS:
-        return _rule(_FULL, _WIDTHS[letter], _TOP)
+        return _call("tmr", _FULL, _WIDTHS[letter], _TOP, 0, 0) * times
     if letter in _ARMS:
         left, right, up, down = _ARMS[letter]
         upper, lower = (_TOP if up else _RULE[0]), (0 if down else _RULE[1])
-        return _call("tmx", (1 - left) * 4, (left + right) * 4, upper, lower)
-    if letter not in _FOUND_IN_FONTS:
-        letter = LOOKALIKES.get(letter, letter)
-    return "".join(_ESCAPES.get(one, one) for one in letter)
-
-
-def _rule(advance: int, width: int, upper: int, grey: int = 0) -> str:
-    return _call("tmr", advance, width, upper, 0, grey)
+        return _call("tmx", (1 - left) * 4, (left + right) * 4, upper, lower) * times
+    letters = letter if letter in _FOUND_IN_FONTS else LOOKALIKES.get(letter, letter)
+    return "".join(_ESCAPES.get(one, one) for one in letters) * times
 
 
 def _call(macro: str, *numbers: int) -> str:
@@ -180,21 +164,16 @@ def form_of(path: str | os.PathLike[str]) -> str:
     Raises:
         TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
     """
-    suffix = Path(path).suffix.lower()
-    form = _FORMS.get(suffix)
-    if form is None:
-        described = f"cannot save to {os.fspath(path)!r}: the file's extension selects the format: {', '.join(_FORMS)}"
-        raise TensorMagicError(described + _advice(suffix))
-    return form
-
-
-def _advice(suffix: str) -> str:
-    """Return what to do instead of an ending that people try."""
+    suffix, said = Path(path).suffix.lower(), f"cannot save to {os.fspath(path)!r}"
+    if form := _FORMS.get(suffix):
+        return form
+    advice = ""  # of an ending that people try
     if suffix in _PACKED:
-        return f"; compressed files are not supported: save without {suffix}, and compress the file yourself"
-    if suffix in _PICTURES:
-        return f"; {suffix} needs a browser: save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"
-    return ""
+        advice = f"; compressed files are not supported: save without {suffix}, and compress the file yourself"
+    elif suffix in _PICTURES:
+        browser = "save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"
+        advice = f"; {suffix} needs a browser: {browser}"
+    raise TensorMagicError(f"{said}: the file's extension selects the format: {', '.join(_FORMS)}{advice}")
 
 
 def save(report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
@@ -206,22 +185,28 @@ def save(report: Report, path: str | os.PathLike[str], *, slide: bool = False) -
         target = Path(path).expanduser().resolve()
     except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
         raise TensorMagicError(f"cannot create the file {os.fspath(path)!r}: {error}") from error
-    text = _as_file(report, form, slide=slide)
-    _make_folder(target.parent)
-    _replace(target, text)
-
-
-def _make_folder(folder: Path) -> None:
+    if form == "json":
+        text = json.dumps(report.to_dict(), allow_nan=False, indent=1)
+    elif form == "html":
+        body = views.render(report, form, in_file=True, slide=slide)
+        text = _PAGE.format(title=escape(f"tensormagic: {report.kind_name}"), body=body)
+    else:
+        text = views.render(report, form)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:  # "file exists" would sound as if that were needed
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target.parent)) from error
+    _replace(target, text)
 
 
 def _replace(target: Path, text: str) -> None:
     """Put ``text`` where ``target`` is, all of it or nothing; a link is followed, permissions stay what they were."""
     target = target.resolve()
-    _refuse_what_must_stay(target)
+    # A replacement would go around a file's own protection: writing to it would have been refused.
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
     part = target.with_name(f".{target.name[:80]}.{uuid4().hex[:8]}.part")
     try:
         with part.open("x", encoding="utf-8", errors="backslashreplace") as file:
@@ -230,29 +215,9 @@ def _replace(target: Path, text: str) -> None:
             part.chmod(stat.S_IMODE(target.stat().st_mode))
         part.replace(target)
     except BaseException as error:
-        _put_away(part, target, error)
+        with suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):  # it names the file that was asked for, not the neighbour that nobody knows
+            error.filename = str(target)
+            del error.filename2  # set to None it would be shown
         raise
-
-
-def _put_away(part: Path, target: Path, error: BaseException) -> None:
-    """Remove what was begun; an error names the file that was asked for, not the neighbour that nobody knows."""
-    with suppress(OSError):
-        part.unlink()
-    if isinstance(error, OSError):
-        error.filename = str(target)
-        del error.filename2  # set to None it would be shown
-
-
-def _refuse_what_must_stay(target: Path) -> None:
-    """A replacement would go around a file's own protection: writing to it would have been refused."""
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-    if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-
-
-def _as_file(report: Report, form: str, *, slide: bool) -> str:
-    if form == "json":
-        return json.dumps(report.to_dict(), allow_nan=False, indent=1)
-    body = views.render(report, form, **({"in_file": True, "slide": slide} if form == "html" else {}))
-    return _PAGE.format(title=escape(f"tensormagic: {report.kind_name}"), body=body) if form == "html" else body

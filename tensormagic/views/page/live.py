@@ -223,18 +223,15 @@ class LivePanel(Sampler):
         key = (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
         changed = frame.structure != self._structure or key != self._key_of_document
-        if changed and (final or (begun and self._due(frame))):
+        grown, wait = frame.structure != self._structure, self.sender.refresh
+        due = self._last_rebuild + max(min(REBUILD_INTERVAL, wait) if grown else wait, self._rest)
+        if changed and (final or (begun and self._clock() >= due)):
             self._rebuild(frame.structure, key)
         paused = frame.step if frame.paused and (final or self._clock() >= self._last_delta + PAUSED_INTERVAL) else 0
         news = key != self._last_key or (paused and paused != self._last_step)
         if news or (self._last_delta + WORD_INTERVAL <= self._clock() and not final):
             self.sender.delta(frame)
             self._last_key, self._last_step, self._last_delta = key, frame.step, self._clock()
-
-    def _due(self, frame: LiveFrame) -> bool:
-        grown = frame.structure != self._structure
-        wait = min(REBUILD_INTERVAL, self.sender.refresh) if grown else self.sender.refresh
-        return self._clock() >= self._last_rebuild + max(wait, self._rest)
 
     def _rebuild(self, structure: int, key: tuple[Any, ...]) -> None:
         start, spent = self._clock(), self.pace.clock()
@@ -297,15 +294,14 @@ class WidgetSender(Sender):
         self._wire = Wire(self.widget)
 
     def _document_of(self, report: TraceReport) -> dict[str, Any]:
-        document = trace_document(plain_report(report), limits=LIVE_LIMITS, draw=self._draw)
-        return {**document, "wall": self._wall}
+        def drawn(graph: Graph, *, max_boxes: int) -> Drawing:  # once, and again where it grew: the same every time
+            key = (graph.number, len(graph.nodes), len(graph.edges))
+            if key not in self._drawings:
+                self._drawings[key] = draw(graph, max_boxes=max_boxes)
+            return self._drawings[key]
 
-    def _draw(self, graph: Graph, *, max_boxes: int) -> Drawing:
-        """Lay a graph out once, and again where it grew: while it runs, one graph is drawn the same every time."""
-        key = (graph.number, len(graph.nodes), len(graph.edges))
-        if key not in self._drawings:
-            self._drawings[key] = draw(graph, max_boxes=max_boxes)
-        return self._drawings[key]
+        document = trace_document(plain_report(report), limits=LIVE_LIMITS, draw=drawn)
+        return {**document, "wall": self._wall}
 
     def document(self, report: TraceReport) -> None:
         """Replace the document."""

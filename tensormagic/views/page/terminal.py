@@ -6,7 +6,7 @@ import atexit
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tensormagic import views
@@ -115,28 +115,22 @@ def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
     ``report`` is the last whole report, for names, losses and findings; ``frame`` has the newest numbers.
     """
     title = f" {shortened(report.title or 'tracegrad', width // 2)} "
-    lines = [
-        f"──{title}".ljust(width, "─"),
-        _labelled("step", _GAP.join(_place(report, frame))),
-        _labelled("loss", _losses(report, width - _LABEL)),
-        _labelled("flow", _flow(report, frame, width - _LABEL)),
-        _labelled("gradients", _ends(report, frame)),
-        _findings(report),
-    ]
-    fitted = (line if len(line) <= width else line[: width - 1] + "…" for line in lines)
-    return [printable(line) for line in fitted]
-
-
-def _labelled(label: str, text: str) -> str:
-    return f"{label:<{_LABEL}}{text}"
-
-
-def _place(report: TraceReport, frame: LiveFrame) -> Iterator[str]:
-    yield f"{frame.step}"
-    yield plural(frame.finished_pass, "backward pass", "backward passes")
-    yield seconds_text(frame.seconds)
-    if overhead := overhead_text(report):
-        yield overhead
+    place = (f"{frame.step}", plural(frame.finished_pass, "backward pass", "backward passes"),
+             seconds_text(frame.seconds), overhead_text(report))  # fmt: skip
+    found = "none so far"
+    if report.findings:
+        first, more = report.findings[0], len(report.findings) - 1
+        others = f"  (+{more})" if more else ""
+        found = f"{first.code} {first.severity}{others}: {first.message.replace('`', '')}"
+    said = {
+        "step": _GAP.join(filter(None, place)),
+        "loss": _losses(report, width - _LABEL),
+        "flow": _flow(report, frame, width - _LABEL),
+        "gradients": _ends(report, frame),
+        "findings": found,
+    }
+    lines = [f"──{title}".ljust(width, "─"), *(f"{label:<{_LABEL}}{text}" for label, text in said.items())]
+    return [printable(line if len(line) <= width else line[: width - 1] + "…") for line in lines]
 
 
 def _losses(report: TraceReport, width: int) -> str:
@@ -173,23 +167,8 @@ def _ends(report: TraceReport, frame: LiveFrame) -> str:
         more = f" and {plural(len(bad) - 1, 'other')}" if len(bad) > 1 else ""
         return f"NaN or Inf in {bad[0]}{more}"
     known = sorted(pair for pair in pairs if measured(pair[0]))
-    if not known:
-        return "none yet"
-    return _GAP.join(_described(known))
-
-
-def _described(known: Sequence[tuple[float, str]]) -> Iterator[str]:
-    yield f"largest {known[-1][1]} {norm_text(known[-1][0])}"
-    if len(known) > 1:
-        yield f"smallest {known[0][1]} {norm_text(known[0][0])}"
-
-
-def _findings(report: TraceReport) -> str:
-    if not report.findings:
-        return _labelled("findings", "none so far")
-    first = report.findings[0]
-    more = f"  (+{len(report.findings) - 1})" if len(report.findings) > 1 else ""
-    return _labelled("findings", f"{first.code} {first.severity}{more}: {first.message.replace('`', '')}")
+    ends = zip(("largest", "smallest"), dict.fromkeys((*known[-1:], *known[:1])), strict=False)
+    return _GAP.join(f"{word} {name} {norm_text(norm)}" for word, (norm, name) in ends) or "none yet"
 
 
 # Reports in a terminal: text as wide as the window and coloured where that is wanted, and a running trace below.
@@ -224,26 +203,20 @@ def print_report(report: Report, stream: TextIO | None = None, *, brief: bool = 
 
     With ``brief``, what is folded in a page is only named.
     """
-    out, options = stream or sys.stdout, {"brief": True} if brief else {}
+    out = stream or sys.stdout
+    options: dict[str, Any] = {"brief": True} if brief else {}
     console = _console(out)
-    if console is None:
-        print(_writable(views.render(report, "txt", **_width_option(out), **options), out), file=out)
-        return
-    text = views.render(report, "txt", width=_bounded(console.width), **options)
-    console.print(_coloured(_writable(text.rstrip("\n"), out)), soft_wrap=True)
-
-
-def _bounded(columns: int) -> int:
-    return min(max(columns, NARROWEST), WIDEST)
-
-
-def _width_option(stream: TextIO) -> dict[str, Any]:
-    """Return the width of a terminal that takes no more than text (``TERM=dumb``); nothing of a pipe or a file."""
-    try:
-        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    try:  # of a terminal that takes no more than text (``TERM=dumb``); 0 of a pipe or a file
+        columns = console.width if console else os.get_terminal_size(out.fileno()).columns if out.isatty() else 0
     except (OSError, ValueError):  # no descriptor, or none of a terminal
         columns = 0
-    return {"width": _bounded(columns)} if columns else {}
+    if columns or console is not None:
+        options["width"] = min(max(columns, NARROWEST), WIDEST)
+    text = _writable(views.render(report, "txt", **options), out)
+    if console is None:
+        print(text, file=out)
+    else:
+        console.print(_coloured(text.rstrip("\n")), soft_wrap=True)
 
 
 def _writable(text: str, stream: TextIO) -> str:

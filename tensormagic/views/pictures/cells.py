@@ -7,7 +7,7 @@ forms are drawn from that. A map whose cells are too many for words is an image,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -93,8 +93,13 @@ class Cells:
     def html(self, class_: str, *, style: str = "", labels: int = 0) -> str:
         """Return a table; ``labels`` are the pixels of its first column where its columns are equally wide."""
         columns = tag("colgroup", f'<col style="width:{labels}px">', f'<col span="{self.columns}">') if labels else ""
-        rows = (tag("tr", _th(row), *(_td(each, row) for each in row.cells), class_=row.look or None)
-                for row in self.rows)  # fmt: skip
+        rows = []
+        for row in self.rows:
+            words = escape(row.label)
+            head = (swatch(row.colour) + " " + tag("code", words)) if row.colour else words
+            marked = {"class_": "tm-on" if row.on else None, "title": row.title or None}
+            first = tag("th", head, **marked) if row.label else corner(row.title)
+            rows.append(tag("tr", first, *(_td(each, row) for each in row.cells), class_=row.look or None))
         return tag("table", columns, *rows, class_=f"tm-cells {class_}", style=style or None)
 
     # -- as SVG
@@ -129,9 +134,9 @@ class Cells:
             label = shortened(row.label, max(int(self.left / CHARACTER), 4))
             parts.append(text(self.left - 8, y + high / 2 + 4, label, "e b" if row.on else "e q") if label else "")
             for place, each in enumerate(row.cells):
-                box = self.box(at, place, top)
-                parts.append(_filled(each, box) if not row.kind else _above(each, box) if row.kind == "heads" else
-                             _bracket(each, box))  # fmt: skip
+                if not row.kind or each.text:
+                    box = self.box(at, place, top)
+                    parts.append(_beside(each, box, row.kind) if row.kind else _filled(each, box))
         return "".join(parts) + (ring(self.box(*self.chosen, top)) if self.chosen else "")
 
     # -- in a terminal
@@ -154,13 +159,15 @@ class Cells:
         canvas = Canvas()
         for at, row in enumerate(self.rows):
             widths = [each.span * (wide + 1) - 1 for each in row.cells]
+            level = ["\u2500" * each for each in widths]
             if not row.kind and (not at or self.rows[at - 1].kind):
-                canvas.put(canvas.height, left, _rule("\u250c\u252c\u2510", widths))
+                canvas.put(canvas.height, left, f"\u250c{chr(0x252C).join(level)}\u2510")
             line = canvas.height
             canvas.put(line, 1, row.label)
-            canvas.put(line, left, "".join(_columns(row, rows[at], widths)).rstrip())
+            pieces = [_piece(row.kind, *one) for one in zip(row.cells, rows[at], widths, strict=True)]
+            canvas.put(line, left, ("".join(pieces) + ("" if row.kind else "\u2502")).rstrip())
             if not row.kind and (at + 1 == len(self.rows) or self.rows[at + 1].kind):
-                canvas.put(canvas.height, left, _rule("\u2514\u2534\u2518", widths))
+                canvas.put(canvas.height, left, f"\u2514{chr(0x2534).join(level)}\u2518")
         return canvas, left, wide
 
     @property
@@ -197,18 +204,9 @@ def ruler(label: str, starts: Sequence[int], every: int, chosen: int | None = No
     cells = []
     for at in range(0, len(starts), every):
         span = min(every, len(starts) - at)
-        cells.append(
-            Cell(count(starts[at]) if span == every or at == 0 else "", span=span, on=every == 1 and at == chosen)
-        )
+        words = count(starts[at]) if span == every or at == 0 else ""
+        cells.append(Cell(words, span=span, on=every == 1 and at == chosen))
     return Row(label, cells, "heads", "tm-offsets" + (" tm-sparse" if every > 1 else ""))
-
-
-def _th(row: Row) -> str:
-    if not row.label:
-        return corner(row.title)
-    field = swatch(row.colour) + " " if row.colour else ""
-    name = tag("code", escape(row.label)) if row.colour else escape(row.label)
-    return tag("th", field, name, class_="tm-on" if row.on else None, title=row.title or None)
 
 
 def _td(each: Cell, row: Row) -> str:
@@ -248,56 +246,35 @@ def _filled(each: Cell, box: Box) -> str:
         drawn += rect((x, y + height - high, width, high), each.colour, title=each.title)
     ink = f' style="fill:{theme.ink_on(each.colour)}"' if each.colour else ""
     words = shortened(each.text, max(int((width + 2) / CHARACTER), 1)) if width >= CHARACTER else ""
-    if each.below:
-        drawn += _on(box, words, ink, 12) + _on(box, each.below, ink, 24, "c s")
-    elif words and each.share == 1:
-        drawn += _on(box, words, ink, height / 2 + 4)
-    mark = f'<path d="M{number(x + width - 9)} {number(y + 1)}h8v8z"{ink}/>'
-    return drawn + (mark if each.bad else "")
+    lines = [(words, 12, "c"), (each.below, 24, "c s")] if each.below else []
+    for line, below, class_ in lines or ([(words, height / 2 + 4, "c")] if words and each.share == 1 else []):
+        place = f'x="{number(x + width / 2)}" y="{number(y + below)}"'
+        drawn += f'<text class="{class_}" {place}{ink}>{escape(printable(line))}</text>'
+    return drawn + (f'<path d="M{number(x + width - 9)} {number(y + 1)}h8v8z"{ink}/>' if each.bad else "")
 
 
-def _on(box: Box, words: str, ink: str, below: float, class_: str = "c") -> str:
-    place = f'x="{number(box[0] + box[2] / 2)}" y="{number(box[1] + below)}"'
-    return f'<text class="{class_}" {place}{ink}>{escape(printable(words))}</text>'
-
-
-def _above(each: Cell, box: Box) -> str:
-    """Return a head: in the middle of its column, or where one stands for several columns at their left."""
-    if not each.text:
-        return ""
-    x = box[0] + (box[2] / 2 if each.span == 1 else 0)
-    return text(x, box[1] + 12, each.text, ("c " if each.span == 1 else "") + ("b" if each.on else "q"))
-
-
-def _bracket(each: Cell, box: Box) -> str:
-    """Return a bracket under some cells, with its label."""
-    if not each.text:
-        return ""
+def _beside(each: Cell, box: Box, kind: str) -> str:
+    """Return a head over its column, at the left of several; or a bracket under some cells, with its label."""
     left, y, width, _ = box
-    line = (
-        f'<path d="M{number(left + 2)} {number(y + 3)}v4H{number(left + width - 2)}v-4" fill="none" stroke="{LINE}"/>'
-    )
-    return line + text(left + width / 2, y + 18, shortened(each.text, max(int(width / CHARACTER), 4)), "c q")
+    if kind == "heads":
+        alone = each.span == 1
+        x = left + (width / 2 if alone else 0)
+        return text(x, y + 12, each.text, ("c " if alone else "") + ("b" if each.on else "q"))
+    way = f"M{number(left + 2)} {number(y + 3)}v4H{number(left + width - 2)}v-4"
+    label = shortened(each.text, max(int(width / CHARACTER), 4))
+    return f'<path d="{way}" fill="none" stroke="{LINE}"/>' + text(left + width / 2, y + 18, label, "c q")
 
 
-def _rule(corners: str, widths: Sequence[int]) -> str:
-    return corners[0] + corners[1].join("\u2500" * width for width in widths) + corners[2]
-
-
-def _columns(row: Row, words: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield a row piece by piece: its cells between bars, or words over or under them."""
-    for each, text_, wide in zip(row.cells, words, widths, strict=True):
-        if not row.kind:
-            shade = _shaded(each, wide) if each.colour or not each.share else " " * wide
-            yield f"\u2502{text_.rjust(wide) if text_ and each.share else shade}"
-        elif row.kind == "heads":
-            yield " " + text_.rjust(wide)[:wide]
-        else:
-            label = text_ if len(text_) <= wide - 1 else text_.rsplit(" ", 1)[-1]
-            label = label if len(label) <= wide - 1 else ""
-            yield f"\u2514{label.center(wide - 1, chr(0x2500))}\u2518" if text_ and wide > 1 else " " * (wide + 1)
-    if not row.kind:
-        yield "\u2502"
+def _piece(kind: str, each: Cell, words: str, wide: int) -> str:
+    """Return a cell after a bar, or words over or under it, in so many columns of a terminal and one before them."""
+    if not kind:
+        shade = _shaded(each, wide) if each.colour or not each.share else " " * wide
+        return f"\u2502{words.rjust(wide) if words and each.share else shade}"
+    if kind == "heads":
+        return " " + words.rjust(wide)[:wide]
+    label = words if len(words) <= wide - 1 else words.rsplit(" ", 1)[-1]
+    label = label if len(label) <= wide - 1 else ""
+    return f"\u2514{label.center(wide - 1, chr(0x2500))}\u2518" if words and wide > 1 else " " * (wide + 1)
 
 
 def _shaded(each: Cell, wide: int) -> str:
@@ -374,21 +351,21 @@ def rect(box: Box, fill: str, *, title: str = "", stroke: str = PAPER) -> str:
 
 def ring(box: Box) -> str:
     """Return the frame around what is worked through."""
-    both = (svg_paths.rect(*box, fill="none", stroke=ink, stroke_width=wide) for ink, wide in ((PAPER, 4.5), (INK, 2)))
-    return "".join(both)
+    return "".join(svg_paths.rect(*box, fill="none", stroke=ink, stroke_width=wide)
+                   for ink, wide in ((PAPER, 4.5), (INK, 2)))  # fmt: skip
 
 
 def patches(cells: Sequence[Sequence[int]], box: Box, *, palette: Sequence[str] = PALETTE) -> str:
     """Return what `image` draws, as SVG, the first cell in ``box``: a path a colour, neighbours in a row joined."""
     left, top, width, height = box
-    signs = {svg_paths.EMPTY: SKIP}
     paths: dict[str, list[str]] = {}
     for row, places in enumerate(cells):
-        line = [palette[place] if place >= 0 else signs.get(place, HATCHED) for place in places]
-        for fill, run in groupby(range(len(line)), key=line.__getitem__):
-            columns = list(run)
-            across = number(width * len(columns))
-            start = f"M{number(left + columns[0] * width)} {number(top + row * height)}"
+        at = 0
+        fills = (palette[place] if place >= 0 else SKIP if place == svg_paths.EMPTY else HATCHED for place in places)
+        for fill, run in groupby(fills):
+            across = number(width * (wide := len(list(run))))
+            start = f"M{number(left + at * width)} {number(top + row * height)}"
             paths.setdefault(fill, []).append(f"{start}h{across}v{number(height)}h-{across}z")
+            at += wide
     shapes = (f'<path fill="{fill}" d="{"".join(runs)}"/>' for fill, runs in paths.items())
     return tag("g", *shapes, shape_rendering="crispEdges")

@@ -16,7 +16,6 @@ from tensormagic.views import to_html
 from tensormagic.views.graph import marks
 from tensormagic.views.graph.drawing import Box, Drawing, draw
 from tensormagic.views.graph.marks import (
-    Value,
     forward_mark,
     last_frame,
     nonfinite_by_box,
@@ -69,9 +68,13 @@ class GradientGraph(Picture):
         if not self.report.graphs:
             return ""
         graph = self.report.graphs[0]
-        frame = last_frame(graph)
+        frame, shown = last_frame(graph), list(graph.nodes)
+        if len(shown) > _MOST_NODES:
+            born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
+            rest = [node.index for node in graph.nodes if node.index not in born]
+            shown = [graph.nodes[index] for index in sorted([*born, *rest[: _MOST_NODES - len(born)]])]
         rows, quoted = [], set[int | None]()
-        for node in _most_telling(graph):
+        for node in shown:
             place = self.report.location(node.location)
             line = place.label if place is not None else ""  # with its text where it is named first
             line += f": {place.text}" if place is not None and node.location not in quoted else ""
@@ -109,39 +112,28 @@ class GradientGraph(Picture):
         scale = min(1.0, width / wide) if wide else 1.0
         left, top = max(0.0, (width - wide * scale) / 2) + before * scale, 40 + above * scale
         place = f"translate({number(left)},{number(top)})" + (f" scale({scale:.3f})" if scale != 1 else "")
-        content = f'<g transform="{place}">{graph_svg(scene)}{mark.svg}</g>'
+        title, said = self._title(scene)
+        said = f" {DOT} ".join(filter(None, (said, drawing.note, self._others)))
+        rest_of_line = f'<tspan class="q" font-weight="400">{escape(said)}</tspan>'
+        content = f'<text class="v" x="0" y="15">{title} {rest_of_line}</text>'
+        content += f'<g transform="{place}">{graph_svg(scene)}{mark.svg}</g>'
         high = top + drawing.height * scale + (18 if shown_marks or born else 12)
         if not self._is_drawn_only:
             content += moved(0, high, legend_svg(scene))
             high += 18
-        words = self.sentence if self.tips else ""
-        solid = SOLID if self._is_drawn_only else ""
-        return styled(self._caption(scene) + content, solid, marks.CRASH_STYLE, marks.FINDING_STYLE, label=words), high
+        words, solid = self.sentence if self.tips else "", SOLID if self._is_drawn_only else ""
+        return styled(content, solid, marks.CRASH_STYLE, marks.FINDING_STYLE, label=words), high
 
-    def _caption(self, scene: Scene) -> str:
-        """Say which pass is shown, and what was folded."""
-        title, words = "Backward graph", self._which_pass(scene)
-        if self.report.state != "drawn" and not scene.graph.passes_seen:
-            title, words = "Graph so far", "what autograd had recorded when the forward stopped"
-        words = f" {DOT} ".join(filter(None, (words, scene.drawing.note, self._others)))
-        rest_of_line = f'<tspan class="q" font-weight="400">{escape(words)}</tspan>'
-        return f'<text class="v" x="0" y="15">{title} {rest_of_line}</text>'
-
-    def _which_pass(self, scene: Scene) -> str:
-        if scene.frame is None:
-            return "" if self.report.state == "drawn" else "no pass was kept"
-        step = next((each.step for each in self.report.passes if each.number == scene.frame.pass_number), None)
-        which = f"pass {scene.frame.pass_number}" + (f", step {step}" if step is not None else "")
-        return f"colours show {which}" if scene.graph.passes_seen > 1 else which
-
-
-def _most_telling(graph: Graph) -> Iterable[Node]:
-    """The nodes to list: where NaN or Inf was born and went first, then the rest in order."""
-    if len(graph.nodes) <= _MOST_NODES:
-        return graph.nodes
-    born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
-    rest = [node.index for node in graph.nodes if node.index not in born]
-    return (graph.nodes[index] for index in sorted([*born, *rest[: _MOST_NODES - len(born)]]))
+    def _title(self, scene: Scene) -> tuple[str, str]:
+        """Return what the picture is, and which pass is shown."""
+        graph, frame, is_drawn = scene.graph, scene.frame, self.report.state == "drawn"
+        if not is_drawn and not graph.passes_seen:
+            return "Graph so far", "what autograd had recorded when the forward stopped"
+        if frame is None:
+            return "Backward graph", "" if is_drawn else "no pass was kept"
+        step = next((each.step for each in self.report.passes if each.number == frame.pass_number), None)
+        which = f"pass {frame.pass_number}" + (f", step {step}" if step is not None else "")
+        return "Backward graph", f"colours show {which}" if graph.passes_seen > 1 else which
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,25 +179,47 @@ class EndedGraph(Picture):
 # -- as text ----------------------------------------------------------------------------------------------------------
 
 _CELL = 24
-_DRAWN = ("the gradient's path, loss to input, with the output shape of each op",)
 
 
 def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
     frame, scale, drawing = shown_frame(graph), run_scale(report), draw(graph, max_boxes=_TEXT_BOXES, inside=False)
     path, drawn = main_path(drawing), report.state == "drawn"
-    cells = []
-    for at, box in enumerate(path):
-        name, detail = _cell(box, None if drawn else value_of(box.nodes, frame, scale), frame)
-        cells.append((("→ " if at else "  ") + name, f"  {detail}"))
-    for words in _DRAWN if drawn else _heading(frame, scale, width):
-        yield from wrapped(words, width)
-    yield from _rows(cells, width)
+    head = "gradient flow, loss to input (no pass was kept)"
+    if drawn:
+        head = "the gradient's path, loss to input, with the output shape of each op"
+    elif frame is not None:
+        head = f"gradient flow, loss to input, the norm in pass {frame.pass_number}"
+        bars = "bars from {} to {}".format(*(norm_text(10.0**exponent) for exponent in scale))
+        head += "" if len(head) + len(bars) + 3 > width else f"   {bars}"
+    yield from wrapped(head, width)
+    yield from _rows([_cell(box, frame, None if drawn else scale, first=not at) for at, box in enumerate(path)], width)
     for at, nonfinite in nonfinite_by_box(drawing, graph).items():
         sure = "" if nonfinite.certain else " or beside it"
         what = f"{'NaN' if nonfinite.nan else 'Inf'} born in {drawing.boxes[at].label}{sure}"
         yield f"  {what}, pass {nonfinite.pass_number}"
-    for words in _left_out(drawing, path, frame):
+    on_path = {box.id for box in path}
+    if others := [box for box in drawing.boxes if box.id not in on_path]:
+        bad = sum(value_of(box.nodes, frame).bad for box in others)
+        names = shortened(", ".join(box.label for box in others[:3]) + (", …" if len(others) > 3 else ""), 40)
+        marked = f", {bad} of them not finite" if bad else ""
+        words = f"beside this path: {plural(len(others), 'box', 'boxes')} ({names}){marked}"
         yield from wrapped(words, width, "  ", "  ")
+    folded = f"{plural(drawing.node_count, 'node')}; leaves and chains of views are drawn with the op beside them"
+    if words := drawing.note or (folded if drawing.folded else ""):
+        yield from wrapped(words, width, "  ", "  ")
+
+
+def _cell(box: Box, frame: Frame | None, scale: tuple[int, int] | None, *, first: bool) -> tuple[str, str]:
+    """Return the two lines of a box: its name, and its bar with the number; without a scale what it makes."""
+    name, detail = shortened(box.label, _CELL), shortened(box.detail, _CELL)
+    if scale is not None:
+        value, small = value_of(box.nodes, frame, scale), frame.values if frame is not None else None
+        bar_ = bar(value.norm, value.scale)
+        detail = f"! {value.text}" if value.bad else f"{bar_} {norm_text(value.norm)}"
+        if small is not None and (came := gradient_text(small.gradients[box.nodes[0]])):
+            made, detail = value_text(small.made[box.nodes[0]]), f"{bar_} {came}"
+            name = f"{name}: {made}" if made else name
+    return ("  " if first else "→ ") + name, f"  {detail}"
 
 
 def main_path(drawing: Drawing) -> list[Box]:
@@ -213,40 +227,16 @@ def main_path(drawing: Drawing) -> list[Box]:
     targets: dict[int, list[int]] = {}
     for wire in drawing.wires:
         targets.setdefault(wire.source, []).append(wire.target)
-    length: dict[int, int] = {}
-    following: dict[int, int] = {}
+    paths: dict[int, tuple[int, int]] = {-1: (0, -1)}  # box → how long its chain is, and what comes next
     for box in drawing.boxes:  # forward order: what a box sends its gradient to was made before it
-        reached = [target for target in targets.get(box.id, ()) if target in length]
-        best = max(reached, key=length.__getitem__, default=-1)
-        length[box.id], following[box.id] = length.get(best, 0) + 1, best
-    at = max(length, key=lambda number: (length[number], number), default=-1)
-    path = []
+        reached = [target for target in targets.get(box.id, ()) if target in paths]
+        best = max(reached, key=lambda number: paths[number][0], default=-1)
+        paths[box.id] = paths[best][0] + 1, best
+    at, path = max(paths, key=lambda number: (paths[number][0], number)), []
     while at >= 0:
         path.append(drawing.boxes[at])
-        at = following[at]
+        at = paths[at][1]
     return path
-
-
-def _heading(frame: Frame | None, scale: tuple[int, int], width: int) -> Iterator[str]:
-    low, high = (norm_text(10.0**exponent) for exponent in scale)
-    if frame is None:
-        yield "gradient flow, loss to input (no pass was kept)"
-        return
-    words = f"gradient flow, loss to input, the norm in pass {frame.pass_number}"
-    bars = f"bars from {low} to {high}"
-    yield words if len(words) + len(bars) + 3 > width else f"{words}   {bars}"
-
-
-def _cell(box: Box, value: Value | None, frame: Frame | None) -> tuple[str, str]:
-    """Return the two lines of a box: its name, and its bar with the number; without a value what it makes."""
-    name = shortened(box.label, _CELL)
-    if value is None:
-        return name, shortened(box.detail, _CELL)
-    small = frame.values if frame is not None else None
-    if small is not None and (came := gradient_text(small.gradients[box.nodes[0]])):
-        made = value_text(small.made[box.nodes[0]])
-        return f"{name}: {made}" if made else name, f"{bar(value.norm, value.scale)} {came}"
-    return name, f"! {value.text}" if value.bad else f"{bar(value.norm, value.scale)} {norm_text(value.norm)}"
 
 
 def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
@@ -261,20 +251,6 @@ def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     yield from (upper.rstrip(), lower.rstrip())
 
 
-def _left_out(drawing: Drawing, path: Sequence[Box], frame: Frame | None) -> Iterator[str]:
-    on_path = {box.id for box in path}
-    others = [box for box in drawing.boxes if box.id not in on_path]
-    bad = sum(value_of(box.nodes, frame).bad for box in others)
-    if others:
-        names = ", ".join(box.label for box in others[:3]) + (", …" if len(others) > 3 else "")
-        marked = f", {bad} of them not finite" if bad else ""
-        yield f"beside this path: {plural(len(others), 'box', 'boxes')} ({shortened(names, 40)}){marked}"
-    if drawing.note:
-        yield drawing.note
-    elif drawing.folded:
-        yield f"{plural(drawing.node_count, 'node')}; leaves and chains of views are drawn with the op beside them"
-
-
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding, names of a list
@@ -282,36 +258,32 @@ NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding,
 
 def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
     """Return what the picture shows, in sentences; ``graph`` says of which of the report's graphs, by place."""
-    return " ".join(f"{sentence}." for sentence in _sentences(report, graph))
-
-
-def _sentences(report: TraceReport, place: int) -> Iterator[str]:
-    name = shortened(report.title, NAME) or "this run"
+    name, sentences = shortened(report.title, NAME) or "this run", []
     if not report.graphs:
-        yield f"{name}: no backward graph, {run_text(report)}"
+        sentences.append(f"{name}: no backward graph, {run_text(report)}")
     else:
-        shown = report.graphs[place]
+        shown = report.graphs[graph]
         frame, seen = last_frame(shown), shown.passes_seen
         which = "; no pass was kept" if seen and frame is None else ""
         if frame is not None and seen > 1:
             which = f"; gradients of pass {frame.pass_number} of {count(seen)}"
-        yield f"Backward graph of {name}: {_size(shown)}{which}"
-        yield from _broken(report, shown, frame)
-        yield from _range(report, shown, frame)
-        yield from _without(shown, frame)
+        sentences += [f"Backward graph of {name}: {_size(shown)}{which}", *_bad(report, shown, frame)]
+        sentences += _gradients(report, shown, frame) if frame is not None else ()
+        if cuts := [cut for cut in shown.cuts if cut.detachment]:
+            names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in cuts)
+            sentences.append(f"The gradient is cut at {listed(names, most=MOST_NAMES)}")
     if report.error:
-        yield f"The run {report.state}: {shortened(report.error, MESSAGE).rstrip('.')}"
-    yield from _found(report)
+        sentences.append(f"The run {report.state}: {shortened(report.error, MESSAGE).rstrip('.')}")
+    if report.findings:
+        first, more = report.findings[0], len(report.findings) - 1
+        rest = f"; {plural(more, 'more finding')}" if more else ""
+        where = f", {first.location.label}" if first.location is not None else ""
+        message = shortened(first.message.replace("`", ""), MESSAGE).rstrip(".")
+        sentences.append(f"{first.severity} {shortened(first.code, NAME)}{where}: {message}{rest}")
+    return " ".join(f"{sentence}." for sentence in sentences)
 
 
-def _size(graph: Graph) -> str:
-    leaves = [node for node in graph.nodes if node.kind == "accumulate"]
-    names = listed((shortened(one.variable, NAME) or "a leaf" for one in leaves), most=MOST_NAMES)
-    ops = plural(len(graph.nodes) - len(leaves), "operation")
-    return f"{ops} back to {plural(len(leaves), 'leaf', 'leaves')}, {names}" if leaves else ops
-
-
-def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
+def _bad(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
     """Yield where a number that is none came from, and what holds one in the pass that is shown."""
     older = forward_mark(graph)
     nonfinite = older or next(iter(graph.first_nonfinite), None)
@@ -321,49 +293,37 @@ def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[
         yield f"{born}, in pass {nonfinite.pass_number}{', in the forward already' if older else ''}"
     pairs = zip(graph.nodes, frame.norms, strict=False) if frame is not None else ()
     bad = [node for node, norm in pairs if not math.isfinite(norm) or (frame and str(node.index) in frame.bad)]
+    held = f"{count(len(bad))} of {plural(len(graph.nodes), 'node')}"
     if bad and nonfinite is not None:
         leaves = [shortened(node.variable, NAME) for node in bad if node.kind == "accumulate" and node.variable]
         hit = f", {listed(leaves, most=MOST_NAMES)} among them" if leaves else ""
-        yield f"In this pass {count(len(bad))} of {plural(len(graph.nodes), 'node')} hold NaN or Inf{hit}"
+        yield f"In this pass {held} hold NaN or Inf{hit}"
     elif bad:
-        names = listed((_called(report, node) for node in bad), most=MOST_NAMES)
-        yield f"NaN or Inf in {count(len(bad))} of {plural(len(graph.nodes), 'node')}: {names}"
+        yield f"NaN or Inf in {held}: {listed((_called(report, node) for node in bad), most=MOST_NAMES)}"
 
 
-def _range(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
-    """Yield the largest and the smallest finite gradient, and where they are."""
-    if frame is None:
-        return
-    pairs = zip(frame.norms, graph.nodes, strict=False)
+def _gradients(report: TraceReport, graph: Graph, frame: Frame) -> Iterator[str]:
+    """Yield the largest and the smallest finite gradient, where they are, and how much got none, or exactly zero."""
+    norms = frame.norms[: len(graph.nodes)]
+    pairs = zip(norms, graph.nodes, strict=False)
     finite = [(norm, node) for norm, node in pairs if measured(norm) and 0 < norm < math.inf]
     if len(finite) > 1:
         (most, largest), (least, smallest) = (pick(finite, key=lambda pair: pair[0]) for pick in (max, min))
         kind = "Largest finite" if len(finite) < len(graph.nodes) else "Largest"
         ends = f"{kind} gradient norm {norm_text(most)} in {_called(report, largest, text=False)}"
         yield f"{ends}, smallest {norm_text(least)} in {_called(report, smallest, text=False)}"
+    none, zero = sum(not touched(norm) for norm in norms), sum(norm == 0 for norm in norms)
+    parts = [f"no gradient in {plural(none, 'node')}"] if none else []
+    parts += [f"exactly zero in {plural(zero, 'node')}"] if zero else []
+    if described := ", ".join(parts):
+        yield described[0].upper() + described[1:]
 
 
-def _without(graph: Graph, frame: Frame | None) -> Iterator[str]:
-    """Yield how much got no gradient, or one that is exactly zero, and where the way of the gradient is cut."""
-    if frame is not None:
-        norms = frame.norms[: len(graph.nodes)]
-        none, zero = sum(not touched(norm) for norm in norms), sum(norm == 0 for norm in norms)
-        parts = [f"no gradient in {plural(none, 'node')}" if none else ""]
-        parts += [f"exactly zero in {plural(zero, 'node')}" if zero else ""]
-        if described := ", ".join(part for part in parts if part):
-            yield described[0].upper() + described[1:]
-    if cuts := [cut for cut in graph.cuts if cut.detachment]:
-        names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in cuts)
-        yield f"The gradient is cut at {listed(names, most=MOST_NAMES)}"
-
-
-def _found(report: TraceReport) -> Iterator[str]:
-    if report.findings:
-        first, more = report.findings[0], len(report.findings) - 1
-        rest = f"; {plural(more, 'more finding')}" if more else ""
-        where = f", {first.location.label}" if first.location is not None else ""
-        message = shortened(first.message.replace("`", ""), MESSAGE).rstrip(".")
-        yield f"{first.severity} {shortened(first.code, NAME)}{where}: {message}{rest}"
+def _size(graph: Graph) -> str:
+    leaves = [node for node in graph.nodes if node.kind == "accumulate"]
+    names = listed((shortened(one.variable, NAME) or "a leaf" for one in leaves), most=MOST_NAMES)
+    ops = plural(len(graph.nodes) - len(leaves), "operation")
+    return f"{ops} back to {plural(len(leaves), 'leaf', 'leaves')}, {names}" if leaves else ops
 
 
 def _called(report: TraceReport, node: Node, *, text: bool = True) -> str:

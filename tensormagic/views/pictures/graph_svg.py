@@ -15,7 +15,6 @@ from tensormagic.views.graph.drawing import (
     LABEL_SIZE,
     Box,
     Drawing,
-    Wire,
     badge_rows,
 )
 from tensormagic.views.graph.marks import (
@@ -32,7 +31,7 @@ from tensormagic.views.graph.marks import (
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text
-from tensormagic.views.svg_paths import Canvas, Point, arrowhead, hatching, line, number, point
+from tensormagic.views.svg_paths import Canvas, arrowhead, hatching, line, number, point
 from tensormagic.views.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.words import count, plural
 
@@ -48,49 +47,35 @@ _BREAK = 13.0  # how far before its end a wire is cut
 
 def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
     """Return what lies above the lines: where wires are cut, what ended them, and where a value was taken."""
-    if not graph.cuts:
-        return ""
     canvas = Canvas()
-    for wire in drawing.detachment:
-        _break(canvas, *_near_end(wire.points[-2], wire.points[-1]))
-    for box in drawing.boxes:
-        for row, cut in enumerate(box.cuts):
-            _row(canvas, box, row, cut.label)
-    for number_, cuts in drawing.stubs.items():
-        _stub(canvas, drawing.boxes[number_], detachment=any(graph.cuts[cut].detachment for cut in cuts))
+    for wire in drawing.detachment if graph.cuts else ():
+        (left, top), (x, y) = wire.points[-2:]
+        across, down = x - left, y - top  # a level piece is cut near its end, a curve at t = 0.8
+        _break(canvas, *((left + 0.752 * across, top + 0.896 * down) if down
+                         else (x - min(_BREAK, max(across - 4, 6.0)), y)))  # fmt: skip
+    for box in drawing.boxes if graph.cuts else ():
+        shown, more = badge_rows(box)
+        for row, cut in enumerate(box.cuts, len(shown) + bool(more)):
+            y = box.y + HEAD_HEIGHT + 3 + row * BADGE_HEIGHT
+            canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
+            _break(canvas, box.x + 7, y + 6)
+            words = fitted(cut.label, box.width - CUT_INDENT, BADGE_SIZE)
+            canvas.text("k", box.x + CUT_INDENT, y + BADGE_SIZE, words)
+    for place, cuts in drawing.stubs.items():  # a short line out of a box: cut, or with a cap where it was only read
+        box = drawing.boxes[place]
+        x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
+        if any(graph.cuts[cut].detachment for cut in cuts):
+            canvas.path("xl", f"M{point(x, y)}h14")
+            _break(canvas, x + 8, y)
+        else:
+            canvas.path("xe", f"M{point(x, y)}h6m0-4v8")
     return canvas.svg()
-
-
-def _near_end(start: Point, end: Point) -> Point:
-    """Return where the last piece of a wire is cut: of a level one near its end, of a curve at t = 0.8."""
-    across, down = end[0] - start[0], end[1] - start[1]
-    if not down:
-        return end[0] - min(_BREAK, max(across - 4, 6.0)), end[1]
-    return start[0] + 0.752 * across, start[1] + 0.896 * down
 
 
 def _break(canvas: Canvas, x: float, y: float) -> None:
     """Draw a gap with a stroke on either side of it."""
     canvas.path("xg", f"M{point(x - 2.5, y)}h5")
     canvas.path("xs", f"M{point(x - 4.5, y + 4.5)}l4-9M{point(x + 0.5, y + 4.5)}l4-9")
-
-
-def _row(canvas: Canvas, box: Box, row: int, label: str) -> None:
-    shown, more = badge_rows(box)
-    y = box.y + HEAD_HEIGHT + 3 + (len(shown) + bool(more) + row) * BADGE_HEIGHT
-    canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
-    _break(canvas, box.x + 7, y + 6)
-    canvas.text("k", box.x + CUT_INDENT, y + BADGE_SIZE, fitted(label, box.width - CUT_INDENT, BADGE_SIZE))
-
-
-def _stub(canvas: Canvas, box: Box, *, detachment: bool) -> None:
-    """Draw a short line out of a box: cut, or with a cap where the value was only read."""
-    x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
-    if detachment:
-        canvas.path("xl", f"M{point(x, y)}h14")
-        _break(canvas, x + 8, y)
-    else:
-        canvas.path("xe", f"M{point(x, y)}h6m0-4v8")
 
 
 # -- boxes and wires --------------------------------------------------------------------------------------------------
@@ -154,60 +139,44 @@ def graph_svg(scene: Scene) -> str:
     """Return the drawing as SVG content, its top left corner at the origin."""
     drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
     values = {box.id: value_of(box.nodes, scene.frame, scene.scale) for box in drawing.boxes}
-    wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
-    cut_wires = Canvas()  # the cut wires: they lie below all other lines
+    cut_wires, wires, behind, plates, boxes, marks = (Canvas() for _ in range(6))  # the cut wires lie lowest
     for cut in drawing.detachment:
         cut_wires.path("xl", line(cut.points))
-    for wire in drawing.wires:
-        _wire(wires, wire, values)
+    for wire in drawing.wires:  # as thick as the gradient that the target received
+        value = values[wire.target] if not values[wire.source].untouched else Value()
+        level = value.style
+        thick = _THICKNESS[int(level)] if level.isdigit() else 4.0 if value.bad else 1.2
+        tip, length = wire.points[-1], round(5.0 + thick)
+        path = line([*wire.points[:-1], (tip[0] + min(length, wire.points[-2][0] - tip[0]), tip[1])])
+        wires.path(f"w w{level}", path)
+        if value.bad:
+            wires.path("i", path)
+        wires.path(f"f{level}", arrowhead(tip, length, round(2.5 + thick)))
     for box in drawing.boxes:
         if box.kind in {"module", "repeat"}:
             behind.path(f"b s{values[box.id].style}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
         plates.path(f"b s{values[box.id].style}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
-    born = nonfinite_marks(scene)
+    born, small = nonfinite_marks(scene), scene.frame.values if scene.frame is not None else None
     named = {mark.box.id for mark in born}  # the words take the place of the number
-    if len(drawing.boxes) < _CROWDED:
-        for box in drawing.boxes:
-            number = _mark_text(scene, box, gradient=True) or values[box.id].number
-            if box.id not in named and number:
-                ink = "k c o r" if values[box.id].bad else "k c o"
-                marks.text(ink, box.x + box.width / 2, box.y - 7, number)
-        if scene.frame is not None and (shown := scene.frame.values) is not None:
-            for wire in drawing.wires:
-                at = len(wire.points) // 2
-                (x, y), (tip, height) = wire.points[at - 1 : at + 1]
-                words = wire_text(scene.graph, shown, wire.edges)
-                marks.text("k c o q", (x + tip) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
+    few = len(drawing.boxes) < _CROWDED
+    for box in drawing.boxes if few else ():
+        over = (gradient_text(small.gradients[box.nodes[0]]) if small is not None else "") or values[box.id].number
+        if box.id not in named and over:
+            marks.text("k c o r" if values[box.id].bad else "k c o", box.x + box.width / 2, box.y - 7, over)
+    for wire in drawing.wires if few and small is not None else ():
+        at = len(wire.points) // 2
+        (x, y), (end, height) = wire.points[at - 1 : at + 1]
+        words = wire_text(scene.graph, small, wire.edges)
+        marks.text("k c o q", (x + end) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
     around = [words_around(mark.x, mark.y, mark.half) for mark in born]
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
     ends = _cuts_svg(drawing, scene.graph)
     return f"{cut_wires.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
-def _mark_text(scene: Scene, box: Box, *, gradient: bool) -> str:
-    """Return what is written over a box, or in it, of a small graph: its numbers; else nothing."""
-    values = scene.frame.values if scene.frame is not None else None
-    if values is None:
-        return ""
-    node = box.nodes[0]
-    return gradient_text(values.gradients[node]) if gradient else value_text(values.made[node])
-
-
-def _wire(canvas: Canvas, wire: Wire, values: dict[int, Value]) -> None:
-    """Draw a line from source to target, as thick as the gradient that the target received."""
-    value = values[wire.target] if not values[wire.source].untouched else Value()
-    level = value.style
-    thick = _THICKNESS[int(level)] if level.isdigit() else 4.0 if value.bad else 1.2
-    tip, length = wire.points[-1], round(5.0 + thick)
-    path = line([*wire.points[:-1], (tip[0] + min(length, wire.points[-2][0] - tip[0]), tip[1])])
-    canvas.path(f"w w{level}", path)
-    if value.bad:
-        canvas.path("i", path)
-    canvas.path(f"f{level}", arrowhead(tip, length, round(2.5 + thick)))
-
-
 def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
+    """Draw what is in a box and below it: of a small graph the numbers that it made, else their shape; its leaves."""
     level, middle, bottom = value.style, box.x + box.width / 2, box.y + HEAD_HEIGHT
     if value.bad:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
@@ -217,11 +186,19 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     has_tip = scene.tips and len(scene.drawing.boxes) < _TITLES
     title = f"{box.label} {box.detail}{several}: {value.text}" if has_tip else ""
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    detail = _mark_text(scene, box, gradient=False) or box.detail
+    small = scene.frame.values if scene.frame is not None else None
+    detail = (value_text(small.made[box.nodes[0]]) if small is not None else "") or box.detail
     canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
     if detail:
         canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))
-    _badges(canvas, box, scene)
+    shown, more = badge_rows(box)
+    for row, badge in enumerate(shown):
+        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame, scene.scale))
+    if more:
+        bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
+        words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
+        words += f", {count(bad)} NaN/Inf" if bad else ""
+        canvas.text("k r" if bad else "k q", box.x + 4, bottom + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE, words)
 
 
 def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
@@ -230,18 +207,6 @@ def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
         return f"M{point(x, y)}h{number(width)}v{number(HEAD_HEIGHT)}h-{number(width)}z"
     across, down = number(width - 4), number(HEAD_HEIGHT - 4)
     return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
-
-
-def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
-    shown, more = badge_rows(box)
-    for row, badge in enumerate(shown):
-        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame, scene.scale))
-    if more:
-        bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
-        words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
-        words += f", {count(bad)} NaN/Inf" if bad else ""
-        y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE
-        canvas.text("k r" if bad else "k q", box.x + 4, y, words)
 
 
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
@@ -256,9 +221,15 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
 
 
 def nonfinite_marks(scene: Scene) -> list[NonfiniteMark]:
-    """Return the marks of the boxes in which the first NaN or Inf appeared."""
-    found = nonfinite_by_box(scene.drawing, scene.graph)
-    return [NonfiniteMark.at(scene.drawing, box, nonfinite, scene.frame) for box, nonfinite in found.items()]
+    """Return the marks of the boxes in which the first NaN or Inf appeared, where their words cover nothing."""
+    drawing, frame, marks = scene.drawing, scene.frame, []
+    for place, first in nonfinite_by_box(drawing, scene.graph).items():
+        box = drawing.boxes[place]
+        when = "" if frame is None or frame.pass_number == first.pass_number else f", pass {first.pass_number}"
+        words = f"{nonfinite_words(first, inside=box.kind in {'module', 'repeat'})}{when}"
+        half = text_width(words, DETAIL_SIZE, bold=True) / 2 + 9
+        marks.append(NonfiniteMark(box, words, half, *word_place(drawing, box, half, numbered=False)))
+    return marks
 
 
 class NonfiniteMark(NamedTuple):
@@ -269,15 +240,6 @@ class NonfiniteMark(NamedTuple):
     half: float
     x: float
     y: float
-
-    @classmethod
-    def at(cls, drawing: Drawing, number: int, nonfinite: FirstNonfinite, frame: Frame | None) -> NonfiniteMark:
-        """Return the mark of a box, at the place where its words cover nothing."""
-        box = drawing.boxes[number]
-        when = "" if frame is None or frame.pass_number == nonfinite.pass_number else f", pass {nonfinite.pass_number}"
-        words = f"{nonfinite_words(nonfinite, inside=box.kind in {'module', 'repeat'})}{when}"
-        half = text_width(words, DETAIL_SIZE, bold=True) / 2 + 9
-        return cls(box, words, half, *word_place(drawing, box, half, numbered=False))
 
     def svg(self) -> str:
         """Return it: a ring, a sign and the words."""
@@ -301,34 +263,27 @@ def legend_svg(scene: Scene) -> str:
         f' height="{number(3 + 1.1 * level)}"/>'
         for level in range(6)
     )
-    scale = (
-        f'<text class="q" x="0" y="11">gradient norm</text>'
-        f'<text class="q e" x="122" y="11">{low}</text>'
-        f'{swatches}<text class="q" x="253" y="11">{high}</text>'
-    )
-    parts, x = [scale], 300.0
-    for mark, words in _keys(scene):
-        parts.append(f'<g transform="translate({number(x)})">{mark}<text class="q" x="27" y="11">{words}</text></g>')
-        x += 27 + text_width(words, DETAIL_SIZE) + 16
-    return "".join(parts)
-
-
-def _keys(scene: Scene) -> list[tuple[str, str]]:
-    folded = any(box.kind in {"module", "repeat"} for box in scene.drawing.boxes)
-    stacked = f"{_small(3, 0, 's3')}{_small(0, 3, 's3')}"
-    marks = [
+    parts = ['<text class="q" x="0" y="11">gradient norm</text>', f'<text class="q e" x="122" y="11">{low}</text>',
+             f'{swatches}<text class="q" x="253" y="11">{high}</text>']  # fmt: skip
+    drawing, x = scene.drawing, 300.0
+    keys = [
         (f'{_small(0, 1, "sbad")}<path class="h" d="{hatching(1, 3, 20, 7, 5)}"/>', "NaN or Inf, count"),
         (_small(0, 1, "snone"), "no gradient"),
         (f'<path class="w w3" d="M8,6H22"/><path class="f3" d="{arrowhead((0, 6), 8, 5)}"/>', "gradient flow"),
     ]
     if scene.frame is not None and UNREADABLE in scene.frame.norms:
-        marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
-    if scene.drawing.detachment or any(box.cuts for box in scene.drawing.boxes):
+        keys.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
+    if drawing.detachment or any(box.cuts for box in drawing.boxes):
         cut = Canvas()  # 22 pixels wide, its middle at 6
         cut.path("xl", "M0,6H22")
         _break(cut, 11, 6)
-        marks.append((cut.svg(), "cut"))
-    return [*marks, (stacked, "several steps in one box")] if folded else marks
+        keys.append((cut.svg(), "cut"))
+    if any(box.kind in {"module", "repeat"} for box in drawing.boxes):
+        keys.append((f"{_small(3, 0, 's3')}{_small(0, 3, 's3')}", "several steps in one box"))
+    for mark, words in keys:
+        parts.append(f'<g transform="translate({number(x)})">{mark}<text class="q" x="27" y="11">{words}</text></g>')
+        x += 27 + text_width(words, DETAIL_SIZE) + 16
+    return "".join(parts)
 
 
 def _small(x: float, y: float, style: str) -> str:

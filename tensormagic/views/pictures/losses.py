@@ -84,52 +84,33 @@ def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
 
 
 def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: LossScale, stroke: str) -> str:
-    first, last = losses[0].step, losses[-1].step
-    across = (WIDTH - 2 * _EDGE) / max(last - first, 1)
-    path, marks, pen = [], [], "M"
+    across = (WIDTH - 2 * _EDGE) / max(losses[-1].step - losses[0].step, 1)
+    path, marks, pen = "", "", "M"
     for pair, value in zip(losses, values, strict=True):
-        x = _EDGE + (pair.step - first) * across
+        x = _EDGE + (pair.step - losses[0].step) * across
         if value is None or not math.isfinite(value):
-            marks += [f"M{point(x - 3, 2)}l6,6m0,-6l-6,6"] if value is not None else []
+            marks += f"M{point(x - 3, 2)}l6,6m0,-6l-6,6" if value is not None else ""
             pen = "M"
             continue
-        y = _EDGE + (1 - scale.share(value)) * (HEIGHT - 2 * _EDGE)
-        path.append(f"{pen}{point(x, y)}")
+        path += f"{pen}{point(x, _EDGE + (1 - scale.share(value)) * (HEIGHT - 2 * _EDGE))}"
         pen = "L"
-    style = f'fill="none" {stroke} stroke-linejoin="round" stroke-linecap="round"'
-    return f'<path {style} d="{"".join([*path, *marks])}"/>'
+    return f'<path fill="none" {stroke} stroke-linejoin="round" stroke-linecap="round" d="{path}{marks}"/>'
 
 
 def losses_alternative(report: ComparisonReport) -> str:
     """Return both losses, first and last, the first that is not finite, and the step at which they differ most."""
-    pairs = report.losses
-    names = [shortened(side.name, NAME) for side in (report.left, report.right)]
-    runs = (
-        f"{name} {_course(pairs, [getattr(pair, side) for pair in pairs])}"
-        for name, side in zip(names, ("left", "right"), strict=True)
-    )
-    return f"Loss over {plural(len(pairs), 'step')}: {'; '.join(runs)}{_furthest(pairs)}."
-
-
-def _course(pairs: Sequence[LossPair], values: Sequence[float | None]) -> str:
-    known = [(pair.step, value) for pair, value in zip(pairs, values, strict=True) if value is not None]
-    if not known:
-        return "has none"
-    bad = next((step for step, value in known if not math.isfinite(value)), None)
-    broken = "" if bad is None else f", not finite from step {bad}"
-    return f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}"
-
-
-def _furthest(pairs: Sequence[LossPair]) -> str:
-    differences = [
-        (abs(pair.left - pair.right), pair)
-        for pair in pairs
-        if pair.left is not None and pair.right is not None and math.isfinite(pair.left - pair.right)
-    ]
+    pairs, runs = report.losses, []
+    for name, side in ((report.left.name, "left"), (report.right.name, "right")):
+        known = [(pair.step, value) for pair in pairs if (value := getattr(pair, side)) is not None]
+        bad = next((step for step, value in known if not math.isfinite(value)), None)
+        broken = "" if bad is None else f", not finite from step {bad}"
+        ends = f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}" if known else "has none"
+        runs.append(f"{shortened(name, NAME)} {ends}")
+    both = [pair for pair in pairs if pair.left is not None and pair.right is not None]
+    differences = [(abs(pair.left - pair.right), pair) for pair in both if math.isfinite(pair.left - pair.right)]
     difference, pair = max(differences, key=lambda one: one[0], default=(0.0, None))
-    if pair is None:
-        return ""
-    if not difference:
-        return "; equal at every step where both are finite"
-    ends = f"{short_number(pair.left)} and {short_number(pair.right)}"
-    return f"; furthest apart at step {pair.step}: {ends}"
+    apart = "; equal at every step where both are finite" if pair is not None else ""
+    if difference and pair is not None:
+        ends = f"{short_number(pair.left)} and {short_number(pair.right)}"
+        apart = f"; furthest apart at step {pair.step}: {ends}"
+    return f"Loss over {plural(len(pairs), 'step')}: {'; '.join(runs)}{apart}."

@@ -107,45 +107,37 @@ class PlacementGrid(Picture):
             phrases.append(f"over {listed(parts)} these {is_or_are(2)} parts of a sum that is still to be taken")
         return "; ".join(phrases)
 
-    def _grid(self) -> tuple[list[str], list[str], list[list[str]], str]:
-        """Return what is beside the rows, above the columns, in the cells, and which dimensions these are."""
+    def _cells(self, room: int, width: float = 720.0) -> tuple[Cells, str]:
+        """Return the grid, with so many characters a cell, and which dimensions it shows.
+
+        Of too many pieces along a dimension the first ones are shown, an ellipsis for those between, and the last.
+        """
         pieces = self.placed.holders()
         many = [sorted({(start[dim], size[dim]) for start, size in pieces}) for dim in range(len(self.placed.shape))]
         dims = sorted(sorted(range(len(many)), key=lambda dim: (-len(many[dim]), dim))[:2])
         if len(dims) == 2 and len(many[dims[0]]) == 1 < len(many[dims[1]]):
             dims = dims[::-1]
-        rows = _some(many[dims[0]] if dims else [(0, 1)], _MOST_ROWS)
-        columns = _some(many[dims[1]] if len(dims) == 2 else [(0, 1)], _MOST_COLUMNS)
-        cells = [
-            [self._holders(pieces, list(zip(dims, (row, column), strict=False))) for column in columns] for row in rows
-        ]
-        down = [_range(row) if dims else "" for row in rows]
-        across = [_range(column) if len(dims) == 2 else "" for column in columns]
-        caption = [f"down: dimension {dims[0]}"] if dims else []
-        caption += [f"across: dimension {dims[1]}"] if len(dims) == 2 else []
-        return down, across, cells, ", ".join(caption)
-
-    def _holders(
-        self, pieces: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]],
-        at: list[tuple[int, tuple[int, int] | None]],
-    ) -> str:  # fmt: skip
-        if any(place is None for _, place in at):
-            return ELLIPSIS
-        held = {
-            rank for (start, size), ranks in pieces.items()
-            for rank in ranks if all((start[dim], size[dim]) == place for dim, place in at)
-        }  # fmt: skip
-        return ranks_text(sorted(held), most=2).removeprefix("ranks ").removeprefix("rank ") if held else ""
-
-    def _cells(self, room: int, width: float = 720.0) -> tuple[Cells, str]:
-        """Return the grid, with so many characters a cell, and which dimensions it shows."""
-        down, across, cells, caption = self._grid()
-        rows = [Row("", [Cell(each) for each in across], "heads")] if any(across) else []
-        rows += [
-            Row(label, [Cell(shortened(each, room), "" if each in {"", ELLIPSIS} else DIVERGING[2]) for each in row])
-            for label, row in zip(down, cells, strict=True)
-        ]
-        return Cells(rows, _LEFT, min((width - _LEFT - 8) / len(across), 120.0)), caption
+        ways: list[list[tuple[int, int] | None]] = []
+        for at, most in enumerate((_MOST_ROWS, _MOST_COLUMNS)):
+            every = many[dims[at]] if at < len(dims) else [(0, 1)]
+            ways.append([*every] if len(every) <= most else [*every[: most - 2], None, every[-1]])
+        heads = [[ELLIPSIS if one is None else f"{one[0]}:{one[0] + one[1]}" for one in way] if at < len(dims) else [""]
+                 for at, way in enumerate(ways)]  # fmt: skip
+        rows = [Row("", [Cell(each) for each in heads[1]], "heads")] if any(heads[1]) else []
+        for label, down in zip(heads[0], ways[0], strict=True):
+            cells = []
+            for across in ways[1]:
+                at_, words = list(zip(dims, (down, across), strict=False)), ELLIPSIS
+                if not any(place is None for _, place in at_):
+                    held = {rank for (start, size), ranks in pieces.items() for rank in ranks
+                            if all((start[dim], size[dim]) == place for dim, place in at_)}  # fmt: skip
+                    words = (
+                        ranks_text(sorted(held), most=2).removeprefix("ranks ").removeprefix("rank ") if held else ""
+                    )
+                cells.append(Cell(shortened(words, room), "" if words in {"", ELLIPSIS} else DIVERGING[2]))
+            rows.append(Row(label, cells))
+        caption = ", ".join(f"{way}: dimension {dim}" for way, dim in zip(("down", "across"), dims, strict=False))
+        return Cells(rows, _LEFT, min((width - _LEFT - 8) / len(ways[1]), 120.0)), caption
 
     def text(self, width: int) -> Iterable[str]:
         """Return the grid in characters."""
@@ -158,24 +150,13 @@ class PlacementGrid(Picture):
         """Return the grid as boxes."""
         cells, caption = self._cells(24, width)
         below = cells.height + 14
-        foot = words(
-            4, below, f"In each cell the ranks that hold it; {caption}" if caption else "The ranks that hold it"
-        )
-        return code_lettered(cells.svg()) + lettered(foot), below + 8
+        said = f"In each cell the ranks that hold it; {caption}" if caption else "The ranks that hold it"
+        return code_lettered(cells.svg()) + lettered(words(4, below, said)), below + 8
 
     def html(self) -> str:
         """Return it as a picture with its words below."""
         inner, height = self.svg(720.0)
         return tag("p", escape(self.sentence), class_="quiet") + inline(inner, height, self.sentence)
-
-
-def _some(every: list[tuple[int, int]], most: int) -> list[tuple[int, int] | None]:
-    """Return all, or the first ones, None for those between, and the last."""
-    return [*every] if len(every) <= most else [*every[: most - 2], None, every[-1]]
-
-
-def _range(place: tuple[int, int] | None) -> str:
-    return ELLIPSIS if place is None else f"{place[0]}:{place[0] + place[1]}"
 
 
 def groups_of(spread: tuple[Placed, ...]) -> list[list[Placed]]:
@@ -233,17 +214,15 @@ class RankLanes(Picture):
         what = f"{plural(len(come.numbers), 'collective')} of group {come.group}"
         parts = [f"The last {what if come.group else plural(len(come.numbers), 'step')}, in {span}"]
         missing = [rank for at, rank in enumerate(come.ranks) if any(map(math.isnan, self._row(at)))]
-        if missing:
-            parts.append(f"{ranks_text(missing)} did not come to all of them")
+        parts += [f"{ranks_text(missing)} did not come to all of them"] if missing else []
         return "; ".join(parts)
 
-    def _kinds(self) -> str:
-        """Return what the collectives are, each once."""
-        found = [
-            f"{operation}{f' ({line})' if line else ''}"
-            for operation, line in dict.fromkeys(zip(self.come.operations, self.come.lines, strict=True))
-        ]
-        return listed(found, most=4)
+    @property
+    def _caption(self) -> str:
+        """The sentence, and what the collectives are, each once."""
+        each = dict.fromkeys(zip(self.come.operations, self.come.lines, strict=True))
+        found = [f"{operation}{f' ({line})' if line else ''}" for operation, line in each]
+        return f"{self.sentence}: {listed(found, most=4)}"
 
     def text(self, width: int) -> Iterable[str]:
         """Return a lane of characters for each rank: ``|`` where it came, ``-`` where it waits for the last."""
@@ -265,7 +244,7 @@ class RankLanes(Picture):
             yield f"  {f'rank {self.come.ranks[at]}'.ljust(label)}  {''.join(lane)}".rstrip()
         rest = f"; {plural(more, 'rank')} not drawn" if more else ""
         legend = f"| a {'collective' if self.come.group else 'step'}, - waits for the last rank, {_HOLE} did not come"
-        yield from wrapped(f"{self.sentence}: {self._kinds()}. {legend}{rest}", width, "  ", "  ")
+        yield from wrapped(f"{self._caption}. {legend}{rest}", width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return lanes with ticks, bars for waiting, and lines that join the same collective."""
@@ -310,5 +289,4 @@ class RankLanes(Picture):
     def html(self) -> str:
         """Return it as a picture with its words above."""
         inner, height = self.svg(720.0)
-        caption = escape(f"{self.sentence}: {self._kinds()}")
-        return tag("p", caption, class_="quiet") + inline(inner, height, self.sentence)
+        return tag("p", escape(self._caption), class_="quiet") + inline(inner, height, self.sentence)

@@ -113,28 +113,18 @@ class DrawnLayout:
 
     def cell_colour(self, cell: StripCell) -> str | None:
         """Return the colour of a strip cell; None where the tensor reads it, but not in the slice that is drawn."""
-        if cell.stop <= self.low or cell.start > self.high:
-            return None
-        if self.drawn and not any(cell.start <= offset < cell.stop for offset in self.drawn):
+        inside = any(cell.start <= offset < cell.stop for offset in self.drawn) if self.drawn else True
+        if cell.stop <= self.low or cell.start > self.high or not inside:
             return None
         return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
 
-    def strip_cell(self, offset: int) -> int | None:
-        """Return the place in `Strip.cells` where a storage element lies, or None where it is not drawn."""
-        strip = self.strip
-        if strip is None or not strip.start <= offset < strip.stop:
-            return None
-        return (offset - strip.start) // strip.cell_elements
-
     @property
     def chosen(self) -> int | None:
-        """The place in `Strip.cells` of the worked example."""
-        return None if self.offset is None else self.strip_cell(self.offset)
-
-    def level(self, row: int, column: int) -> float | None:
-        """Return an element as a number for colouring, or None where values could not be read."""
-        levels = self.grid.levels
-        return levels[row][column] if levels else None
+        """The place in `Strip.cells` of the worked example, or None where it is not drawn."""
+        strip = self.strip
+        if strip is None or self.offset is None or not strip.start <= self.offset < strip.stop:
+            return None
+        return (self.offset - strip.start) // strip.cell_elements
 
     def value(self, row: int, column: int) -> str:
         """Return an element as text, empty where values could not be read."""
@@ -155,25 +145,18 @@ class DrawnLayout:
             places = [layout.offset(unravel(at, layout.shape)) for at in range(len(texts))]
         room = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2
         found = {place: narrowed(text, room) for place, text in zip(places, texts, strict=False)}
-        most = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2 if cells <= MANY_STRIP_CELLS else 3
-        whole = all(len(text) <= most and not text.endswith(ELLIPSIS) for text in found.values())
-        return found if whole else {}
+        most = room if cells <= MANY_STRIP_CELLS else 3
+        return found if all(len(text) <= most and not text.endswith(ELLIPSIS) for text in found.values()) else {}
 
     def bad(self, row: int, column: int) -> str:
         """Return ``"NaN"``, ``"Inf"`` or nothing: what a corner mark has to say about an element."""
-        level = self.level(row, column)
-        if level is None or math.isfinite(level):
-            return ""
-        return "NaN" if math.isnan(level) else "Inf"
+        level = self.grid.levels[row][column] if self.grid.levels else 0.0
+        return "" if math.isfinite(level) else "NaN" if math.isnan(level) else "Inf"
 
     def bad_offsets(self) -> dict[int, str]:
         """Return storage offset → ``"NaN"`` or ``"Inf"`` for the elements shown that are one of them."""
-        marks = {}
-        for row, offsets in enumerate(self.grid.offsets):
-            for column, offset in enumerate(offsets):
-                if mark := self.bad(row, column):
-                    marks[offset] = mark
-        return marks
+        places = ((at, r, c) for r, row in enumerate(self.grid.offsets) for c, at in enumerate(row))
+        return {at: mark for at, r, c in places if (mark := self.bad(r, c))}
 
 
 def drawn_layout(report: TensorReport) -> DrawnLayout | None:
@@ -187,12 +170,11 @@ def drawn_layout(report: TensorReport) -> DrawnLayout | None:
     if not grid.offsets or not grid.offsets[0]:
         return DrawnLayout(layout, None, None, (), None, low, high)
     row, column = len(grid.offsets) // 2, len(grid.offsets[0]) // 2  # the worked example
-    drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
+    index, offset, drawn = index_at(grid, row, column), grid.offsets[row][column], frozenset[int]()
     if is_slice(layout):
+        drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
         low, high = min(drawn), max(drawn)
-    index, offset = index_at(grid, row, column), grid.offsets[row][column]
-    whole_slice = drawn if is_slice(layout) and grid.complete else frozenset[int]()
-    return DrawnLayout(layout, row, column, index, offset, low, high, whole_slice)
+    return DrawnLayout(layout, row, column, index, offset, low, high, drawn if grid.complete else frozenset())
 
 
 def is_slice(layout: LayoutReport) -> bool:
@@ -249,9 +231,7 @@ def bases_index(report: TensorReport, offset: int) -> str:
 def value_range(grid: Grid, statistics: Statistics | None) -> tuple[float, float] | None:
     """Return the values that get the darkest and the lightest colour: what is shown, outliers cut at 3 std."""
     finite = [level for levels in grid.levels for level in levels if math.isfinite(level)]
-    if not finite:
-        return None
-    return without_outliers(min(finite), max(finite), statistics)
+    return without_outliers(min(finite), max(finite), statistics) if finite else None
 
 
 def without_outliers(low: float, high: float, statistics: Statistics | None) -> tuple[float, float]:
@@ -292,19 +272,18 @@ def in_cell(value: str) -> str:
 
 def formula(layout: LayoutReport) -> str:
     """Return ``offset(i, j) = 1 + 1·i + 12·j``."""
-    return worded(ELEMENT_WORDS["formula"], index=", ".join(layout.dim_names), sum=_sum(layout, layout.dim_names))
+    return _formula(layout, layout.dim_names, "")
 
 
 def formula_at(layout: LayoutReport, index: tuple[int, ...]) -> str:
     """Return the formula with an index filled in: ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
-    given = tuple(map(str, index))
-    offset = str(layout.offset(index)) if index else ""
-    return worded(ELEMENT_WORDS["formula"], index=", ".join(given), sum=_sum(layout, given), offset=offset)
+    return _formula(layout, tuple(map(str, index)), str(layout.offset(index)) if index else "")
 
 
-def _sum(layout: LayoutReport, factors: tuple[str, ...]) -> str:
-    terms = [f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, factors, strict=True)]
-    return " + ".join([str(layout.storage_offset), *terms])
+def _formula(layout: LayoutReport, index: tuple[str, ...], offset: str) -> str:
+    terms = (f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, index, strict=True))
+    summed = " + ".join([str(layout.storage_offset), *terms])
+    return worded(ELEMENT_WORDS["formula"], index=", ".join(index), sum=summed, offset=offset)
 
 
 def element(report: TensorReport, index: tuple[int, ...]) -> str:
@@ -314,23 +293,20 @@ def element(report: TensorReport, index: tuple[int, ...]) -> str:
 
 
 def worked_example(report: TensorReport, drawn: DrawnLayout) -> tuple[str, ...]:
-    """Return what there is to say about the element singled out: its value, and its other names."""
+    """Return what there is to say about the element singled out: its value, and its other names.
+
+    Those are its index in the base, and the indices that stand still: ``x[:, 3]``.
+    """
     if drawn.row is None or drawn.column is None or drawn.offset is None:
         return ()
-    value = drawn.value(drawn.row, drawn.column)
-    first = worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)
-    more = (worded(ELEMENT_WORDS["same"], other=bases_index(report, drawn.offset)), _repeated(report, drawn))
-    return (first, *(line for line in more if line))
-
-
-def _repeated(report: TensorReport, drawn: DrawnLayout) -> str:
-    """Return which other indices read the same element because they stand still: ``x[:, 3]``."""
-    layout = drawn.layout
-    still = still_dims(layout)
-    if not still:
-        return ""
-    inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(drawn.index))
-    return worded(ELEMENT_WORDS["repeated"], letters=still_letters(layout), part=f"{name(report)}[{inner}]")
+    value, layout = drawn.value(drawn.row, drawn.column), drawn.layout
+    lines = [worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)]
+    lines.append(worded(ELEMENT_WORDS["same"], other=bases_index(report, drawn.offset)))
+    if still := still_dims(layout):
+        inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(drawn.index))
+        part = f"{name(report)}[{inner}]"
+        lines.append(worded(ELEMENT_WORDS["repeated"], letters=still_letters(layout), part=part))
+    return tuple(line for line in lines if line)
 
 
 def still_dims(layout: LayoutReport) -> list[int]:
@@ -359,36 +335,27 @@ def shown(report: TensorReport) -> str:
     """Return exactly what is drawn of what, or nothing where everything is."""
     if report.layout is None or not report.layout.grid.offsets:
         return ""
-    grid = report.layout.grid
-    return "; ".join(filter(None, (_cut(grid, report.layout.dim_names), _slice(report, grid))))
-
-
-def _cut(grid: Grid, letters: tuple[str, ...]) -> str:
-    if grid.complete:
-        return ""
-    rows, columns = len(grid.rows), len(grid.columns)
-    if grid.row_dim is None:
-        size = f"{columns} of {count(grid.column_count)}"
-    else:
-        whole = {"row_count": count(grid.row_count), "column_count": count(grid.column_count)}
-        size = worded(ELEMENT_WORDS["size"], rows=rows, columns=columns, **whole)
-    axes = [(grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count)]
-    cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
-    return f"{size}: {', '.join(cut)}"
-
-
-def _slice(report: TensorReport, grid: Grid) -> str:
+    grid, letters, parts = report.layout.grid, report.layout.dim_names, []
+    if not grid.complete:
+        rows, columns, whole = len(grid.rows), len(grid.columns), (count(grid.row_count), count(grid.column_count))
+        size = f"{columns} of {whole[1]}"
+        if grid.row_dim is not None:
+            sizes = {"rows": rows, "columns": columns, "row_count": whole[0], "column_count": whole[1]}
+            size = worded(ELEMENT_WORDS["size"], **sizes)
+        axes = ((grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count))
+        cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
+        parts.append(f"{size}: {', '.join(cut)}")
     drawn = {grid.row_dim, grid.column_dim}
     others = [dim for dim in range(len(report.shape)) if dim not in drawn]
-    if not others:
-        return ""
-    inner = ", ".join(":" if dim in drawn else str(at) for dim, at in enumerate(grid.fixed))
     slices = math.prod(report.shape[dim] for dim in others)
-    first = report.statistics.first_nan if report.statistics is not None else None
-    held = first is not None and all(grid.fixed[dim] == first[dim] for dim in others)
-    bad = "NaN" if held and any(grid.fixed) else ""  # why it is this slice, and not the first
-    part = f"{name(report)}[{inner}]"
-    return worded(ELEMENT_WORDS["slice"], part=part, slices=count(slices), bad=bad) if slices > 1 else ""
+    if slices > 1:
+        inner = ", ".join(":" if dim in drawn else str(at) for dim, at in enumerate(grid.fixed))
+        first = report.statistics.first_nan if report.statistics is not None else None
+        held = first is not None and any(grid.fixed) and all(grid.fixed[dim] == first[dim] for dim in others)
+        said = {"part": f"{name(report)}[{inner}]", "slices": count(slices)}
+        # "NaN": why it is this slice, and not the first
+        parts.append(worded(ELEMENT_WORDS["slice"], **said, bad="NaN" if held else ""))
+    return "; ".join(parts)
 
 
 def strip_shown(report: TensorReport) -> str:
@@ -417,11 +384,18 @@ _IN, _MU, _SIGMA = "\u2208", "\u03bc", "\u03c3"
 def line(report: TensorReport) -> str:
     """Return what a tensor is in one line: ``Tensor (10, 20) float32 n=200 x∈[−2.5 ▁▃█▅▁ 2.6] μ=0.02 σ=0.91``."""
     unknown = report.type_name.startswith("Uninitialized")  # a lazy module's parameter: nobody knows its shape yet
-    size = "(shape not known yet)" if unknown else shape_text(report.shape)
-    values = report.data_text.replace("-", MINUS)
-    parts = [report.type_name, size, report.dtype, *([] if unknown else _unusual(report))]
-    parts += [f"= {values}" if not report.shape and values else values]
-    parts += [] if values or unknown else _numbers(report)
+    values, numbers = report.data_text.replace("-", MINUS), report.statistics
+    parts = [report.type_name, "(shape not known yet)" if unknown else shape_text(report.shape), report.dtype]
+    if not unknown:  # where it is and what it is, where that is not a plain tensor on the CPU
+        layout = "" if report.layout_name in {"strided", "unknown"} else report.layout_name.lstrip("_")
+        label = "" if layout or report.device == "meta" else shortened(report.role, _LABEL)
+        parts += ["" if report.device == "cpu" else report.device, layout]
+        parts += [f"({label})"] if label not in {"", report.type_name, report.dtype} else []
+    parts.append(f"= {values}" if not report.shape and values else values)
+    if not values and not unknown:
+        parts += [f"n={short_count(report.numel)}"] if len(report.shape) > 1 and report.numel else []
+        read = ["no values to read"] if numbers is None else numbers_words(numbers, report.dtype)
+        parts += read if report.numel else ["empty"]
     if report.autograd is not None and report.autograd.requires_grad:
         made_by = report.autograd.grad_fn
         parts.append(f"grad_fn={made_by}" if made_by else "requires_grad")
@@ -449,23 +423,6 @@ def shape_text(shape: Sequence[int]) -> str:
     return tuple_text([size if size >= 0 else "ragged" for size in shape])
 
 
-def _unusual(report: TensorReport) -> list[str]:
-    """Return where it is and what it is, where that is not a plain tensor on the CPU."""
-    device = "" if report.device == "cpu" else report.device
-    layout = "" if report.layout_name in {"strided", "unknown"} else report.layout_name.lstrip("_")
-    label = "" if layout or report.device == "meta" else shortened(report.role, _LABEL)
-    return [device, layout, f"({label})" if label not in {"", report.type_name, report.dtype} else ""]
-
-
-def _numbers(report: TensorReport) -> list[str]:
-    """Return how many values there are and what they are like; why there are none."""
-    numbers = report.statistics
-    if not report.numel:
-        return ["empty"]
-    size = [f"n={short_count(report.numel)}"] if len(report.shape) > 1 else []
-    return [*size, *(numbers_words(numbers, report.dtype) if numbers is not None else ["no values to read"])]
-
-
 def numbers_words(numbers: Statistics, dtype: str) -> list[str]:
     """Return what values are like: range with histogram, mean, deviation, and what is no number."""
     words, of = [], numbers.of_what
@@ -482,11 +439,8 @@ def numbers_words(numbers: Statistics, dtype: str) -> list[str]:
     bad = {"NaN": numbers.nan, "+Inf": numbers.positive_infinity, f"{MINUS}Inf": numbers.negative_infinity}
     words += [f"{short_count(number)} {kind}!" for kind, number in bad.items() if number]
     sampled = numbers.sampled is None and numbers.count < numbers.of
-    return (
-        words
-        + ([f"(of {short_count(numbers.count)} of them)"] if sampled else [])
-        + ([] if of in {"values", "magnitudes"} else [f"of {of}"])
-    )
+    words += [f"(of {short_count(numbers.count)} of them)"] if sampled else []
+    return words + ([] if of in {"values", "magnitudes"} else [f"of {of}"])
 
 
 def _value(value: float | None) -> str:

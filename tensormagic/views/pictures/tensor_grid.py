@@ -6,7 +6,8 @@ Each element is coloured by its storage offset, in the grid as in the strip; a l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -64,7 +65,6 @@ _WIDTH = 560  # pixels that its cells have at least, in a notebook 700 pixels wi
 _LEAST_NUMBERED, _LEAST_CELL = 20, 4  # pixels of a cell at least, with a number in it and without
 _MAP_ROWS = 8  # rows of pixels by which a pictured cell shows how much of it is read
 _MOST_ROW_LABELS = 16
-Place = tuple[float, int, int]  # a number of the grid, its row, its column
 
 
 # -- the grid --------------------------------------------------------------------------------------------------------
@@ -84,13 +84,10 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
             value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
             index = element(report, index_at(grid, row, column))
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
-            cells.append(
-                Cell(
-                    in_cell(value) or str(offset), drawn.colour(offset), title, on=on,
-                    near=not on and offset == drawn.offset, bad=bool(drawn.bad(row, column)),
-                    below=str(offset) if below else "",
-                )
-            )  # fmt: skip
+            look = {"near": not on and offset == drawn.offset, "bad": bool(drawn.bad(row, column))}
+            under = str(offset) if below else ""
+            words = in_cell(value) or str(offset)
+            cells.append(Cell(words, drawn.colour(offset), title, on=on, below=under, **look))
         widest = max(widest, *(len(each.text) for each in cells))
         label = _label(drawn, grid.row_dim, at)
         rows.append(Row(label, cells, on=drawn.row == row, title="" if label else "element"))
@@ -177,14 +174,10 @@ def thinned(grid: Grid) -> Grid:
     bad = ((row, column) for row, line in enumerate(grid.values) for column, words in enumerate(line) if "nan" in words)
     row, column = next(bad, (0, 0))
     rows, columns = _evenly(len(grid.rows), row), _evenly(len(grid.columns), column)
-    return replace(
-        grid,
-        rows=tuple(grid.rows[row] for row in rows),
-        columns=tuple(grid.columns[column] for column in columns),
-        offsets=tuple(tuple(grid.offsets[row][column] for column in columns) for row in rows),
-        values=tuple(tuple(grid.values[row][column] for column in columns) for row in rows) if grid.values else (),
-        levels=(),
-    )
+    offsets = tuple(tuple(grid.offsets[row][column] for column in columns) for row in rows)
+    values = tuple(tuple(grid.values[row][column] for column in columns) for row in rows) if grid.values else ()
+    chosen = tuple(grid.rows[row] for row in rows), tuple(grid.columns[column] for column in columns)
+    return replace(grid, rows=chosen[0], columns=chosen[1], offsets=offsets, values=values, levels=())
 
 
 def _evenly(length: int, wanted: int) -> list[int]:
@@ -204,14 +197,12 @@ def strip_cells(report: TensorReport, drawn: DrawnLayout, strip: Strip, width: f
     cells = []
     for at, each in enumerate(strip.cells):
         share, often = share_read(each), each.reads is not None and each.reads > 1 and each.stop == each.start + 1
-        cells.append(
-            Cell(
-                values.get(each.start, "") if share != 0 else "",
-                "" if share == 0 else drawn.cell_colour(each) or theme.OTHER_SLICE,
-                cell_title(each), share=1.0 if share is None else share, on=at == drawn.chosen and share != 0,
-                bad=each.start in marks, below=f"{TIMES}{short_count(each.reads or 0)}" if often else "",
-            )
-        )  # fmt: skip
+        colour = "" if share == 0 else drawn.cell_colour(each) or theme.OTHER_SLICE
+        cells.append(Cell(
+            values.get(each.start, "") if share != 0 else "", colour, cell_title(each),
+            share=1.0 if share is None else share, on=at == drawn.chosen and share != 0, bad=each.start in marks,
+            below=f"{TIMES}{short_count(each.reads or 0)}" if often else "",
+        ))  # fmt: skip
     spans = base_rows(report, strip)
     alone = len(spans) == 1 and spans[0][0] == strip.row_name  # it says so itself
     title = f"rows of {shortened(strip.row_name, 16)}" if spans and not alone else ""
@@ -230,7 +221,18 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
     if strip is None or not strip.cells:
         return ""
     if len(strip.cells) > _TABLE_CELLS:
-        table = _map_of_strip(report, drawn, strip)
+        columns = []
+        for each in strip.cells:
+            share = share_read(each)
+            filled = _MAP_ROWS if share is None else round(share * _MAP_ROWS) or (1 if share else 0)
+            place = fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
+            colour = LEVELS if drawn.cell_colour(each) is None else round(place * (LEVELS - 1))
+            columns.append([svg_paths.PLUS_INFINITY] * (_MAP_ROWS - filled) + [colour] * filled)
+        lines = list(zip(*columns, strict=True))
+        picture = image(lines, 3, strip_sentence(report, strip), palette=(*PALETTE, theme.OTHER_SLICE))
+        picture = picture.replace(' alt="', ' style="width:100%;height:24px" alt="', 1)
+        ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
+        table = tag("div", tag("div", picture, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
     else:
         cells = strip_cells(report, drawn, strip, _WIDTH)
         inner = [each for each in cells.rows[0].cells if each.text]
@@ -242,21 +244,6 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
         table = cells.html("tm-storage", style=style, labels=labels)
     note = strip_shown(report)
     return tag("div", table, tag("p", "Storage: ", escape(note), class_="quiet") if note else "", class_="tm-strip-box")
-
-
-def _map_of_strip(report: TensorReport, drawn: DrawnLayout, strip: Strip) -> str:
-    columns = []
-    for each in strip.cells:
-        share = share_read(each)
-        filled = _MAP_ROWS if share is None else round(share * _MAP_ROWS) or (1 if share else 0)
-        place = fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
-        colour = LEVELS if drawn.cell_colour(each) is None else round(place * (LEVELS - 1))
-        columns.append([svg_paths.PLUS_INFINITY] * (_MAP_ROWS - filled) + [colour] * filled)
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    picture = image(rows, 3, strip_sentence(report, strip), palette=(*PALETTE, theme.OTHER_SLICE))
-    picture = picture.replace(' alt="', ' style="width:100%;height:24px" alt="', 1)
-    ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
-    return tag("div", tag("div", picture, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
 
 
 def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Canvas, int, str]:
@@ -319,38 +306,30 @@ def strip_sentence(report: TensorReport, strip: Strip) -> str:
 
 def base_rows(report: TensorReport, strip: Strip) -> list[tuple[str, int]]:
     """Return label and width in cells of each row of the base tensor under the strip, where there are few enough."""
-    length = strip.row_length
-    if not length or not strip.row_name or strip.cell_elements > 1:
+    length, called = strip.row_length, strip.row_name
+    if not length or not called or strip.cell_elements > 1:
         return []
     rows = range(strip.start // length, -(-strip.stop // length))
-    if len(rows) > _MOST_ROW_LABELS:
-        return []
-    spans = [min((row + 1) * length, strip.stop) - max(row * length, strip.start) for row in rows]
-    return [(_row_label(report, strip, row), span) for row, span in zip(rows, spans, strict=True)]
-
-
-def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
-    shape = next((alias.shape for alias in report.aliases if alias.name == strip.row_name), None)
-    if shape is None:
-        return f"{strip.row_name}[{row}]"
-    if len(shape) == 1:
-        return strip.row_name
-    index = unravel(row * strip.row_length, shape)[: row_dims(shape, strip.row_length)]
-    return f"{strip.row_name}[{', '.join(map(str, index))}]" if index else strip.row_name
+    shape = next((alias.shape for alias in report.aliases if alias.name == called), None)
+    found = []
+    for row in rows if len(rows) <= _MOST_ROW_LABELS else ():
+        index = (row,) if shape is None else unravel(row * length, shape)[: row_dims(shape, length)]
+        label = f"{called}[{', '.join(map(str, index))}]" if index and (shape is None or len(shape) > 1) else called
+        found.append((label, min((row + 1) * length, strip.stop) - max(row * length, strip.start)))
+    return found
 
 
 def offsets_sentence(report: TensorReport, drawn: DrawnLayout) -> str:
     """Return what is drawn of the storage offsets, their range, and how far each dimension steps."""
     layout, grid = drawn.layout, drawn.grid
     dims = [dim for dim in (grid.row_dim, grid.column_dim) if dim is not None]
-    walk = (
-        f"steps by {', '.join(f'{layout.stride[dim]} along {layout.dim_names[dim]}' for dim in dims)}" if dims else ""
-    )
+    steps_by = ", ".join(f"{layout.stride[dim]} along {layout.dim_names[dim]}" for dim in dims)
+    walk = f"; it steps by {steps_by}" if dims else ""
     every = [offset for row in grid.offsets for offset in row]
     if grid.complete and every == list(range(every[0], every[0] + len(every))):
-        walk = "is contiguous, row by row"
+        walk = "; it is contiguous, row by row"
     scale = f"from {count(drawn.low)} (darkest) to {count(drawn.high)} (lightest)"
-    return f"Storage offset at each index: {_size(report, drawn)}, {scale}{f'; it {walk}' if walk else ''}."
+    return f"Storage offset at each index: {_size(report, drawn)}, {scale}{walk}."
 
 
 def _size(report: TensorReport, drawn: DrawnLayout) -> str:
@@ -362,30 +341,26 @@ def _size(report: TensorReport, drawn: DrawnLayout) -> str:
 
 
 def values_sentence(report: TensorReport, drawn: DrawnLayout, scale: tuple[float, float]) -> str:
-    """Return the range of the values, where the smallest and the largest are, and where what is no number begins."""
-    numbers = [(level, r, c) for r, row in enumerate(drawn.grid.levels) for c, level in enumerate(row)]
+    """Return the range of the values, where the smallest and the largest are, and where what is no number begins.
+
+    Rows that hold nothing but what is no number are named.
+    """
+    grid = drawn.grid
+    numbers = [(level, r, c) for r, row in enumerate(grid.levels) for c, level in enumerate(row)]
     finite = [one for one in numbers if math.isfinite(one[0])]
+
+    def at(place: tuple[float, int, int]) -> str:
+        return f"[{', '.join(map(str, index_at(grid, place[1], place[2])))}]"
+
     described = f"Value at each index: {_size(report, drawn)}, {ends(scale)}"
     if finite:
-        places = f"smallest at {_at(drawn, min(finite))}, largest at {_at(drawn, max(finite))}"
+        places = f"smallest at {at(min(finite))}, largest at {at(max(finite))}"
         described += f"; {places}" if min(finite)[0] < max(finite)[0] else "; all of them equal"
     for label, is_one, _ in NOT_FINITE:
         if found := [one for one in numbers if is_one(one[0])]:
-            described += f"; hatched: {count(len(found))} {label}, the first at {_at(drawn, found[0])}"
-            described += _whole_rows(drawn, found)
+            described += f"; hatched: {count(len(found))} {label}, the first at {at(found[0])}"
+            held = Counter(row for _, row, _ in found)
+            rows = [grid.rows[row] for row, number in held.items() if number == len(grid.columns)]
+            if grid.row_dim is not None and rows and len(grid.columns) > 1:
+                described += f", all along {drawn.layout.dim_names[grid.row_dim]} = {series(rows)}"
     return f"{described}."
-
-
-def _at(drawn: DrawnLayout, place: Place) -> str:
-    return f"[{', '.join(map(str, index_at(drawn.grid, place[1], place[2])))}]"
-
-
-def _whole_rows(drawn: DrawnLayout, found: Sequence[Place]) -> str:
-    """Return the rows that hold nothing but what was found."""
-    grid, held = drawn.grid, dict[int, int]()
-    for _, row, _ in found:
-        held[row] = held.get(row, 0) + 1
-    rows = [grid.rows[row] for row, number in held.items() if number == len(grid.columns)]
-    if grid.row_dim is None or not rows or len(grid.columns) < 2:
-        return ""
-    return f", all along {drawn.layout.dim_names[grid.row_dim]} = {series(rows)}"

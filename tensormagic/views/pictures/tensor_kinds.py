@@ -48,6 +48,7 @@ _CELL, _MAP_LEFT = 34.0, 28.0  # of the SVG: pixels of a cell at least, of row n
 _MOST_COLUMNS = 12  # cells beside a map
 _SHADES = (NOT_READ, *DENSITY, FULL)
 _VOID = "\u00b7"  # in a cell in which nothing is stored
+_JOINED = (*PALETTE, SKIP)  # of cells that stand for several
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +59,71 @@ class Stored(Picture):
 
     def html(self) -> str:
         """Return map and arrays side by side."""
-        stored, arrays = self.kind.stored, ""
+        stored, stored_map, drawn, arrays = self.kind.stored, self.kind.map, "", ""
+        if stored_map is not None:
+            if stored_map.places:
+                of = stored.count if stored else 1 + max((max(row) for row in stored_map.places), default=0)
+                directions = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
+                cells = _map_cells(stored_map, of, stored.example if stored else None)
+                drawn = tag("p", escape(directions), class_="quiet tm-corner-names") + cells.html("tm-matrix")
+            else:
+                most, levels, side = _joined(stored_map)
+                joined = image(levels, side, stored_sentence(stored_map), palette=_JOINED)
+                parts = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
+                drawn = tag("div", joined, class_="tm-joined") + tag("p", *parts, class_="quiet")
+            drawn = tag("div", drawn, tag("p", escape(map_caption(stored_map)), class_="quiet"), class_="tm-stored-map")
         if stored is not None and stored.shown:
             table = scroll("stored numbers", _list_cells(stored, stored.shown).html("tm-arrays"))
             phrase = _list_caption(stored)
             caption = tag("p", escape(phrase), class_="quiet") if phrase else ""
             arrays = tag("div", table, caption, class_="tm-stored-list")
-        return tag("div", _map_html(self.kind), arrays, class_="tm-stored")
+        return tag("div", drawn, arrays, class_="tm-stored")
 
     def text(self, width: int) -> Iterator[str]:
-        """Return the map, then the arrays."""
-        kind = self.kind
-        if kind.map is not None:
-            yield from _map_text(kind.map, width)
-        if kind.stored is not None and kind.stored.shown:
-            yield from [""] if kind.map is not None else []
-            yield from _list_text(kind.stored, width)
+        """Return the map, then as many places of the arrays as there is room for."""
+        stored, stored_map = self.kind.stored, self.kind.map
+        if stored_map is not None:
+            framed = _map_cells(stored_map, 1).framed(width) if stored_map.places else None
+            if framed:
+                yield from framed[0].lines()
+                yield f"  {map_caption(stored_map)}; {_VOID} is not stored"
+            else:  # joined cells as shades, two characters each: they are twice as high as wide
+                most = _joined(stored_map)[0]
+                for row in stored_map.counts:
+                    shades = (_SHADES[found * len(_SHADES) // (most + 1)] if found else _VOID for found in row)
+                    yield "  " + "".join(shade * 2 for shade in shades)
+                yield f"  {map_caption(stored_map)}"
+                yield f"  {''.join(_SHADES)} 1 to {most} stored in a cell, {_VOID} none"
+        if stored is not None and stored.shown:
+            yield from [""] if stored_map is not None else []
+            tries = (_list_cells(stored, shown).framed(width) for shown in range(stored.shown, 0, -1))
+            found = next(filter(None, tries), None)
+            yield from found[0].lines() if found else ()
+            yield from [f"  {caption}"] if (caption := _list_caption(stored)) else []
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return map and arrays side by side."""
-        stored, right, bottom, drawn = self.kind.stored, -24.0, 0.0, ""
-        if self.kind.map is not None:
-            drawn, right, bottom = _map_svg(self.kind.map, stored.count if stored else 1)
+        stored, stored_map, right, bottom, drawn = self.kind.stored, self.kind.map, -24.0, 0.0, ""
+        if stored_map is not None:
+            if stored_map.places:
+                cells = _map_cells(stored_map, stored.count if stored else 1)
+                drawn, right, bottom = cells.svg(), cells.right, cells.height
+            else:
+                _, levels, side = _joined(stored_map)
+                drawn = patches(levels, (0, 0, side, side), palette=_JOINED)
+                right, bottom = len(levels[0]) * float(side), len(levels) * float(side)
+            lines = wrapped(map_caption(stored_map), 60)
+            drawn += "".join(text(0, bottom + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
+            right, bottom = max(right, 200.0), bottom + 17 * len(lines) + 4
         if stored is not None and stored.shown:
-            arrays, end = _list_svg(stored, right + 24, width)
-            drawn, bottom = drawn + arrays, max(bottom, end)
+            left, cells = right + 24, _list_cells(stored, stored.shown)
+            room = width - left - cells.left
+            fitting = max(min(stored.shown, int(room / cells.unit), _MOST_COLUMNS), 1)
+            cells = _list_cells(stored, fitting)
+            caption = _list_caption(replace(stored, shown=fitting))
+            caption = shortened(caption, max(int((width - left - cells.left) // 7), 1))
+            drawn += moved(left, 0, cells.svg() + text(cells.left, cells.height + 14, caption, "q"))
+            bottom = max(bottom, cells.height + 20)
         return lettered(drawn), bottom
 
 
@@ -94,7 +135,14 @@ class Components(Picture):
 
     def html(self) -> str:
         """Return a card each."""
-        return tag("div", *map(_card, self.components), class_="tm-parts")
+        cards = []
+        for each in self.components:
+            title = tag("code", tag("b", escape(clipped(each.name, 60))))
+            head = tag("p", title, " ", tag("code", escape(component_facts(each)), class_="quiet"))
+            role = tag("p", escape(each.role), class_="quiet")
+            inner = (tag("p", tag("b", escape(kind.label)), " ", with_code(kind.summary)) for kind in _kinds_of(each))
+            cards.append(tag("div", head, role, _values_html(each), *inner, class_="tm-part"))
+        return tag("div", *cards, class_="tm-parts")
 
     def text(self, width: int) -> Iterator[str]:
         """Return a paragraph each."""
@@ -105,11 +153,11 @@ class Components(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return a line each."""
-        lines = (
-            f"{clipped(each.name, 40)}  {component_facts(each)}  {component_values(each)}" for each in self.components
-        )
-        drawn = (text(0, 12 + 17.0 * at, shortened(line, int(width // 7)), "q") for at, line in enumerate(lines))
-        return lettered("".join(drawn)), 17.0 * len(self.components)
+        drawn = []
+        for at, each in enumerate(self.components):
+            line = f"{clipped(each.name, 40)}  {component_facts(each)}  {component_values(each)}"
+            drawn.append(text(0, 12 + 17.0 * at, shortened(line, int(width // 7)), "q"))
+        return lettered("".join(drawn)), 17.0 * len(drawn)
 
 
 # -- in words ---------------------------------------------------------------------------------------------------
@@ -124,10 +172,8 @@ def cell_title(stored_map: StoredMap, row: int, column: int) -> str:
     """Return what a cell of a map with one cell an element is: ``row 2, column 0: 3, stored 2nd``."""
     where = f"{stored_map.row_name} {row}, {stored_map.column_name} {column}"
     place, found = stored_map.places[row][column], stored_map.counts[row][column]
-    if place == OUTSIDE:
-        return f"{where}: this {stored_map.row_name} has ended"
-    if place == NOT_STORED:
-        return f"{where}: not stored"
+    if place in {OUTSIDE, NOT_STORED}:
+        return f"{where}: " + (f"this {stored_map.row_name} has ended" if place == OUTSIDE else "not stored")
     words = f": {stored_map.texts[row][column]}" if stored_map.texts else ""
     return f"{where}{words}, " + (f"place {place}" if found == 1 else f"{found} stored values add up")
 
@@ -143,22 +189,27 @@ def map_caption(stored_map: StoredMap) -> str:
     return "; ".join([*parts, *([stored_map.title] if stored_map.title else [])])
 
 
-def _most(stored_map: StoredMap) -> int:
-    """Return how many stored elements the fullest drawn cell has."""
-    return max((max(row, default=0) for row in stored_map.counts), default=0)
+def _joined(stored_map: StoredMap) -> tuple[int, list[list[int]], int]:
+    """Return how many stored elements the fullest drawn cell has, the places of counts in `_JOINED`, a cell's pixels.
+
+    Nothing has a colour of its own, one has the darkest.
+    """
+    counts, most = stored_map.counts, max((max(row, default=0) for row in stored_map.counts), default=0)
+    levels = [[round((found - 1) / max(most - 1, 1) * (LEVELS - 1)) if found else LEVELS for found in row]
+              for row in counts]  # fmt: skip
+    return most, levels, max(_MAP_SIDE // max(len(counts), len(counts[0]) if counts else 0, 1), 3)
 
 
 def stored_sentence(stored_map: StoredMap) -> str:
     """Return how the stored elements of a sparse tensor lie: how many cells hold some, and where it is fullest."""
     counts = [(found, r, c) for r, row in enumerate(stored_map.counts) for c, found in enumerate(row)]
-    filled, most = sum(found > 0 for found, _, _ in counts), _most(stored_map)
-    row, column = next(((r, c) for found, r, c in counts if found == most), (0, 0))
+    most, row, column = max(counts, key=lambda one: one[0], default=(0, 0, 0))
     size = f"{count(stored_map.row_count)} by {count(stored_map.column_count)} places"
     each = f"{stored_map.row_step} by {stored_map.column_step} a cell"
     place = f"{stored_map.row_name} {row * stored_map.row_step}, "
     place += f"{stored_map.column_name} {column * stored_map.column_step}"
-    held = f"{count(filled)} of {count(len(counts))} cells hold some, {count(most)} the fullest, at {place}"
-    return f"Stored elements of {size}, {each}: {held}."
+    filled = f"{count(sum(found > 0 for found, _, _ in counts))} of {count(len(counts))} cells hold some"
+    return f"Stored elements of {size}, {each}: {filled}, {count(most)} the fullest, at {place}."
 
 
 def _list_caption(stored: StoredList) -> str:
@@ -210,22 +261,6 @@ def component_values(component: Component) -> str:
 # -- in a page: which cells are stored -------------------------------------------------------------------------------
 
 
-def _map_html(kind: KindReport) -> str:
-    if (stored_map := kind.map) is None:
-        return ""
-    of = kind.stored.count if kind.stored else 1 + max((max(row) for row in stored_map.places), default=0)
-    if stored_map.places:
-        directions = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
-        cells = _map_cells(stored_map, of, kind.stored.example if kind.stored else None)
-        drawn = tag("p", escape(directions), class_="quiet tm-corner-names") + cells.html("tm-matrix")
-    else:
-        most, side = _most(stored_map), max(_MAP_SIDE // max(len(stored_map.counts), len(stored_map.counts[0])), 3)
-        joined = image(_levels(stored_map), side, stored_sentence(stored_map), palette=(*PALETTE, SKIP))
-        parts = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
-        drawn = tag("div", joined, class_="tm-joined") + tag("p", *parts, class_="quiet")
-    return tag("div", drawn, tag("p", escape(map_caption(stored_map)), class_="quiet"), class_="tm-stored-map")
-
-
 def _map_cells(stored_map: StoredMap, of: int, example: int | None = None) -> Cells:
     """Return a map with one cell an element; ``of``: how many are stored, ``example``: the one worked through."""
     rows = [Row("", [Cell(str(at)) for at in range(len(stored_map.places[0]))], "heads", title="row and column")]
@@ -249,15 +284,6 @@ def _unit(rows: Sequence[Row]) -> float:
     return max(_CELL, widest * CHARACTER + 8)
 
 
-def _levels(stored_map: StoredMap) -> list[list[int]]:
-    """Return the places of counts in the palette: nothing has a colour of its own, one has the darkest."""
-    most = _most(stored_map)
-    return [
-        [round((found - 1) / max(most - 1, 1) * (LEVELS - 1)) if found else LEVELS for found in row]
-        for row in stored_map.counts
-    ]
-
-
 # -- in a page: how they lie in memory -------------------------------------------------------------------------------
 
 
@@ -266,13 +292,9 @@ def _list_cells(stored: StoredList, shown: int) -> Cells:
     rows = [Row("place", [Cell(str(at)) for at in range(shown)], "heads", "tm-places")]
     for line in stored.lines:
         last = line is stored.lines[-1]
-        cells = [
-            Cell(
-                shortened(words, _TEXT), _colour(place, stored.count) if last else "",
-                f"{line.name}[{place}] = {words}", on=last and place == stored.example,
-            )
-            for place, words in enumerate(line.texts[:shown])
-        ]  # fmt: skip
+        cells = [Cell(shortened(words, _TEXT), _colour(place, stored.count) if last else "",
+                      f"{line.name}[{place}] = {words}", on=last and place == stored.example)
+                 for place, words in enumerate(line.texts[:shown])]  # fmt: skip
         rows.append(Row(line.name, cells))
     owners, at = list[Cell](), 0
     for group in sorted(stored.groups, key=lambda one: one.start):
@@ -288,18 +310,8 @@ def _list_cells(stored: StoredList, shown: int) -> Cells:
     return Cells(rows, left, _unit(rows))
 
 
-# -- in a page: what it consists of ----------------------------------------------------------------------------------
-
-
-def _card(component: Component) -> str:
-    title = tag("code", tag("b", escape(clipped(component.name, 60))))
-    head = tag("p", title, " ", tag("code", escape(component_facts(component)), class_="quiet"))
-    role = tag("p", escape(component.role), class_="quiet")
-    inner = (tag("p", tag("b", escape(kind.label)), " ", with_code(kind.summary)) for kind in _kinds_of(component))
-    return tag("div", head, role, _values_html(component), *inner, class_="tm-part")
-
-
 def _values_html(component: Component) -> str:
+    """Return its values as a table where they are few, else as a small map; without values how many there are."""
     report = component.report
     grid = report.layout.grid if report.layout else None
     caption = tag("p", escape(component_values(component)), class_="quiet")
@@ -308,16 +320,18 @@ def _values_html(component: Component) -> str:
     if len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
         title = clipped(component.name, 60)
         fields = ((tag("td", escape(shortened(words, _TEXT)), title=title) for words in row) for row in grid.values)
-        table = tag("table", *(tag("tr", *row) for row in fields), class_="tm-cells tm-plain")
-        if grid.row_count * grid.column_count >= report.numel:
-            return table
-        return table + tag("p", escape(f"the first of {count(report.numel)} values"), class_="quiet")
+        whole = grid.row_count * grid.column_count >= report.numel
+        rest = "" if whole else tag("p", escape(f"the first of {count(report.numel)} values"), class_="quiet")
+        return tag("table", *(tag("tr", *row) for row in fields), class_="tm-cells tm-plain") + rest
     scale = value_range(grid, None)
     if scale is None:
         return caption
     cells = steps(grid.levels, scale)
     size = max(_SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
     return tag("div", image(cells, size, values_sentence(component, scale)), class_="tm-joined") + caption
+
+
+# -- in a page: what it consists of ----------------------------------------------------------------------------------
 
 
 def values_sentence(component: Component, scale: tuple[float, float]) -> str:
@@ -332,52 +346,4 @@ def values_sentence(component: Component, scale: tuple[float, float]) -> str:
 # -- as SVG ----------------------------------------------------------------------------------------------------------
 
 
-def _map_svg(stored_map: StoredMap, of: int) -> tuple[str, float, float]:
-    """Return a map, and where it ends on the right and below."""
-    if stored_map.places:
-        cells = _map_cells(stored_map, of)
-        drawn, right, below = cells.svg(), cells.right, cells.height
-    else:
-        height, width = len(stored_map.counts), len(stored_map.counts[0])
-        side = float(max(_MAP_SIDE // max(height, width), 3))
-        drawn = patches(_levels(stored_map), (0, 0, side, side), palette=(*PALETTE, SKIP))
-        right, below = width * side, height * side
-    lines = wrapped(map_caption(stored_map), 60)
-    caption = "".join(text(0, below + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
-    return drawn + caption, max(right, 200.0), below + 17 * len(lines) + 4
-
-
-def _list_svg(stored: StoredList, left: float, width: float) -> tuple[str, float]:
-    cells = _list_cells(stored, stored.shown)
-    fitting = max(min(stored.shown, int((width - left - cells.left) // cells.unit), _MOST_COLUMNS), 1)
-    cells = _list_cells(stored, fitting)
-    caption = shortened(_list_caption(replace(stored, shown=fitting)), max(int((width - left - cells.left) // 7), 1))
-    drawn = cells.svg() + text(cells.left, cells.height + 14, caption, "q")
-    return moved(left, 0, drawn), cells.height + 20
-
-
 # -- in a terminal ---------------------------------------------------------------------------------------------------
-
-
-def _map_text(stored_map: StoredMap, width: int) -> Iterator[str]:
-    """Yield a map cell by cell, or joined cells as shades, two characters each: they are twice as high as wide."""
-    framed = _map_cells(stored_map, 1).framed(width) if stored_map.places else None
-    if framed:
-        yield from framed[0].lines()
-        yield f"  {map_caption(stored_map)}; {_VOID} is not stored"
-        return
-    most = _most(stored_map)
-    for row in stored_map.counts:
-        shades = (_SHADES[found * len(_SHADES) // (most + 1)] if found else _VOID for found in row)
-        yield "  " + "".join(shade * 2 for shade in shades)
-    yield f"  {map_caption(stored_map)}"
-    yield f"  {''.join(_SHADES)} 1 to {most} stored in a cell, {_VOID} none"
-
-
-def _list_text(stored: StoredList, width: int) -> Iterator[str]:
-    """Yield as many places of the arrays as there is room for."""
-    tries = (_list_cells(stored, shown).framed(width) for shown in range(stored.shown, 0, -1))
-    found = next(filter(None, tries), None)
-    yield from found[0].lines() if found else ()
-    if caption := _list_caption(stored):
-        yield f"  {caption}"

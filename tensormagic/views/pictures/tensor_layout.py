@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from tensormagic.reports import Statistics, TensorReport
+from tensormagic.reports import TensorReport
 from tensormagic.views import theme
 from tensormagic.views.markup import escape, json_block, packed, tag
 from tensormagic.views.nodes import Picture
@@ -91,10 +91,21 @@ class LayoutPicture(Picture):
     def html(self) -> str:
         """Return the grid, the formula, the legend, the strip, and the viewer."""
         report, drawn, title = self.report, self.drawn, tag("h3", "Layout")
+        layout, general = drawn.layout, tag("code", escape(formula(drawn.layout)))
         if not drawn.drawable:
-            empty = tag("p", self.sentence, " ", tag("code", escape(formula(drawn.layout))))
-            return tag("div", title, empty, class_="tm-layout")
-        legend, reading = _legend(report, drawn), _reading(report, drawn)
+            return tag("div", title, tag("p", self.sentence, " ", general), class_="tm-layout")
+        filled = tag("b", tag("code", escape(formula_at(layout, drawn.index))))
+        notes = "<br>".join(escape(note) for note in worked_example(report, drawn))
+        part, steps, legend = shown(report), jumps(report), _legend(report, drawn)
+        reading = tag(
+            "div",
+            tag("p", general, class_="quiet tm-formula") if drawn.index else "",
+            tag("p", filled, class_="tm-formula tm-now"),
+            tag("p", notes, class_="quiet tm-notes"),
+            tag("p", tag("b", ELEMENT_WORDS["showing"]), escape(part), class_="tm-shown") if part else "",
+            tag("p", escape(steps), class_="quiet tm-jumps") if steps else "",
+            class_="tm-read",
+        )
         if drawn.as_table:
             top = tag("div", grid_cells(report, drawn).html("tm-grid"), reading, legend, class_="tm-top")
         else:
@@ -108,73 +119,88 @@ class LayoutPicture(Picture):
         if not drawn.drawable:
             yield from (" LAYOUT  nothing to draw: the tensor is empty", f"         {formula(drawn.layout)}")
             return
-        canvas, notes = Canvas(), worked_example(report, drawn)
+        canvas, notes, general = Canvas(), worked_example(report, drawn), formula(drawn.layout)
+        filled = formula_at(drawn.layout, drawn.index)
         canvas.put(0, 1, "LAYOUT")
         cells = grid_cells(report, drawn) if drawn.as_table else None
         grid = cells.framed(width // 2) if cells is not None else None
         end = 0
         if cells is not None and grid is not None:
             inner, left, wide = grid
-            _put(canvas, 1 + (drawn.grid.column_dim is None), inner)
+            _put(canvas, 1 + (drawn.grid.column_dim is None), inner.lines())
             end = left + (wide + 1) * cells.columns + 1
-            lines = (formula(drawn.layout), formula_at(drawn.layout, drawn.index) if drawn.index else "", notes[0])
-            for at, words in enumerate(lines):
+            for at, words in enumerate((general, filled if drawn.index else "", notes[0])):
                 canvas.put(at, max(end + 3, _GUTTER), words)
-        else:
-            _draw_sample(canvas, report, drawn, width)
+        else:  # the formula, and a few rows and columns of a large grid
+            sample = thinned(drawn.grid)
+            part = shown(replace(report, layout=replace(drawn.layout, grid=sample)))
+            what = "values" if sample.values else "storage offsets"
+            texts = (general, filled, f"{what} of {part}" if part else what)
+            lines = (line for words in texts for line in textwrap.wrap(words, width - 10, subsequent_indent="  "))
+            for at, line in enumerate(lines):
+                canvas.put(at, _GUTTER, line)
+            _put(canvas, canvas.height, sample_lines(drawn, sample))
         top = canvas.height
         strip, target, note = strip_text(report, drawn, width)
-        _put(canvas, top, strip)
-        if end and target:
-            _draw_wire(canvas, drawn, top, (end, target))
+        _put(canvas, top, strip.lines())
+        if end and target:  # the line from beside the element that is worked through to its place in the strip
+            line_ = 3 + (drawn.row or 0)
+            down = target > end
+            canvas.put(line_, end, "\u2500" * (target - end) + "\u2510" if down else f" \u25c4 offset {drawn.offset}")
+            for below in range(line_ + 1, top) if down else ():
+                canvas.put(below, target, "\u25bc" if below == top - 1 else "\u2502")
         yield from canvas.lines()
         showing = ELEMENT_WORDS["showing"] + shown(report) if end and shown(report) else ""
-        notes = (note, *notes[bool(end) :], jumps(report), showing)
-        for line in filter(None, notes):
+        for line in filter(None, (note, *notes[bool(end) :], jumps(report), showing)):
             yield from textwrap.wrap(line, width - 1, initial_indent=" ", subsequent_indent="   ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return grid, formula, wire and strip."""
-        report, drawn = self.report, self.drawn
+        report, drawn, strip = self.report, self.drawn, self.drawn.strip
         if not drawn.drawable:
             return lettered(text(0, 12, f"{self.sentence} {formula(drawn.layout)}", "q")), 20.0
         grid, chosen, (beside, below) = grid_svg(report, drawn)
-        lines = _reading_svg(report, drawn, beside + 24, width)
-        top, strip, wire = max(below, 12 + _LINE * len(lines)) + 26, "", ""
-        bottom = top
-        if drawn.strip is not None and drawn.strip.cells:
-            cells = strip_cells(report, drawn, drawn.strip, width)
-            strip, bottom = cells.svg(top), top + cells.height
+        part = shown(report)
+        said = [(formula(drawn.layout), "q"), (formula_at(drawn.layout, drawn.index), "b")]
+        said += [(note, "q") for note in worked_example(report, drawn)]
+        said += [(f"showing {piece}", "q") for piece in (part.split("; ") if part else ())]
+        room = int((width - beside - 24) / CHARACTER)
+        pieces = [(piece, style) for words, style in (*said, (jumps(report), "q"))
+                  for piece in textwrap.wrap(words, room, subsequent_indent="  ")][:_MOST_LINES]  # fmt: skip
+        parts = [grid, *(text(beside + 24, 12 + _LINE * at, *piece) for at, piece in enumerate(pieces))]
+        top = max(below, 12 + _LINE * len(pieces)) + 26
+        bottom, notes = top, [strip_shown(report)]
+        if strip is not None and strip.cells:
+            cells = strip_cells(report, drawn, strip, width)
+            parts.append(cells.svg(top))
+            bottom += cells.height
             if drawn.chosen is not None:
-                wire = _wire(chosen, cells.box(0, drawn.chosen, top), beside + 10)
-        notes = [strip_shown(report)]
+                parts.append(_wire(chosen, cells.box(0, drawn.chosen, top), beside + 10))
         if not drawn.as_table and drawn.bad_offsets():
             notes.append("hatched in the grid: NaN or Inf")
-        if drawn.strip is not None and any(share_read(each) == 0 for each in drawn.strip.cells):
+        if strip is not None and any(share_read(each) == 0 for each in strip.cells):
             notes.append("hatched in the strip: not read")
         remarks = "; ".join(filter(None, notes))
-        parts = [grid, *lines, strip, wire]
         parts += [text(0, bottom + 14, remarks, "q")] if remarks else []
         return lettered("".join(parts)), bottom + (20 if remarks else 4)
 
 
+def _put(canvas: Canvas, top: int, lines: Iterable[str]) -> None:
+    for at, line in enumerate(lines):
+        canvas.put(top + at, 0, line)
+
+
+def _wire(chosen: Box, cell: Box, edge: float) -> str:
+    """Return the line from the element that is worked through to its place in the strip of the SVG."""
+    x, y, width, height = chosen
+    end, top = cell[0] + cell[2] / 2, cell[1]
+    path = f"M{number(x + width)} {number(y + height)}H{number(edge)}V{number(top - 16)}H{number(end)}"
+    line = "".join(f'<path d="{path}V{number(top - 4)}" fill="none" stroke="{ink}" stroke-width="{thick}"/>'
+                   for ink, thick in ((PAPER, "4"), (INK, "1.25")))  # fmt: skip
+    return line + f'<path d="M{number(end - 4)} {number(top - 8)}h8l-4 7z" fill="{INK}"/>'
+
+
 # -- in a page -------------------------------------------------------------------------------------------------------
-
-
-def _reading(report: TensorReport, drawn: DrawnLayout) -> str:
-    general = tag("p", tag("code", escape(formula(drawn.layout))), class_="quiet tm-formula")
-    filled = tag("b", tag("code", escape(formula_at(drawn.layout, drawn.index))))
-    notes = "<br>".join(escape(note) for note in worked_example(report, drawn))
-    part, steps = shown(report), jumps(report)
-    return tag(
-        "div",
-        general if drawn.index else "",
-        tag("p", filled, class_="tm-formula tm-now"),
-        tag("p", notes, class_="quiet tm-notes"),
-        tag("p", tag("b", ELEMENT_WORDS["showing"]), escape(part), class_="tm-shown") if part else "",
-        tag("p", escape(steps), class_="quiet tm-jumps") if steps else "",
-        class_="tm-read",
-    )
 
 
 def _legend(report: TensorReport, drawn: DrawnLayout) -> str:
@@ -206,143 +232,72 @@ def _scale(title: str, low: str, high: str) -> str:
     return tag("p", escape(f"{title} {low} "), scale_html(), escape(f" {high}"))
 
 
-# -- as SVG ----------------------------------------------------------------------------------------------------------
-
-
-def _reading_svg(report: TensorReport, drawn: DrawnLayout, left: float, width: float) -> list[str]:
-    part = shown(report)
-    lines = [(formula(drawn.layout), "q"), (formula_at(drawn.layout, drawn.index), "b")]
-    lines += [(note, "q") for note in worked_example(report, drawn)]
-    lines += [(f"showing {piece}", "q") for piece in (part.split("; ") if part else ())]
-    lines += [(jumps(report), "q")]
-    room = int((width - left) / CHARACTER)
-    pieces = [(piece, style) for words, style in lines for piece in textwrap.wrap(words, room, subsequent_indent="  ")]
-    return [text(left, 12 + _LINE * at, words, style) for at, (words, style) in enumerate(pieces[:_MOST_LINES])]
-
-
-def _wire(chosen: Box, cell: Box, edge: float) -> str:
-    """Return the line from the element that is worked through to its place in the strip."""
-    x, y, width, height = chosen
-    end, top = cell[0] + cell[2] / 2, cell[1]
-    path = f"M{number(x + width)} {number(y + height)}H{number(edge)}V{number(top - 16)}H{number(end)}"
-    line = "".join(
-        f'<path d="{path}V{number(top - 4)}" fill="none" stroke="{ink}" stroke-width="{thick}"/>'
-        for ink, thick in ((PAPER, "4"), (INK, "1.25"))
-    )
-    return line + f'<path d="M{number(end - 4)} {number(top - 8)}h8l-4 7z" fill="{INK}"/>'
-
-
-# -- in a terminal ---------------------------------------------------------------------------------------------------
-
-
-def _put(canvas: Canvas, top: int, inner: Canvas) -> None:
-    for at, line in enumerate(inner.lines()):
-        canvas.put(top + at, 0, line)
-
-
-def _draw_sample(canvas: Canvas, report: TensorReport, drawn: DrawnLayout, width: int) -> None:
-    """Draw formula and a few rows and columns of a large grid."""
-    sample = thinned(drawn.grid)
-    part = shown(replace(report, layout=replace(drawn.layout, grid=sample)))
-    what = "values" if sample.values else "storage offsets"
-    texts = (formula(drawn.layout), formula_at(drawn.layout, drawn.index), f"{what} of {part}" if part else what)
-    lines = (line for words in texts for line in textwrap.wrap(words, width - 10, subsequent_indent="  "))
-    for at, line in enumerate(lines):
-        canvas.put(at, _GUTTER, line)
-    for line in sample_lines(drawn, sample):
-        canvas.put(canvas.height, 0, line)
-
-
-def _draw_wire(canvas: Canvas, drawn: DrawnLayout, top: int, ends: tuple[int, int]) -> None:
-    """Draw the line from the end of the grid, beside the element that is worked through, to its place in the strip."""
-    start, end = ends
-    line = 3 + (drawn.row or 0)
-    if end <= start:
-        canvas.put(line, start, f" \u25c4 offset {drawn.offset}")
-        return
-    canvas.put(line, start, "\u2500" * (end - start) + "\u2510")
-    for below in range(line + 1, top):
-        canvas.put(below, end, "\u2502")
-    canvas.put(top - 1, end, "\u25bc")
-
-
 # -- the viewer ------------------------------------------------------------------------------------------------------
 
 
 def _viewer(report: TensorReport, drawn: DrawnLayout) -> str:
-    """Return what lets any element be picked, and other slices be turned to: the data, and the code."""
-    if report.numel == 1 and (drawn.strip is None or len(drawn.strip.cells) <= 1):
-        return ""
-    words = json_block(_data(report, drawn))
-    kind, held = ("application/json", words) if len(words) <= _MOST_PLAIN else ("text/plain", packed(words))
-    return (
-        tag("script", held, type=kind, class_="tm-data")
-        + code_of("tensor", "tensor_slices.js", mount="mountTensors", words=json.dumps(ELEMENT_WORDS))
-        + loader()
-    )
+    """Return what lets any element be picked, and other slices be turned to: the data, and the code.
 
-
-def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
-    """Return what the viewer needs to phrase any element as the static page phrases its one."""
+    The data are what the viewer needs to phrase any element as the static page phrases its one.
+    """
     layout, grid, strip = drawn.layout, drawn.grid, drawn.strip
+    if report.numel == 1 and (strip is None or len(strip.cells) <= 1):
+        return ""
     few = len(grid.rows) * len(grid.columns) <= _MOST_VIEWER_VALUES
     values = [[shortened(words, _VALUE_WIDTH) for words in row] for row in grid.values] if few else []
-    turning = _turning(report, drawn)
+    turning, base = _turning(report, drawn), None
     cells = chain(*(values if drawn.as_table else ()), turning.get("elements") or ())
-    return {
-        "name": name(report),
-        "shape": layout.shape,
-        "stride": layout.stride,
-        "offset": layout.storage_offset,
-        "rows": grid.rows,
-        "columns": grid.columns,
-        "rowDim": grid.row_dim,
-        "columnDim": grid.column_dim,
-        "fixed": grid.fixed,
-        "values": values,
-        "narrow": {words: short for words in cells if (short := in_cell(words)) != words},
-        "at": [drawn.row, drawn.column],
-        "base": _base(report),
-        "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
-        "reads": [] if strip is None else [each.distinct for each in strip.cells],
-        "letters": layout.dim_names,
-        "still": still_letters(layout),
-        "readable": bool(grid.values),
-        **turning,
-    }
-
-
-def _base(report: TensorReport) -> dict[str, Any] | None:
-    strip = report.layout.strip if report.layout else None
-    if strip is None or not bases_index(report, strip.start):
-        return None
-    shape = next(alias.shape for alias in report.aliases if alias.name == strip.row_name)
-    return {"name": strip.row_name, "shape": shape}
+    if strip is not None and bases_index(report, strip.start):
+        shape = next(alias.shape for alias in report.aliases if alias.name == strip.row_name)
+        base = {"name": strip.row_name, "shape": shape}
+    words = json_block(
+        {
+            "name": name(report),
+            "shape": layout.shape,
+            "stride": layout.stride,
+            "offset": layout.storage_offset,
+            "rows": grid.rows,
+            "columns": grid.columns,
+            "rowDim": grid.row_dim,
+            "columnDim": grid.column_dim,
+            "fixed": grid.fixed,
+            "values": values,
+            "narrow": {words: short for words in cells if (short := in_cell(words)) != words},
+            "at": [drawn.row, drawn.column],
+            "base": base,
+            "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
+            "reads": [] if strip is None else [each.distinct for each in strip.cells],
+            "letters": layout.dim_names,
+            "still": still_letters(layout),
+            "readable": bool(grid.values),
+            **turning,
+        }
+    )
+    kind, held = ("application/json", words) if len(words) <= _MOST_PLAIN else ("text/plain", packed(words))
+    code = code_of("tensor", "tensor_slices.js", mount="mountTensors", words=json.dumps(ELEMENT_WORDS))
+    return tag("script", held, type=kind, class_="tm-data") + code + loader()
 
 
 def _turning(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
     """Return what it takes to turn to other slices: indices to show, colours, and every element of a small one.
 
     The offsets of other slices follow from the stride. The values of every slice are drawn on one scale, that of the
-    whole tensor, so that slices can be compared; the viewer says of all that is not carried that it is not there.
+    whole tensor (outliers cut at 3 std), so that slices can be compared; the viewer says of all that is not carried
+    that it is not there.
     """
     if drawn.grid.row_dim is None or drawn.grid.column_dim is None or not is_slice(drawn.layout):
         return {}
     elements = [shortened(words, _VALUE_WIDTH) for words in drawn.layout.elements]
     sizes = [(size, min(size, _MOST_SHOWN)) for size in drawn.layout.shape]
+    found, ends = report.statistics, None
+    if found is not None and found.minimum is not None and found.maximum is not None:
+        low, high = float(found.minimum), float(found.maximum)
+        scale = without_outliers(low, high, found)
+        ends = (*scale, *scale_words(low, high, scale))
     return {
         "shown": [[at * size // shown for at in range(shown)] for size, shown in sizes],
         "scale": [theme.offset_colour(at / (_STOPS - 1)) for at in range(_STOPS)],
         "black": theme.black_from(),
-        "range": _range(report.statistics),
+        "range": ends,
         "elements": elements if elements and sum(map(len, elements)) <= _MOST_CHARACTERS else None,
     }
-
-
-def _range(statistics: Statistics | None) -> tuple[float, float, str, str] | None:
-    """Return the values with the darkest and the lightest colour, outliers cut at 3 std, and how they are written."""
-    if statistics is None or statistics.minimum is None or statistics.maximum is None:
-        return None
-    low, high = float(statistics.minimum), float(statistics.maximum)
-    scale = without_outliers(low, high, statistics)
-    return (*scale, *scale_words(low, high, scale))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
 from tensormagic.views import svg_paths
@@ -44,27 +44,31 @@ class Shot(Picture):
     @property
     def sentence(self) -> str:
         """How the signals were read, and for the first of them where the highest and the lowest value are."""
-        shot = self.shot
-        named = (_ends(line.label or name(self.report), shot, line) for line in shot.lines[:_MOST_NAMED])
-        ends = [caption for caption in named if caption]
+        shot, ends = self.shot, list[str]()
+        for line in shot.lines[:_MOST_NAMED]:
+            high = [(value, -at) for at, value in enumerate(line.high) if math.isfinite(value)]
+            low = [(value, at) for at, value in enumerate(line.low) if math.isfinite(value)]
+            if high and low:
+                (top, where), (bottom, there) = max(high), min(low)
+                highest = f"highest {short_number(top)} at {-where * shot.step}"
+                lowest = f"lowest {short_number(bottom)} at {there * shot.step}"
+                ends.append(f"{line.label or name(self.report)}: {highest}, {lowest}")
         more = len(shot.lines) - len(ends)
         rest = f"; and {plural(more, 'more signal')}" if more and ends else ""
         return "; ".join([f"{name(self.report)}: {heading(self.report, shot)}", *notes(shot), *ends]) + rest
 
     def html(self) -> str:
-        """Return an image each, or one for all signals."""
+        """Return an image each, or one for all signals, in a picture of its own."""
         if self.shot.lines:
-            drawn = svg_image(signals_svg(self.shot), self.sentence, class_="tm-signals")
-        else:
-            drawn = "".join(map(self._figure, self.shot.images))
-        return tag("div", drawn, class_="tm-frames")
-
-    def _figure(self, each: ImageFrame) -> str:
-        width, height = self._size(each)
-        size = f"{each.width} {TIMES} {each.height} pixels"
-        alt = f"{self._title(each)} as an image of {size}; {'; '.join(notes(self.shot))}"
-        image = f'<img src="{_source(each)}" width="{width}" height="{height}" alt="{escape(alt)}">'
-        return tag("figure", image, tag("figcaption", tag("code", escape(self._title(each)))))
+            return tag("div", svg_image(signals_svg(self.shot), self.sentence, class_="tm-signals"), class_="tm-frames")
+        figures = []
+        for each in self.shot.images:
+            width, height_, title = *self._size(each), self._title(each)
+            size = f"{each.width} {TIMES} {each.height} pixels"
+            alt = f"{title} as an image of {size}; {'; '.join(notes(self.shot))}"
+            image = f'<img src="{_source(each)}" width="{width}" height="{height_}" alt="{escape(alt)}">'
+            figures.append(tag("figure", image, tag("figcaption", tag("code", escape(title)))))
+        return tag("div", *figures, class_="tm-frames")
 
     def _title(self, each: ImageFrame) -> str:
         return f"{name(self.report)}[{each.label}]" if each.label else name(self.report)
@@ -78,9 +82,14 @@ class Shot(Picture):
         """Return the first image in shades of characters, or the signals as bars."""
         shot, columns = self.shot, min(_MOST_COLUMNS, width - 2 * len(_INDENT))
         for line in shot.lines:
-            bars = min(columns, len(line.high))
-            cuts = pairwise(len(line.high) * at // bars for at in range(bars + 1))
-            yield f"{shortened(line.label, 8):>9} {''.join(_bar(shot, line, *ends) for ends in cuts)}"
+            number_ = min(columns, len(line.high))
+            bars = ""
+            for start, stop in pairwise(len(line.high) * at // number_ for at in range(number_ + 1)):
+                values = [value for value in line.high[start:stop] if not math.isnan(value)]
+                bad = any(line.bad[start:stop]) or not values
+                share = 0.0 if bad else (max(values) - shot.low) / ((shot.high - shot.low) or 1.0)
+                bars += NOT_FINITE if bad else BLOCKS[round(share * (len(BLOCKS) - 1))]
+            yield f"{shortened(line.label, 8):>9} {bars}"
         if shot.images:
             yield from _shades(shot, shot.images[0], columns)
         caption = ["above is the first"] if len(shot.images) > 1 else []
@@ -104,10 +113,6 @@ class Shot(Picture):
         return "".join(parts), y + high + 18
 
 
-def _source(each: ImageFrame) -> str:
-    return svg_paths.image(each.unpacked(), each.width, each.height)
-
-
 # -- in words ---------------------------------------------------------------------------------------------------
 
 
@@ -123,42 +128,20 @@ def heading(report: TensorReport, shot: TensorPicture) -> str:
 
 def notes(shot: TensorPicture) -> tuple[str, ...]:
     """Return how values became colours or heights, what was left out, and what could not be drawn."""
+    low, high, lines = short_number(shot.low), short_number(shot.high), shot.lines
+    if lines:
+        scale = f"from {low} to {high}{', the same for all' if len(lines) > 1 else ''}"
+        left_out = f"a column stands for {count(shot.step)} values: from their smallest to their largest"
+    else:
+        ends = f"darkest {low}, brightest {high}" if shot.channels == 3 else f"black {low}, white {high}"
+        shown = "the smallest and largest shown" + (", one scale for all" if len(shot.images) > 1 else "")
+        known = "values as they are"
+        why = {"bytes": "bytes as they are", "truth": "False and True", "unit": known, "shown": shown}
+        scale, left_out = f"{ends}: {why[shot.scale]}", f"every {ordinal(shot.step)} pixel across and down"
     verb = "is" if shot.bad == 1 else "are"
-    bad = f"{plural(shot.bad, 'value' if shot.lines else 'pixel')} that {verb} NaN or infinite {verb}"
-    marked = f"{bad} {'marked red' if shot.lines else 'hatched'}" if shot.bad else ""
-    return tuple(filter(None, (_scale(shot), _left_out(shot), marked)))
-
-
-def _scale(shot: TensorPicture) -> str:
-    low, high = short_number(shot.low), short_number(shot.high)
-    if shot.lines:
-        return f"from {low} to {high}, the same for all" if len(shot.lines) > 1 else f"from {low} to {high}"
-    ends = f"darkest {low}, brightest {high}" if shot.channels == 3 else f"black {low}, white {high}"
-    why = {
-        "bytes": "bytes as they are",
-        "truth": "False and True",
-        "unit": "values as they are",
-        "shown": "the smallest and largest shown" + (", one scale for all" if len(shot.images) > 1 else ""),
-    }
-    return f"{ends}: {why[shot.scale]}"
-
-
-def _left_out(shot: TensorPicture) -> str:
-    if shot.step == 1:
-        return ""
-    if shot.lines:
-        return f"a column stands for {count(shot.step)} values: from their smallest to their largest"
-    return f"every {ordinal(shot.step)} pixel across and down"
-
-
-def _ends(label: str, shot: TensorPicture, line: SignalLine) -> str:
-    high = [(value, -at) for at, value in enumerate(line.high) if math.isfinite(value)]
-    low = [(value, at) for at, value in enumerate(line.low) if math.isfinite(value)]
-    if not high or not low:
-        return ""
-    (top, where), (bottom, there) = max(high), min(low)
-    highest, lowest = f"highest {short_number(top)}", f"lowest {short_number(bottom)}"
-    return f"{label}: {highest} at {-where * shot.step}, {lowest} at {there * shot.step}"
+    bad = f"{plural(shot.bad, 'value' if lines else 'pixel')} that {verb} NaN or infinite {verb}"
+    marked = f"{bad} {'marked red' if lines else 'hatched'}" if shot.bad else ""
+    return tuple(filter(None, (scale, left_out if shot.step != 1 else "", marked)))
 
 
 # -- in a terminal ---------------------------------------------------------------------------------------------------
@@ -167,28 +150,13 @@ def _ends(label: str, shot: TensorPicture, line: SignalLine) -> str:
 def _shades(shot: TensorPicture, image: ImageFrame, columns: int) -> Iterator[str]:
     """Yield an image at one character by half as many rows: a character is twice as high as wide."""
     step = max(-(-image.width // columns), -(-image.height // (2 * _MOST_ROWS)), 1)
-    data, bytes_each = image.unpacked(), shot.channels + 1
+    data, bytes_each, top = image.unpacked(), shot.channels + 1, len(_SHADES) - 1
     for y in range(0, image.height, 2 * step):
-        starts = ((y * image.width + x) * bytes_each for x in range(0, image.width, step))
-        pixels = ((data[at : at + shot.channels], data[at + shot.channels]) for at in starts)
-        yield (
-            _INDENT
-            + "".join(
-                _SHADES[round(sum(levels) / len(levels) / 255 * (len(_SHADES) - 1))] if opacity else NOT_FINITE
-                for levels, opacity in pixels
-            ).rstrip()
-        )
-
-
-def _bar(shot: TensorPicture, line: SignalLine, start: int, stop: int) -> str:
-    values = [value for value in line.high[start:stop] if not math.isnan(value)]
-    if any(line.bad[start:stop]) or not values:
-        return NOT_FINITE
-    share = (max(values) - shot.low) / ((shot.high - shot.low) or 1.0)
-    return BLOCKS[round(share * (len(BLOCKS) - 1))]
-
-
-# -- as SVG ----------------------------------------------------------------------------------------------------------
+        line = ""
+        for x in range(0, image.width, step):
+            *levels, opacity = data[(at := (y * image.width + x) * bytes_each) : at + bytes_each]
+            line += _SHADES[round(sum(levels) / len(levels) / 255 * top)] if opacity else NOT_FINITE
+        yield _INDENT + line.rstrip()
 
 
 def signals_svg(shot: TensorPicture) -> str:
@@ -196,6 +164,9 @@ def signals_svg(shot: TensorPicture) -> str:
     content, height = _signals(shot)
     ground = inked('<rect width="100%" height="100%" fill="$bg"/>')
     return document(f"<style>{_STYLE}</style>{ground}{content}", _WIDTH, height, ' class="g"')
+
+
+# -- as SVG ----------------------------------------------------------------------------------------------------------
 
 
 def _signals(shot: TensorPicture) -> tuple[str, float]:
@@ -207,40 +178,26 @@ def _signals(shot: TensorPicture) -> tuple[str, float]:
 
 
 def _chart(shot: TensorPicture, line: SignalLine, top: float) -> str:
-    span = (shot.high - shot.low) or 1.0
+    span, bottom, right = (shot.high - shot.low) or 1.0, top + _HEIGHT, number(_WIDTH - _PAD)
     step = (_WIDTH - _LEFT - _PAD) / max(len(line.low) - 1, 1)
 
     def place(at: int, value: float) -> tuple[float, float]:
         return _LEFT + at * step, top + _HEIGHT * (1 - (value - shot.low) / span)
 
-    parts = [_axes(shot, line, top, place(0, 0.0)[1])]
-    parts += [
-        _stretch([place(at, line.high[at]) for at in stretch], [place(at, line.low[at]) for at in stretch])
-        for stretch in _stretches(line)
-    ]
-    bad = "".join(f"M{point(place(at, 0.0)[0], top)}v{number(_HEIGHT)}" for at, found in enumerate(line.bad) if found)
-    return "".join(parts) + (f'<path class="bad" d="{bad}"/>' if bad else "")
-
-
-def _axes(shot: TensorPicture, line: SignalLine, top: float, zero: float) -> str:
-    right, bottom = number(_WIDTH - _PAD), top + _HEIGHT
-    frame = f'<path class="axis" d="M{point(_LEFT, top)}V{number(bottom)}H{right}"/>'
-    level = f'<path class="zero" d="M{point(_LEFT, zero)}H{right}"/>' if shot.low < 0 < shot.high else ""
-    ends = ((top + 9, shot.high), (bottom, shot.low))
-    texts = "".join(text(_LEFT - 5, y, short_number(value), "e") for y, value in ends)
-    label = f'<text class="name" x="{number(_PAD)}" y="{number(top + _HEIGHT / 2)}">{escape(line.label)}</text>'
-    return frame + level + texts + (label if line.label else "")
-
-
-def _stretches(line: SignalLine) -> Iterator[list[int]]:
-    """Yield runs of columns that have a finite value: a line never bridges what is not a number."""
-    run: list[int] = []
-    for at, value in enumerate((*line.low, math.nan)):
-        if not math.isnan(value):
-            run.append(at)
-        elif run:
-            yield run
-            run = []
+    parts = [f'<path class="axis" d="M{point(_LEFT, top)}V{number(bottom)}H{right}"/>']
+    if shot.low < 0 < shot.high:
+        parts.append(f'<path class="zero" d="M{point(_LEFT, place(0, 0.0)[1])}H{right}"/>')
+    parts += [text(_LEFT - 5, y, short_number(value), "e") for y, value in ((top + 9, shot.high), (bottom, shot.low))]
+    if line.label:
+        middle = number(top + _HEIGHT / 2)
+        parts.append(f'<text class="name" x="{number(_PAD)}" y="{middle}">{escape(line.label)}</text>')
+    for bad, run in groupby(range(len(line.low)), key=lambda at: math.isnan(line.low[at])):
+        if not bad:  # a line never bridges what is not a number
+            columns = list(run)
+            lower = [place(at, line.low[at]) for at in columns]
+            parts.append(_stretch([place(at, line.high[at]) for at in columns], lower))
+    marks = "".join(f"M{point(place(at, 0.0)[0], top)}v{number(_HEIGHT)}" for at, found in enumerate(line.bad) if found)
+    return "".join(parts) + (f'<path class="bad" d="{marks}"/>' if marks else "")
 
 
 def _stretch(upper: list[tuple[float, float]], lower: list[tuple[float, float]]) -> str:
@@ -248,10 +205,10 @@ def _stretch(upper: list[tuple[float, float]], lower: list[tuple[float, float]])
         (x, top), (_, bottom) = upper[0], lower[0]
         rod = f'<path class="line" d="M{point(x, top)}V{number(bottom)}"/>'
         return f'{rod}<circle class="dot" cx="{number(x)}" cy="{number(top)}" r="2"/>'
-    if upper == lower:
-        return f'<path class="line" d="M{_points(upper)}"/>'
-    return f'<path class="band" d="M{_points([*upper, *reversed(lower)])}z"/>'
+    band = upper != lower
+    way = "L".join(point(x, y) for x, y in (upper + lower[::-1] if band else upper))
+    return f'<path class="{"band" if band else "line"}" d="M{way}{"z" if band else ""}"/>'
 
 
-def _points(points: list[tuple[float, float]]) -> str:
-    return "L".join(point(x, y) for x, y in points)
+def _source(each: ImageFrame) -> str:
+    return svg_paths.image(each.unpacked(), each.width, each.height)

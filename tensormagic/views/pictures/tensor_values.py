@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -45,21 +45,18 @@ class ValueRange(Picture):
 
     def html(self) -> str:
         """Return the numbers, those that are bad in red."""
+        numbers = self.statistics
         parts = [tag("span", escape(label), " ", tag("b", escape(value), class_="tm-failed" if bad else None))
-                 for label, value, bad in _range(self.statistics)]  # fmt: skip
-        parts.insert(1 if self.statistics.minimum is not None else 0, self._bars())
-        scope = _range_scope(self.statistics)
-        return " ".join(filter(None, [*parts, tag("span", escape(scope), class_="quiet") if scope else ""]))
-
-    def _bars(self) -> str:
-        bars, edges = fewer(self.statistics.histogram_counts, _SPARK_BARS), self.statistics.histogram_edges
-        highest = max(bars, default=0)
-        if len(bars) < 2 or not highest:
-            return ""
-        shares = (max(round(100 * found / highest), 8) if found else 0 for found in bars)
-        drawn = "".join(f'<i style="height:{share}%"></i>' for share in shares)
-        label = f"histogram from {short_number(edges[0])} to {short_number(edges[-1])}"
-        return tag("span", drawn, class_="tm-spark", role="img", aria_label=label)
+                 for label, value, bad in _range(numbers)]  # fmt: skip
+        bars, edges = fewer(numbers.histogram_counts, _SPARK_BARS), numbers.histogram_edges
+        if len(bars) > 1 and (highest := max(bars)):
+            shares = (max(round(100 * found / highest), 8) if found else 0 for found in bars)
+            drawn = "".join(f'<i style="height:{share}%"></i>' for share in shares)
+            label = f"histogram from {short_number(edges[0])} to {short_number(edges[-1])}"
+            spark = tag("span", drawn, class_="tm-spark", role="img", aria_label=label)
+            parts.insert(1 if numbers.minimum is not None else 0, spark)
+        scope = _range_scope(numbers)
+        return " ".join([*parts, *([tag("span", escape(scope), class_="quiet")] if scope else [])])
 
     def text(self, width: int) -> Iterator[str]:
         """Return the numbers in a line."""
@@ -79,22 +76,29 @@ class Histogram(Picture):
 
     def html(self) -> str:
         """Return bars that each say their count where styles are stripped; nothing without numbers."""
-        bars, edges = _fewer(self.statistics)
-        tables = []
+        (bars, edges), mean = _fewer(self.statistics), self.statistics.mean
+        tables, most = [], max(bars, default=0)
         if bars:
-            tables.append(tag("table", tag("tr", _bars(bars, edges)), self._axis(edges, len(bars)), class_="tm-bars"))
-        tables += [_special(label, found, max(bars, default=0)) for label, found in specials(self.statistics)]
+            highest = most or 1
+            labelled = sum(found > 0 for found in bars) <= _FEW_BARS and highest < 1000
+            drawn = (_bar(found, round(_HEIGHT * found / highest),
+                          f"{short_number(start)} to {short_number(end)}: {short_count(found)}", labelled=labelled)
+                     for found, (start, end) in zip(bars, pairwise(edges), strict=True))  # fmt: skip
+            low, high, mark = short_number(edges[0]), short_number(edges[-1]), ""
+            if mean is not None and edges[-1] > edges[0]:
+                at = 100 * fraction(mean, edges[0], edges[-1])
+                has_room = len(low + high) <= _MEAN_LABEL_ROOM and _MEAN_LABEL[0] <= at <= _MEAN_LABEL[1]
+                title = escape(f"mean {short_number(mean)}")
+                mark = f'<i style="left:{at:.0f}%" title="{title}">{"mean" if has_room else ""}</i>'
+            ends = tag("span", escape(low)), " ", mark, " ", tag("span", escape(high))
+            axis = tag("tr", tag("td", tag("div", *ends, class_="tm-axis"), colspan=len(bars)))
+            tables.append(tag("table", tag("tr", *drawn), axis, class_="tm-bars"))
+        for label, found in specials(self.statistics):
+            height = min(_HEIGHT, max(2, round(_HEIGHT * found / most))) if most else _HEIGHT
+            bar = _bar(found, height, f"{label}: {found}", labelled=True, class_="tm-skip")
+            named = tag("tr", tag("td", escape(label), class_="tm-label"))
+            tables.append(tag("table", tag("tr", bar), named, class_="tm-bars tm-special"))
         return tag("div", *tables, class_="tm-histogram") if tables else ""
-
-    def _axis(self, edges: Sequence[float], columns: int) -> str:
-        low, high, mean = short_number(edges[0]), short_number(edges[-1]), ""
-        if self.statistics.mean is not None and edges[-1] > edges[0]:
-            at = 100 * fraction(self.statistics.mean, edges[0], edges[-1])
-            has_room = len(low + high) <= _MEAN_LABEL_ROOM and _MEAN_LABEL[0] <= at <= _MEAN_LABEL[1]
-            title = escape(f"mean {short_number(self.statistics.mean)}")
-            mean = f'<i style="left:{at:.0f}%" title="{title}">{"mean" if has_room else ""}</i>'
-        ends = tag("span", escape(low)), " ", mean, " ", tag("span", escape(high))
-        return tag("tr", tag("td", tag("div", *ends, class_="tm-axis"), colspan=columns))
 
     def text(self, width: int) -> Iterator[str]:
         """Return the histogram in one line; in a narrow one each bar stands for several of its bins."""
@@ -113,15 +117,13 @@ class Histogram(Picture):
         (bars, edges), special = _fewer(self.statistics), specials(self.statistics)
         if not bars and not special:
             return "", 0.0
-        highest, x, parts = max(bars, default=0), 0.0, list[str]()
-        for found in bars:
-            parts.append(_bar_svg(x, _BAR - 1, found, highest, role("bar")))
-            x += _BAR
+        highest = max(bars, default=0)
+        parts = [_bar_svg(_BAR * at, _BAR - 1, found, highest, role("bar")) for at, found in enumerate(bars)]
+        x = max(_BAR * len(bars), 220.0) + 16 if bars else 0.0
         if bars:
-            middle = "" if self.statistics.mean is None else f"mean {short_number(self.statistics.mean)}"
-            ends = f"{short_number(edges[0])} to {short_number(edges[-1])}"
-            parts.append(text_svg(0, _HEIGHT + 14, f"{ends}, {middle}" if middle else ends, quiet=True))
-            x = max(x, 220.0) + 16
+            middle = "" if self.statistics.mean is None else f", mean {short_number(self.statistics.mean)}"
+            ends = f"{short_number(edges[0])} to {short_number(edges[-1])}{middle}"
+            parts.append(text_svg(0, _HEIGHT + 14, ends, quiet=True))
         for label, found in special:
             parts.append(_bar_svg(x, _SPECIAL - 8, found, highest, role("error")))
             parts.append(text_svg(x, _HEIGHT + 14, f"{label} {short_count(found)}"))
@@ -136,16 +138,6 @@ def _fewer(statistics: Statistics) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return fewer(counts, _MOST_BARS), (*edges[:-1:together], *edges[-1:])
 
 
-def _bars(counts: tuple[int, ...], edges: tuple[float, ...]) -> str:
-    highest = max(counts) or 1
-    labelled = sum(found > 0 for found in counts) <= _FEW_BARS and highest < 1000
-    ranges = (f"{short_number(low)} to {short_number(high)}" for low, high in pairwise(edges))
-    return "".join(
-        _bar(found, round(_HEIGHT * found / highest), f"{where}: {short_count(found)}", labelled=labelled)
-        for found, where in zip(counts, ranges, strict=True)
-    )
-
-
 def _bar(found: int, height: int, title: str, *, labelled: bool, class_: str | None = None) -> str:
     height = max(height, 1) if found else 0
     look = f"min-width:3px;height:{height}px;background:{role('bar')}"  # a cell without styles is as wide as this
@@ -157,33 +149,23 @@ def _bar(found: int, height: int, title: str, *, labelled: bool, class_: str | N
     return tag("td", tag("div", class_=class_, style=above + look), title=title)
 
 
-def _special(label: str, found: int, highest: int) -> str:
-    height = _HEIGHT if not highest else min(_HEIGHT, max(2, round(_HEIGHT * found / highest)))
-    bar = _bar(found, height, f"{label}: {found}", labelled=True, class_="tm-skip")
-    name = tag("tr", tag("td", escape(label), class_="tm-label"))
-    return tag("table", tag("tr", bar), name, class_="tm-bars tm-special")
-
-
 def _bar_svg(x: float, wide: float, found: int, highest: int, colour: str) -> str:
-    high = min(_HEIGHT * found / highest, _HEIGHT) if highest else _HEIGHT
-    high = max(high, 1.0)
+    high = max(min(_HEIGHT * found / highest, _HEIGHT), 1.0) if highest else _HEIGHT
     return rect(x, _HEIGHT - high, wide, high, fill=colour) if found else ""
 
 
 # -- in words -------------------------------------------------------------------------------------------------
 
 
-def _range(statistics: Statistics) -> tuple[tuple[str, str, bool], ...]:
+def _range(statistics: Statistics) -> list[tuple[str, str, bool]]:
     """Return smallest, largest, mean, NaN and Inf; each with whether it is bad."""
     if not statistics.count:
-        return ()
+        return []
     named = (("min", statistics.minimum), ("max", statistics.maximum), ("mean", statistics.mean))
     found = [(label, short_number(value), False) for label, value in named if value is not None]
     infinite = statistics.positive_infinity + statistics.negative_infinity
-    return (
-        *found,
-        *((label, short_count(bad), bad > 0) for label, bad in (("NaN", statistics.nan), ("Inf", infinite))),
-    )
+    bad = (("NaN", statistics.nan), ("Inf", infinite))
+    return [*found, *((label, short_count(number), number > 0) for label, number in bad)]
 
 
 def _range_scope(statistics: Statistics) -> str:
@@ -207,21 +189,15 @@ def statistics_rows(statistics: Statistics) -> list[list[Cell]]:
     return rows
 
 
-def specials(statistics: Statistics) -> tuple[tuple[str, int], ...]:
+def specials(statistics: Statistics) -> list[tuple[str, int]]:
     """Return the kinds of elements a histogram cannot place, with their counts, where there are any."""
-    pairs = (
-        ("NaN", statistics.nan),
-        (MINUS + "Inf", statistics.negative_infinity),
-        ("+Inf", statistics.positive_infinity),
-    )
-    return tuple((label, found) for label, found in pairs if found)
+    infinities = (MINUS + "Inf", statistics.negative_infinity), ("+Inf", statistics.positive_infinity)
+    return [pair for pair in (("NaN", statistics.nan), *infinities) if pair[1]]
 
 
 def statistics_scope(statistics: Statistics) -> str:
     """Return what the statistics are over, where that is not simply every value, and where the first bad ones are."""
-    parts = []
-    if statistics.of_what != "values":
-        parts.append(f"of {statistics.of_what}")
+    parts = [f"of {statistics.of_what}"] if statistics.of_what != "values" else []
     how = f" ({statistics.sampling})" if statistics.sampling else ""
     if statistics.sampled is not None:
         parts.append(f"histogram and zeros over {count(statistics.sampled)} of {count(statistics.of)} elements{how}")
@@ -252,9 +228,18 @@ class SliceRows(Picture):
 
     def html(self) -> str:
         """Return the sentences, the rows, and what their colours mean."""
-        lines = "".join(tag("p", with_code(line)) for line in slices_lines(self.report))
-        rows = tag("table", *(_slice_row(self.report, each) for each in self.report.slices), class_="tm-list tm-slices")
-        return lines + rows + tag("p", escape(_legend(self.report)), class_="quiet")
+        report, rows = self.report, []
+        for each in report.slices:
+            size = _side(each)
+            picture = image([_steps(each)] * _HIGH, size, row_sentence(report, each))
+            ends = tag("span", "0") + " " + tag("span", str(each.size - 1))
+            below = tag("div", ends, class_="tm-ends", style=f"width:{size * len(each.levels)}px")
+            head = tag("th", tag("code", escape(letter(report, each.dim))))
+            rows.append(tag("tr", head, tag("td", picture, below), tag("td", escape(_note(each)), class_="quiet")))
+        lines = "".join(tag("p", with_code(line)) for line in slices_lines(report))
+        return (
+            lines + tag("table", *rows, class_="tm-list tm-slices") + tag("p", escape(_legend(report)), class_="quiet")
+        )
 
     def text(self, width: int) -> Iterator[str]:
         """Return bars and sentences; nothing where nothing stands out."""
@@ -289,15 +274,6 @@ def _legend(report: TensorReport) -> str:
     parts += ["empty: all zeros"] if any(each.zero_count for each in report.slices) else []
     parts += ["crossed out: holds NaN or Inf"] if any(each.bad_count for each in report.slices) else []
     return "; ".join(parts)
-
-
-def _slice_row(report: TensorReport, each: DimensionSlices) -> str:
-    size = _side(each)
-    picture = image([_steps(each)] * _HIGH, size, row_sentence(report, each))
-    ends = tag("span", "0") + " " + tag("span", str(each.size - 1))
-    below = tag("div", ends, class_="tm-ends", style=f"width:{size * len(each.levels)}px")
-    name = tag("th", tag("code", escape(letter(report, each.dim))))
-    return tag("tr", name, tag("td", picture, below), tag("td", escape(_note(each)), class_="quiet"))
 
 
 def _note(each: DimensionSlices) -> str:
@@ -339,8 +315,10 @@ def row_sentence(report: TensorReport, each: DimensionSlices) -> str:
         (high, largest), (low, smallest) = max(finite), min((level, -place) for level, place in finite)
         described += f": largest {short_number(high)} at {_slice(each, -largest)}, "
         described += f"smallest {short_number(low)} at {_slice(each, smallest)}"
-    described += _named("all zeros", each.zero_count, each.zero)
-    return f"{described}{_named('holding NaN or Inf', each.bad_count, [one.index for one in each.bad])}."
+    bad = [one.index for one in each.bad]
+    for what, found, places in (("all zeros", each.zero_count, each.zero), ("holding NaN or Inf", each.bad_count, bad)):
+        described += f"; {what}: {listed(map(str, places), most=_MOST_NAMED, found=found)}" if found else ""
+    return f"{described}."
 
 
 def _slice(each: DimensionSlices, cell: int) -> str:
@@ -348,10 +326,6 @@ def _slice(each: DimensionSlices, cell: int) -> str:
     first = cell * each.cell_slices
     last = min(first + each.cell_slices, each.size) - 1
     return str(first) if last <= first else f"{first} to {last}"
-
-
-def _named(what: str, found: int, places: Sequence[int]) -> str:
-    return f"; {what}: {listed(map(str, places), most=_MOST_NAMED, found=found)}" if found else ""
 
 
 def letter(report: TensorReport, dim: int) -> str:
@@ -383,12 +357,46 @@ def slices_summary(report: TensorReport) -> str:
 
 def slices_lines(report: TensorReport) -> tuple[str, ...]:
     """Return every dimension's story in sentences: where NaN and infinities lie first."""
-    telling = _telling(report)
-    single = [each for each in telling if each.bad_count == 1]
-    lines = [_only_there(report, single[:3])] if single else [f"{_several(report, each)}." for each in telling[:2]]
+    lines = _bad_lines(report)
     for each in report.slices:
-        lines += _zeros(report, each) + _large(report, each)
-    return tuple(lines + _scope(report))
+        at, of = letter(report, each.dim), count(each.size)
+        if 0 < each.zero_count < each.size:
+            which = series(each.zero) + (" \u2026" if each.zero_count > len(each.zero) else "")
+            what = "slices is" if each.zero_count == 1 else "slices are"
+            seen = "" if each.looked == each.elements else f" in the {count(each.looked)} elements looked at of each"
+            lines.append(f"{count(each.zero_count)} of {of} {what} all zeros along {at}{seen}: `{at}={which}`.")
+        lines += [
+            f"`{at}={large.index}` is far larger than the others along {at}: its mean magnitude is "
+            f"{short_number(_rounded(large.ratio))} {TIMES} that of the median slice."
+            for large in each.large[:2]
+        ]
+    if sampled := [each for each in report.slices if each.looked < each.elements]:
+        each = sampled[0]
+        looked = f"{count(each.looked)} of {plural(each.elements, 'element')} of each slice"
+        exact = " NaN and infinities were searched for everywhere." if all(other.bad_exact for other in sampled) else ""
+        lines.append(f"Colours come from a sample: {looked} along {letter(report, each.dim)}.{exact}")
+    return tuple(lines)
+
+
+def _bad_lines(report: TensorReport) -> list[str]:
+    """Return where the bad elements lie: at one index of each of some dimensions, or in several slices along one."""
+    telling = _telling(report)
+    seen = {each.dim: "" if each.bad_exact else f", of the {count(each.looked)} elements looked at in each slice"
+            for each in telling}  # fmt: skip
+    if single := [each for each in telling if each.bad_count == 1][:3]:
+        first, total = single[0], sum(single[0].cell_bad)
+        places = [f"`{letter(report, each.dim)}={each.bad[0].index}` (one of {count(each.size)})" for each in single]
+        held = _held(first.bad[0].nan, first.bad[0].inf)
+        every = f"All {held} lie in" if total > 1 else f"The one {_kind(first)} lies in"
+        return [f"{every} {listed(places)}{seen[first.dim]}."]
+    lines = []
+    for each in telling[:2]:
+        at = letter(report, each.dim)
+        held_ = (f"`{at}={bad.index}` ({_held(bad.nan, bad.inf)})" for bad in each.bad)
+        which = listed(held_, most=len(each.bad), found=each.bad_count)
+        of = f"{count(each.bad_count)} of {count(each.size)}"
+        lines.append(f"{of} slices along {at} hold {_kind(each)}: {which}{seen[each.dim]}.")
+    return lines
 
 
 def _telling(report: TensorReport) -> list[DimensionSlices]:
@@ -402,60 +410,9 @@ def _kind(each: DimensionSlices) -> str:
     return "NaN and Inf" if nan and inf else "NaN" if nan else "Inf"
 
 
-def _only_there(report: TensorReport, single: list[DimensionSlices]) -> str:
-    """Return where all bad elements lie, when they lie at one index of each of these dimensions."""
-    bad, total = single[0].bad[0], sum(single[0].cell_bad)
-    places = [f"`{letter(report, each.dim)}={each.bad[0].index}` (one of {count(each.size)})" for each in single]
-    every = f"All {_held(bad.nan, bad.inf)} lie in" if total > 1 else f"The one {_kind(single[0])} lies in"
-    return f"{every} {listed(places)}{_seen(single[0])}."
-
-
-def _several(report: TensorReport, each: DimensionSlices) -> str:
-    at = letter(report, each.dim)
-    places = (f"`{at}={bad.index}` ({_held(bad.nan, bad.inf)})" for bad in each.bad)
-    first = listed(places, most=len(each.bad), found=each.bad_count)
-    of = f"{count(each.bad_count)} of {count(each.size)}"
-    return f"{of} slices along {at} hold {_kind(each)}: {first}{_seen(each)}"
-
-
-def _seen(each: DimensionSlices) -> str:
-    return "" if each.bad_exact else f", of the {count(each.looked)} elements looked at in each slice"
-
-
 def _held(nan: int, inf: int) -> str:
     return " + ".join(f"{count(n)} {kind}" for n, kind in ((nan, "NaN"), (inf, "Inf")) if n)
 
 
-def _zeros(report: TensorReport, each: DimensionSlices) -> list[str]:
-    if not 0 < each.zero_count < each.size:
-        return []
-    at = letter(report, each.dim)
-    which = series(each.zero) + (" \u2026" if each.zero_count > len(each.zero) else "")
-    what = "slices is" if each.zero_count == 1 else "slices are"
-    seen = "" if each.looked == each.elements else f" in the {count(each.looked)} elements looked at of each"
-    return [f"{count(each.zero_count)} of {count(each.size)} {what} all zeros along {at}{seen}: `{at}={which}`."]
-
-
-def _large(report: TensorReport, each: DimensionSlices) -> list[str]:
-    at = letter(report, each.dim)
-    return [
-        f"`{at}={large.index}` is far larger than the others along {at}: its mean magnitude is "
-        f"{short_number(_rounded(large.ratio))} {TIMES} that of the median slice."
-        for large in each.large[:2]
-    ]
-
-
 def _rounded(ratio: float) -> float:
     return float(f"{ratio:.2g}")
-
-
-def _scope(report: TensorReport) -> list[str]:
-    sampled = [each for each in report.slices if each.looked < each.elements]
-    if not sampled:
-        return []
-    each = sampled[0]
-    exact = " NaN and infinities were searched for everywhere." if all(other.bad_exact for other in sampled) else ""
-    looked = (
-        f"{count(each.looked)} of {plural(each.elements, 'element')} of each slice along {letter(report, each.dim)}"
-    )
-    return [f"Colours come from a sample: {looked}.{exact}"]

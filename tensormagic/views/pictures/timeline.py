@@ -37,9 +37,8 @@ class Layer:
 
 def by_category(timeline: Timeline) -> list[Layer]:
     """Return what was there before, and the categories that have anything, in the order in which they are stacked."""
-    found = dict(timeline.by_category)
-    known = [Layer(name, found[name]) for name in CATEGORIES if any(found.get(name, ()))]
-    return [*_before(timeline), *known]
+    found = {BEFORE: timeline.before, **dict(timeline.by_category)}
+    return [Layer(name, found[name]) for name in (BEFORE, *CATEGORIES) if any(found.get(name, ()))]
 
 
 def by_line(timeline: Timeline) -> list[Layer]:
@@ -47,9 +46,9 @@ def by_line(timeline: Timeline) -> list[Layer]:
     ranks = line_ranks(timeline)
     named = [Layer(str(line), values, ranks[line]) for line, values in timeline.by_line if line in ranks]
     rest = [values for line, values in timeline.by_line if line not in ranks]
-    others = tuple(map(sum, zip(*rest, strict=True))) if rest else ()
-    more = [Layer(OTHER_LINES, others, len(STACK_COLOURS) - 1)] if any(others) else []
-    return [*_before(timeline), *sorted(named, key=lambda layer: layer.rank), *more]
+    others = Layer(OTHER_LINES, tuple(map(sum, zip(*rest, strict=True))), len(STACK_COLOURS) - 1)
+    layers = [Layer(BEFORE, timeline.before), *sorted(named, key=lambda layer: layer.rank), others]
+    return [layer for layer in layers if any(layer.values)]
 
 
 def line_ranks(timeline: Timeline) -> dict[int, int]:
@@ -59,10 +58,6 @@ def line_ranks(timeline: Timeline) -> dict[int, int]:
         (line for line in amounts if amounts[line][1]), key=lambda line: (-amounts[line][0], -amounts[line][1], line)
     )
     return {line: rank for rank, line in enumerate(ranked[: len(STACK_COLOURS) - 1])}
-
-
-def _before(timeline: Timeline) -> list[Layer]:
-    return [Layer(BEFORE, timeline.before)] if any(timeline.before) else []
 
 
 def main_timeline(report: MemoryRunReport) -> Timeline | None:
@@ -148,28 +143,25 @@ def scale_top(timeline: Timeline) -> int:
 
 
 def areas(timeline: Timeline, layers: Sequence[Layer]) -> tuple[int, str]:
-    """Return how many units wide the areas are, and the areas, `ROWS` units high, the highest first."""
+    """Return how many units wide the areas are, and the areas, `ROWS` units high, the highest first.
+
+    Each goes from the bottom up to its edge, a step a column; equal neighbours are one step.
+    """
     moments = columns(timeline, COLUMNS)
     top, drawn = scale_top(timeline), []
     for layer, edge in zip(layers, tops(layers, moments), strict=True):
+        parts, at = [f"M0,{ROWS}"], 0
+        for height, same in groupby(round(nbytes / top * ROWS) for nbytes in edge):
+            number = len(list(same))
+            parts.append(f"v{at - height}h{number}" if height != at else f"h{number}")
+            at = height
+        steps = "".join([*parts, f"V{ROWS}z"])
         # A line that is seen on either side is its top: the area, dark, and again, a little lower.
-        colour, steps = layer_colour(layer), _steps(edge, top)
-        key = f"a{zlib.crc32(steps.encode()):x}"  # the same name is the same shape, wherever the picture is put
+        colour, key = layer_colour(layer), f"a{zlib.crc32(steps.encode()):x}"  # one name is one shape, wherever it is
         dark = f'<g fill="{theme.edge_of(colour)}"><path id="{key}" d="{steps}"/></g>'
         drawn.append(f'{dark}<use xlink:href="#{key}" y="{EDGE}" fill="{colour}"/>')
     each_over_the_next = "".join(reversed(drawn))  # each lies on what is above it, down to the bottom
     return len(moments), f'<g xmlns:xlink="http://www.w3.org/1999/xlink">{each_over_the_next}</g>'
-
-
-def _steps(edge: Sequence[int], top: int) -> str:
-    """Return an area from the bottom up to ``edge``, a step a column; equal neighbours are one step."""
-    heights = [round(nbytes / top * ROWS) for nbytes in edge]
-    parts, at = [f"M0,{ROWS}"], 0
-    for height, same in groupby(heights):
-        number = len(list(same))
-        parts.append(f"v{at - height}h{number}" if height != at else f"h{number}")
-        at = height
-    return "".join([*parts, f"V{ROWS}z"])
 
 
 # A timeline of what was alive: stacked areas with their axes, the peak, and a legend; in a terminal a chart.
@@ -198,12 +190,11 @@ class TimelinePicture(Picture):
 
     def html(self) -> str:
         """Return it by category, and one click away by line."""
-        first = self._layers_html(self.layers())
+        first = self._areas(self.layers())
         lines = by_line(self.timeline)
         if self.only_lines or not any(layer.rank or layer.key.isdigit() for layer in lines):
             return tag("div", first, class_="tm-timeline")
-        second = self._layers_html(lines)
-        views = tag("div", first, class_="tm-by-category"), tag("div", second, class_="tm-by-line")
+        views = tag("div", first, class_="tm-by-category"), tag("div", self._areas(lines), class_="tm-by-line")
         choices = (("by category", "tm-pick-category", ""), ("by line", "tm-pick-line", None))
         switch = (
             tag("label", f"<input{attributes(type='radio', name='by', class_=class_, checked=checked)}>", " ", words)
@@ -212,13 +203,19 @@ class TimelinePicture(Picture):
         # A form keeps its buttons apart from those of the same panel elsewhere on the page; "dialog": it never leaves.
         return tag("form", tag("div", *switch, class_="tm-switch"), *views, class_="tm-timeline", method="dialog")
 
-    def _layers_html(self, layers: Sequence[Layer]) -> str:
+    def _areas(self, layers: Sequence[Layer]) -> str:
         """Return stacked areas, the lowest first, with their axes and their legend."""
-        keys = " ".join(_key(self.timeline, layer, self.words(layer)) for layer in reversed(layers))
-        sentence = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
-        alternative = timeline_alternative(self.timeline, layers, self.words, unit=self.unit)
-        drawn = tag("div", _chart(self.timeline, layers, self.unit, alternative), class_="tm-drawn")
-        return tag("div", drawn, " ", tag("div", sentence, " ", keys, class_="tm-keys"), class_="tm-beside-keys")
+        timeline, keys = self.timeline, []
+        for layer in reversed(layers):
+            ground = f"tm-c{CATEGORY_LETTERS[layer.key]}" if layer.key in CATEGORY_LETTERS else f"tm-l{layer.rank}"
+            words = escape(self.words(layer))
+            described = tag("code", words) if layer.key.isdigit() else words
+            keys.append(key(ground, described, number_of_bytes(layer.values[timeline.peak])))
+        legend = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
+        alternative = timeline_alternative(timeline, layers, self.words, unit=self.unit)
+        drawn = tag("div", _chart(timeline, layers, self.unit, alternative), class_="tm-drawn")
+        legend = tag("div", legend, " ", " ".join(keys), class_="tm-keys")
+        return tag("div", drawn, " ", legend, class_="tm-beside-keys")
 
     def text(self, width: int) -> Iterator[str]:
         """Return it as a chart of characters, and what it is made of at the peak."""
@@ -229,12 +226,30 @@ class TimelinePicture(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as areas with axes, and a legend below them."""
-        layers, peak = self.layers(), self.timeline.peak
+        drawn, layers, peak = self.timeline, self.layers(), self.timeline.peak
+        top, inner, below = scale_top(drawn), width - LEFT, CHART_HEIGHT + 10
+        wide, paths = areas(drawn, layers)
+        place = f'x="{LEFT:.0f}" width="{number(inner)}" height="{CHART_HEIGHT:.0f}" viewBox="0 0 {wide} {ROWS}"'
+        scaled = f'<svg {place} preserveAspectRatio="none">{paths}</svg>'
+        marks = "".join(
+            f'<path d="M{LEFT:.0f},{number(y)}H{width:.0f}" stroke="{role("line")}"/>'
+            + text_svg(LEFT - 8, y + 4, _tick(nbytes), anchor="end", quiet=True)
+            for nbytes in ticks(top)
+            for y in [CHART_HEIGHT * (1 - nbytes / top)]
+        )
+        nbytes, across = drawn.live[peak], LEFT + inner * column_of(drawn, peak, COLUMNS)
+        down = f"M{number(across)},{number(CHART_HEIGHT * (1 - nbytes / top))}V{CHART_HEIGHT:.0f}"
+        line = f'<path d="{down}" stroke="{role("ink")}" stroke-dasharray="2 3"/>'
+        side, end = (-6, "end") if across > width * _RIGHT_HALF else (6, "start")
+        label = text_svg(across + side, 13, f"peak {number_of_bytes(nbytes)}", bold=True, anchor=end)
         entries = [(layer_colour(layer), f"{self.words(layer)} {number_of_bytes(layer.values[peak])}")
                    for layer in reversed(layers)]  # fmt: skip
         legend, high = legend_svg(entries, width)
-        below = CHART_HEIGHT + 10
-        return _chart_svg(self.timeline, layers, width) + moved(0, below, legend), below + high
+        return f"{marks}{scaled}{line}{label}{moved(0, below, legend)}", below + high
+
+
+def _tick(nbytes: int) -> str:
+    return number_of_bytes(nbytes) if nbytes else "0"
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -249,65 +264,39 @@ def timeline_alternative(
     peak = f"the peak of {number_of_bytes(timeline.live[at])} at {unit} {count(timeline.operation[at])}"
     ends = f"{number_of_bytes(timeline.live[0])} at the start, {peak}, {number_of_bytes(timeline.live[-1])} at the end"
     described = [f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}."]
-    of_peak = [part for layer in _at_peak(timeline, layers)[:MOST] if (part := _part(timeline, layer, words))]
-    described += [f"Of the peak: {', '.join(of_peak)}."] if of_peak else []
-    lines = [layer for layer in _at_peak(timeline, by_line(timeline)) if layer.key.isdigit()]
-    if lines and not any(layer.key.isdigit() for layer in layers) and (line := _part(timeline, lines[0], words)):
-        described.append(f"The line with the most of it: {line}.")
+
+    def parts(of: Sequence[Layer]) -> list[str]:  # those that have anything at the peak, the largest first
+        amounts = [(layer.values[at], words(layer)) for layer in sorted(of, key=lambda layer: -layer.values[at])]
+        return [f"{named} {number_of_bytes(nbytes)} ({percent(nbytes, timeline.live[at])})"
+                for nbytes, named in amounts if nbytes]  # fmt: skip
+
+    described += [f"Of the peak: {', '.join(of_peak)}."] if (of_peak := parts(layers)[:MOST]) else []
+    lines = [layer for layer in by_line(timeline) if layer.key.isdigit()]
+    if not any(layer.key.isdigit() for layer in layers) and (of_peak := parts(lines)):
+        described.append(f"The line with the most of it: {of_peak[0]}.")
     return " ".join(described)
-
-
-def _at_peak(timeline: Timeline, layers: Sequence[Layer]) -> list[Layer]:
-    return sorted(layers, key=lambda layer: -layer.values[timeline.peak])
-
-
-def _part(timeline: Timeline, layer: Layer, words: Callable[[Layer], str]) -> str:
-    """Return a layer with what it has at the peak; nothing where it has nothing then."""
-    nbytes = layer.values[timeline.peak]
-    share = percent(nbytes, timeline.live[timeline.peak])
-    return f"{words(layer)} {number_of_bytes(nbytes)} ({share})" if nbytes else ""
 
 
 # -- HTML ------------------------------------------------------------------------------------------------------------
 
 
-def _key(timeline: Timeline, layer: Layer, words: str) -> str:
-    ground = f"tm-c{CATEGORY_LETTERS[layer.key]}" if layer.key in CATEGORY_LETTERS else f"tm-l{layer.rank}"
-    described = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
-    return key(ground, described, number_of_bytes(layer.values[timeline.peak]))
-
-
 def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: str) -> str:
-    top = scale_top(timeline)
+    top, last = scale_top(timeline), count(timeline.operation[-1])
     marks = " ".join(  # spaces are for who reads it without styles
-        tag("span", tag("i", words), class_="tm-tick", style=f"bottom:{100 * nbytes / top:.2f}%")
-        for nbytes, words in _ticks(top)
+        tag("span", tag("i", _tick(nbytes)), class_="tm-tick", style=f"bottom:{100 * nbytes / top:.2f}%")
+        for nbytes in ticks(top)
     )
     wide, inner = areas(timeline, layers)  # from nothing at the bottom to `scale_top` at the top
     size = f'viewBox="0 0 {wide} {ROWS}" width="{COLUMNS}" height="{PLAIN}" preserveAspectRatio="none"'
     image = svg_image(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inner}</svg>', alternative)
-    plot = tag("div", image, _peak(timeline, top), class_="tm-plot")
-    return tag("div", marks, " ", plot, class_="tm-chart") + _axis(timeline, unit)
-
-
-def _ticks(top: int) -> list[tuple[int, str]]:
-    """Return the round numbers of the axis, and how they are written."""
-    return [(nbytes, number_of_bytes(nbytes) if nbytes else "0") for nbytes in ticks(top)]
-
-
-def _peak(timeline: Timeline, top: int) -> str:
-    across = column_of(timeline, timeline.peak, COLUMNS)
-    nbytes = timeline.live[timeline.peak]
+    across, nbytes = column_of(timeline, timeline.peak, COLUMNS), timeline.live[timeline.peak]
     side = f"right:{100 * (1 - across):.2f}%" if across > _RIGHT_HALF else f"left:{100 * across:.2f}%"
     label = tag("span", f"peak {number_of_bytes(nbytes)}", class_="tm-peak-label", style=side)
-    return tag("span", class_="tm-peak", style=f"left:{100 * across:.2f}%;height:{100 * nbytes / top:.2f}%") + label
-
-
-def _axis(timeline: Timeline, unit: str) -> str:
-    last = count(timeline.operation[-1])
-    ends = [f"{unit} {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}"]
-    ends[1:1] = [words] if (words := thinned_words(timeline)) else []
-    return tag("div", " ".join(tag("span", text) for text in ends), class_="tm-axis")
+    peak = tag("span", class_="tm-peak", style=f"left:{100 * across:.2f}%;height:{100 * nbytes / top:.2f}%") + label
+    below = [f"{unit} {count(timeline.operation[0])}", thinned_words(timeline),
+             f"{last}, after {seconds_text(timeline.seconds[-1])}"]  # fmt: skip
+    axis = tag("div", " ".join(tag("span", text) for text in below if text), class_="tm-axis")
+    return tag("div", marks, " ", tag("div", image, peak, class_="tm-plot"), class_="tm-chart") + axis
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
@@ -319,9 +308,10 @@ def chart_text(drawn: Timeline, width: int, unit: str) -> Iterator[str]:
     marks = ticks(top, most=3)
     label = max(len(number_of_bytes(nbytes)) for nbytes in (*marks, top)) + 1
     moments = columns(drawn, max(min(width - label - 3, 100), 8))
-    rows = heights([drawn.live[at] for at in moments], top, TEXT_ROWS)
-    for at, row in enumerate(rows):
-        yield f"{_tick_text(at, marks, top):>{label}} │{row}"
+    for at, row in enumerate(heights([drawn.live[at] for at in moments], top, TEXT_ROWS)):
+        low, high = top * (TEXT_ROWS - at - 1) / TEXT_ROWS, top * (TEXT_ROWS - at) / TEXT_ROWS
+        within = (number_of_bytes(nbytes) for nbytes in marks if nbytes and low < nbytes <= high)
+        yield f"{number_of_bytes(top) if not at else next(within, ''):>{label}} │{row}"
     yield f"{'0':>{label}} └{'─' * len(moments)}"
     ends = f"{unit} {count(drawn.operation[0])}", count(drawn.operation[-1])
     yield " " * (label + 2) + ends[0] + ends[1].rjust(max(len(moments) - len(ends[0]), len(ends[1]) + 1))
@@ -329,32 +319,4 @@ def chart_text(drawn: Timeline, width: int, unit: str) -> Iterator[str]:
         yield f"{' ' * (label + 2)}{words}"
 
 
-def _tick_text(row: int, marks: Sequence[int], top: int) -> str:
-    """Return what is beside a row of the chart: the peak at the first, round numbers where they fall."""
-    if row == 0:
-        return number_of_bytes(top)
-    low, high = top * (TEXT_ROWS - row - 1) / TEXT_ROWS, top * (TEXT_ROWS - row) / TEXT_ROWS
-    return next((number_of_bytes(nbytes) for nbytes in marks if nbytes and low < nbytes <= high), "")
-
-
 # -- SVG -------------------------------------------------------------------------------------------------------------
-
-
-def _chart_svg(drawn: Timeline, layers: Sequence[Layer], width: float) -> str:
-    top, inner = scale_top(drawn), width - LEFT
-    wide, paths = areas(drawn, layers)
-    place = f'x="{LEFT:.0f}" width="{number(inner)}" height="{CHART_HEIGHT:.0f}" viewBox="0 0 {wide} {ROWS}"'
-    scaled = f'<svg {place} preserveAspectRatio="none">{paths}</svg>'
-    levels = ((CHART_HEIGHT * (1 - nbytes / top), words) for nbytes, words in _ticks(top))
-    marks = "".join(
-        f'<path d="M{LEFT:.0f},{number(y)}H{width:.0f}" stroke="{role("line")}"/>'
-        + text_svg(LEFT - 8, y + 4, words, anchor="end", quiet=True)
-        for y, words in levels
-    )
-    nbytes, across = drawn.live[drawn.peak], LEFT + inner * column_of(drawn, drawn.peak, COLUMNS)
-    high = CHART_HEIGHT * (1 - nbytes / top)
-    down = f"M{number(across)},{number(high)}V{CHART_HEIGHT:.0f}"
-    line = f'<path d="{down}" stroke="{role("ink")}" stroke-dasharray="2 3"/>'
-    end = "end" if across > width * 0.6 else "start"
-    label = text_svg(across + (-6 if end == "end" else 6), 13, f"peak {number_of_bytes(nbytes)}", bold=True, anchor=end)
-    return f"{marks}{scaled}{line}{label}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -47,47 +48,33 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
         return [Box(box.x, box.y, 0.0, 0.0) for _ in sizes]
     areas = [size * (box.area / total) for size in sizes]
     placed: list[Box] = []
-    rest = box
     while len(placed) < len(areas):
-        end = _row_end(areas, len(placed), min(rest.width, rest.height))
-        row, rest = _row(areas[len(placed) : end], rest, last=end == len(areas))
-        placed += row
+        upright = box.width >= box.height  # a row lies along the shorter side of what is left
+        side, across = (box.height, box.width) if upright else (box.width, box.height)
+        row = areas[len(placed) : _row_end(areas, len(placed), side)]
+        last, total = len(placed) + len(row) == len(areas), sum(row)
+        thick, at = across if last or side <= 0 else min(total / side, across), 0.0
+        for area in row:
+            long = side * area / total if total > 0 else 0.0
+            placed.append(Box(box.x, box.y + at, thick, long) if upright else Box(box.x + at, box.y, long, thick))
+            at += long
+        box = (Box(box.x + thick, box.y, box.width - thick, box.height) if upright
+               else Box(box.x, box.y + thick, box.width, box.height - thick))  # fmt: skip
     return placed
 
 
 def _row_end(areas: Sequence[float], start: int, side: float) -> int:
-    """Return behind which piece the row that begins with ``start`` ends."""
-    total = smallest = largest = areas[start]
-    worst = _longest(total, smallest, largest, side)
-    for at in range(start + 1, len(areas)):
+    """Return behind which piece the row that begins with ``start`` ends: before its longest becomes longer."""
+    total, smallest, largest, worst = 0.0, math.inf, 0.0, math.inf
+    for at in range(start, len(areas)):
         total, smallest, largest = total + areas[at], min(smallest, areas[at]), max(largest, areas[at])
-        longer = _longest(total, smallest, largest, side)
-        if longer > worst:
+        longest = math.inf  # ratio of the sides of the longest piece
+        if smallest > 0 and side > 0:
+            longest = max(side * side * largest / (total * total), total * total / (side * side * smallest))
+        if at > start and longest > worst:
             return at
-        worst = longer
+        worst = longest
     return len(areas)
-
-
-def _longest(total: float, smallest: float, largest: float, side: float) -> float:
-    """Return the ratio of the sides of the longest piece in a row of that area along that side."""
-    if smallest <= 0 or side <= 0:
-        return float("inf")
-    return max(side * side * largest / (total * total), total * total / (side * side * smallest))
-
-
-def _row(areas: Sequence[float], rest: Box, *, last: bool) -> tuple[list[Box], Box]:
-    """Lay a row along the shorter side of ``rest``; return its pieces and what is left."""
-    total, upright = sum(areas), rest.width >= rest.height
-    side, across = (rest.height, rest.width) if upright else (rest.width, rest.height)
-    thick = across if last or side <= 0 else min(total / side, across)
-    placed, at = [], 0.0
-    for area in areas:
-        long = side * area / total if total > 0 else 0.0
-        placed.append(Box(rest.x, rest.y + at, thick, long) if upright else Box(rest.x + at, rest.y, long, thick))
-        at += long
-    if upright:
-        return placed, Box(rest.x + thick, rest.y, rest.width - thick, rest.height)
-    return placed, Box(rest.x, rest.y + thick, rest.width, rest.height - thick)
 
 
 # A treemap as plain data: which rectangle stands for which storage, and what is too small to be drawn by itself.
@@ -138,14 +125,13 @@ class Group:
 
 def treemap(tiles: Iterable[Tile], whole: Box, *, most: int = MOST_CELLS) -> list[Group]:
     """Return the tiles in their places, which fill ``whole``; those too small, or beyond the largest, are together."""
-    groups = grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), lambda tile: tile.group)
+    groups = grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), _group_of)
     placed = []
     for box, label, inner in _laid(groups, whole):
         cells: list[Cell] = []
         for area, _, same in _laid(grouped(inner, _kind), box):
             ranked = sorted(same, key=lambda tile: (-tile.nbytes, tile.label))
-            places = squarify([tile.nbytes for tile in ranked], area)
-            cells += map(Cell, places, ranked)
+            cells += map(Cell, squarify([tile.nbytes for tile in ranked], area), ranked)
         placed.append(Group(box, label, tuple(cells)))
     return placed
 
@@ -170,29 +156,32 @@ def _drawable(tiles: Sequence[Tile], area: float, most: int) -> list[Tile]:
 
     What is still too small is one tile of several kinds, however small that is.
     """
+
+    def joined(alike: Sequence[Tile], where: str) -> Tile:
+        number = sum(tile.count for tile in alike)
+        one = Tile(where, f"{count(number)} smaller", alike[0].category, bytes_of(alike), "", number)
+        return alike[0] if len(alike) == 1 and where == alike[0].group else one
+
     least = SMALLEST * bytes_of(tiles) / area if area > 0 else 0.0
     ranked = sorted(tiles, key=lambda tile: -tile.nbytes)
     drawn = [tile for tile in ranked[:most] if tile.nbytes >= least]
     rest: list[Tile] = ranked[len(drawn) :]
-    for group in (None, ELSEWHERE):  # together with others of its group, then with others of its kind
-        alike = grouped(rest, lambda tile: f"{tile.category}\n{tile.group}") if group is None else grouped(rest, _kind)
-        joined = [_joined(same, group) for same in alike.values()]
-        drawn += [tile for tile, _ in joined if tile.nbytes >= least]
-        rest = [small for tile, parts in joined if tile.nbytes < least for small in parts]
-    return drawn + ([replace(_joined(rest, ELSEWHERE)[0], category=MIXED)] if rest else [])
+    for within in (True, False):  # together with others of its group, then with others of its kind
+        alike = grouped(rest, lambda tile: f"{tile.category}\n{tile.group}") if within else grouped(rest, _kind)
+        rest = []
+        for same in alike.values():
+            one = joined(same, same[0].group if within else ELSEWHERE)
+            drawn += [one] if one.nbytes >= least else []
+            rest += same if one.nbytes < least else []
+    return drawn + ([replace(joined(rest, ELSEWHERE), category=MIXED)] if rest else [])
+
+
+def _group_of(tile: Tile) -> str:
+    return tile.group
 
 
 def _kind(tile: Tile) -> str:
     return tile.category
-
-
-def _joined(tiles: Sequence[Tile], group: str | None) -> tuple[Tile, Sequence[Tile]]:
-    """Return one tile for several, and these."""
-    first, number = tiles[0], sum(tile.count for tile in tiles)
-    where = first.group if group is None else group
-    if len(tiles) == 1 and where == first.group:
-        return first, tiles
-    return Tile(where, f"{count(number)} smaller", first.category, bytes_of(tiles), "", number), tiles
 
 
 def bytes_of(tiles: Iterable[Tile]) -> int:
@@ -231,11 +220,10 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
     """Return what is written on a cell: its name, below it its bytes; one of both, or nothing, where room is short."""
     wide = cell.box.width * _SURE - PADDING
     rows = int((cell.box.height - (HEADER if is_lowered(cell, group) else 0) - 2) // LINE)
-    words = (
-        next((label for label in _labels(cell, group) if _fits(label, wide)), ""),
-        number_of_bytes(cell.tile.nbytes),
-    )
-    return [word for word in words if word and _fits(word, wide)][: max(rows, 0)]
+    fitting = [label for label in _labels(cell, group) if text_width(label, SIZE) <= wide][:1]
+    nbytes = number_of_bytes(cell.tile.nbytes)
+    fitting += [nbytes] if text_width(nbytes, SIZE) <= wide else []
+    return [word for word in fitting if word][: max(rows, 0)]
 
 
 def header_words(group: Group) -> list[str]:
@@ -243,16 +231,11 @@ def header_words(group: Group) -> list[str]:
     nbytes = number_of_bytes(group.nbytes)
     short, room = group.label.partition("  ")[0], group.box.width * _SURE - PADDING
     beside = room - text_width(nbytes, SIZE, bold=True) - PADDING
-    for label in (group.label, short, short.removeprefix("graph of ")):
-        if text_width(label, SIZE, bold=True) <= beside:
-            return [label, nbytes]
-    short = short.removeprefix("graph of ")
-    name = fitted(short, max(beside, _NARROW), SIZE, bold=True)
-    return [name, nbytes] if beside >= _NARROW else [fitted(short, room, SIZE, bold=True)]
-
-
-def _fits(text: str, room: float) -> bool:
-    return text_width(text, SIZE) <= room
+    labels = (group.label, short, short.removeprefix("graph of "))
+    name = next((label for label in labels if text_width(label, SIZE, bold=True) <= beside), None)
+    if name is None and beside < _NARROW:
+        return [fitted(labels[-1], room, SIZE, bold=True)]
+    return [fitted(labels[-1], beside, SIZE, bold=True) if name is None else name, nbytes]
 
 
 def _labels(cell: Cell, group: Group) -> Iterator[str]:
@@ -312,22 +295,26 @@ class TreemapPicture(Picture):
 
     def html(self) -> str:
         """Return it as boxes for a container of whatever width."""
-        whole = Box(0.0, 0.0, WIDTH, self.height)
-        inner = " ".join(_group(group, whole) for group in treemap(self.tiles, whole, most=self.most))
+        whole, parts = Box(0.0, 0.0, WIDTH, self.height), []
+        for group in treemap(self.tiles, whole, most=self.most):
+            parts += [_cell(cell, group, whole) for cell in group.cells]
+            if has_header(group):
+                name, *nbytes = header_words(group)
+                head = " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
+                parts.append(tag("span", head, class_="tm-mh", style=_place(group.box, whole, high=False)))
         height = f"height:{self.height:.0f}px"
-        return tag("div", inner, class_="tm-map", style=height, role="img", aria_label=self.sentence)
+        return tag("div", " ".join(parts), class_="tm-map", style=height, role="img", aria_label=self.sentence)
 
     def text(self, width: int) -> Iterator[str]:
         """Return it by name: bytes as bars, and what they are of."""
-        ranked = sorted(grouped(self.tiles, lambda tile: tile.group).items(), key=lambda item: -bytes_of(item[1]))
+        ranked = sorted(grouped(self.tiles, _group_of).items(), key=lambda item: -bytes_of(item[1]))
         yield f"  by name, of {number_of_bytes(bytes_of(self.tiles))}"
         rows = []
         for name, inner in ranked[:MOST_NAMES]:
-            kinds = dict.fromkeys(
-                CATEGORY_WORDS[tile.category] for tile in sorted(inner, key=lambda tile: -tile.nbytes)
-            )
+            largest = sorted(inner, key=lambda tile: -tile.nbytes)
+            kinds = listed(dict.fromkeys(CATEGORY_WORDS[tile.category] for tile in largest), most=3)
             storages = plural(sum(tile.count for tile in inner), "storage")
-            rows.append((name, bytes_of(inner), (number_of_bytes(bytes_of(inner)), storages, listed(kinds, most=3))))
+            rows.append((name, bytes_of(inner), (number_of_bytes(bytes_of(inner)), storages, kinds)))
         yield from bar_rows(rows, width)
         if rest := [tile for _, inner in ranked[MOST_NAMES:] for tile in inner]:
             yield f"  and {plural(len(ranked) - MOST_NAMES, 'more name')}, {number_of_bytes(bytes_of(rest))}"
@@ -336,8 +323,19 @@ class TreemapPicture(Picture):
         """Return it as rectangles, higher than in a page."""
         whole, parts = Box(0.0, 0.0, width, self.height * HIGHER), list[str]()
         for group in treemap(self.tiles, whole, most=self.most):
-            parts += [_cell_svg(cell, group) for cell in group.cells]
-            parts += [_header_svg(group)] if has_header(group) else []
+            for cell in group.cells:
+                box, ground = cell.box, CATEGORY_COLOURS[cell.tile.category]
+                title = "\n".join(map(one_line, shortened_title(cell).splitlines()))
+                parts.append(rect(box.x, box.y, box.width, box.height, title=title, fill=ground, stroke=role("bg")))
+                top = box.y + (HEADER if is_lowered(cell, group) else 0) + SIZE + 1
+                parts += [text_svg(box.x + 4, top + at * LINE, word, size=SIZE, ink=ink_on(ground))
+                          for at, word in enumerate(cell_lines(cell, group))]  # fmt: skip
+            if has_header(group):
+                box, (name, *nbytes), ink = group.box, header_words(group), role("on-cap")
+                parts.append(rect(box.x, box.y, box.width, HEADER, fill=role("cap")))
+                parts.append(text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink=ink))
+                end = box.x + box.width - 4
+                parts += [text_svg(end, box.y + 13, each, size=SIZE, anchor="end", ink=ink) for each in nbytes]
         return "".join(parts), whole.height
 
 
@@ -349,11 +347,16 @@ def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
     total = bytes_of(tiles)
     if not total:
         return f"Treemap of {what}: nothing"
+
+    def called(tile: Tile) -> str:  # with the group it lies in, as the picture shows it: ``fc.weight in net``
+        label, group = shortened(tile.label, NAME), shortened(tile.group, NAME)
+        return f"{label} in {group}" if label and tile.group not in {ELSEWHERE, tile.label} else label or group
+
     kinds = [f"{CATEGORY_WORDS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, _kind)]
-    items = _largest([tile for tile in tiles if tile.group != LEFT_OUT], _called)
+    items = _largest([tile for tile in tiles if tile.group != LEFT_OUT], called)
     named = ", ".join(f"{name} {number_of_bytes(nbytes)} ({percent(nbytes, total)})" for name, nbytes in items)
     names = {name for name, _ in items}
-    rest = sum(tile.count for tile in tiles if tile.group == LEFT_OUT or _called(tile) not in names)
+    rest = sum(tile.count for tile in tiles if tile.group == LEFT_OUT or called(tile) not in names)
     more = f"{' and ' if named else ''}{count(rest)} smaller" if rest else ""
     parts = f": {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"Treemap of {what}, {number_of_bytes(total)}{parts}. Largest: {named}{more}."
@@ -365,22 +368,7 @@ def _largest(tiles: Sequence[Tile], key: Callable[[Tile], str]) -> list[tuple[st
     return sorted((pair for pair in totals if pair[1]), key=lambda pair: -pair[1])[:MOST]
 
 
-def _called(tile: Tile) -> str:
-    """Return a tile with the group it lies in, as the picture shows it: ``fc.weight in net``."""
-    label, group = shortened(tile.label, NAME), shortened(tile.group, NAME)
-    return f"{label} in {group}" if label and tile.group not in {ELSEWHERE, tile.label} else label or group
-
-
 # -- HTML ------------------------------------------------------------------------------------------------------------
-
-
-def _group(group: Group, whole: Box) -> str:
-    cells = " ".join(_cell(cell, group, whole) for cell in group.cells)
-    if not has_header(group):
-        return cells
-    name, *nbytes = header_words(group)
-    head = " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
-    return cells + " " + tag("span", head, class_="tm-mh", style=_place(group.box, whole, high=False))
 
 
 def _cell(cell: Cell, group: Group, whole: Box) -> str:
@@ -406,23 +394,3 @@ def _place(box: Box, whole: Box, *, high: bool = True) -> str:
 
 
 # -- SVG -------------------------------------------------------------------------------------------------------------
-
-
-def _cell_svg(cell: Cell, group: Group) -> str:
-    box, ground = cell.box, CATEGORY_COLOURS[cell.tile.category]
-    title = "\n".join(map(one_line, shortened_title(cell).splitlines()))
-    shape = rect(box.x, box.y, box.width, box.height, title=title, fill=ground, stroke=role("bg"))
-    top = box.y + (HEADER if is_lowered(cell, group) else 0) + SIZE + 1
-    words = enumerate(cell_lines(cell, group))
-    return shape + "".join(
-        text_svg(box.x + 4, top + at * LINE, word, size=SIZE, ink=ink_on(ground)) for at, word in words
-    )
-
-
-def _header_svg(group: Group) -> str:
-    box, (name, *nbytes) = group.box, header_words(group)
-    ground = rect(box.x, box.y, box.width, HEADER, fill=role("cap"))
-    left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink=role("on-cap"))
-    end = box.x + box.width - 4
-    right = (text_svg(end, box.y + 13, each, size=SIZE, anchor="end", ink=role("on-cap")) for each in nbytes)
-    return ground + left + "".join(right)
