@@ -259,7 +259,7 @@ def is_shells(name: str) -> bool:
     return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
 
 
-def names_of_parts(namespace: Mapping[str, object]) -> set[str]:
+def names_of_parts(namespace: Mapping[str, Any]) -> set[str]:
     """Return the names of modules that one named before holds: what a loop over its layers leaves behind.
 
     What is in them is called by the model's name. A model that was named before its wrapper keeps its own.
