@@ -119,6 +119,7 @@ class TracedGraph:
         self.bad_passes = 0
         self.is_small = is_small(nodes)
         self.inner = False  # whether all its passes ran inside other passes
+        self.collects = False  # whether a pass left gradients in leaves, as that of a loss does
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the user's Python code
         contested = {(structure.index[place], at) for place, inputs in structure.contested.items() for at in inputs}
         ends = ((edge.source, edge.input_number) for edge in structure.edges)
@@ -271,5 +272,8 @@ class GraphBook:
             self._add_gap("forward", f"where the loss became {values.value} was not found: {error_text(error)}")
 
     def by_use(self) -> list[TracedGraph]:
-        """Return the graphs, the most used first, those of passes inside others last."""
-        return sorted(self._graphs, key=lambda graph: (graph.inner, -graph.passes, graph.structure.number))
+        """Return the graphs, the most used first; last those of passes inside others, before them those of penalties."""
+        return sorted(
+            self._graphs,
+            key=lambda graph: (graph.inner, not graph.collects, -graph.passes, graph.structure.number),
+        )

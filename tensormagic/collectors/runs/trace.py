@@ -317,6 +317,7 @@ class Tracer(Listener):
         if followed.clock is not None:
             followed.clock.end()
         recorder.close()
+        graph.collects |= call.accumulates
         for part in self._on["end_pass"]:
             part.end_pass(found, followed, call, sys.exc_info()[1] if outcome == "failed" else None)
         followed.found = found = None
