@@ -123,7 +123,21 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
         difference = _difference(left, right, (one, other))
         if difference != "none":
             same = _drawn(left, at)
-            return _parted(left, right, (one, other), names=names, difference=difference, same=same, complete=complete)
+            pair = (one, other)
+            runs = (left, right)
+            draw = next(draw for draw in pair if draw is not None)
+            run = runs[0] if pair[0] is not None else runs[1]
+            places = [
+                None if one is None else each.location(one.location) for each, one in zip(runs, pair, strict=True)
+            ]
+            described = [
+                None if one is None else each.before[one.generator] for each, one in zip(runs, pair, strict=True)
+            ]
+            starts = described if difference in {"start", "state"} else [None, None]
+            return RngComparison(
+                names=names, difference=difference, same=same, generator=_name(run, draw), sides=pair,
+                places=(places[0], places[1]), starts=(starts[0], starts[1]), complete=complete,
+            )  # fmt: skip
     return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)
 
 
@@ -151,25 +165,3 @@ def _name(run: RngRunReport, draw: Draw) -> str:
 
 def _start(run: RngRunReport, draw: Draw) -> str:
     return run.before[draw.generator].digest
-
-
-def _parted(  # noqa: PLR0913  (two runs and their draws; the rest by name)
-    left: RngRunReport,
-    right: RngRunReport,
-    pair: tuple[Draw | None, Draw | None],
-    *,
-    names: tuple[str, str],
-    difference: Difference,
-    same: int,
-    complete: bool,
-) -> RngComparison:
-    runs = (left, right)
-    draw = next(draw for draw in pair if draw is not None)
-    run = runs[0] if pair[0] is not None else runs[1]
-    places = [None if one is None else each.location(one.location) for each, one in zip(runs, pair, strict=True)]
-    described = [None if one is None else each.before[one.generator] for each, one in zip(runs, pair, strict=True)]
-    starts = described if difference in {"start", "state"} else [None, None]
-    return RngComparison(
-        names=names, difference=difference, same=same, generator=_name(run, draw), sides=pair,
-        places=(places[0], places[1]), starts=(starts[0], starts[1]), complete=complete,
-    )  # fmt: skip

@@ -17,7 +17,6 @@ from tensormagic.reports import (
     GraphGrowth,
     Location,
     ParameterSeries,
-    RunningSum,
     TraceReport,
 )
 from tensormagic.words import count, plural
@@ -37,7 +36,19 @@ def growing_graph(report: TraceReport) -> Iterator[Finding]:
     used = {node.location for graph in report.graphs for node in graph.nodes}
     for found in report.training.sums:
         if found.steps >= FEWEST_STEPS and found.location not in used and report.state != "running":
-            yield _summed(report, found)
+            place = report.location(found.location)
+            name, remedy = _target_and_remedy(place)
+            passes = plural(found.steps, "backward pass", "backward passes")
+            yield Finding(
+                code="TM312",
+                severity="warning",
+                message=f"{name} carries the graph of every step with it: over at least {passes}, values were added "
+                "to it together with their graphs, and no backward uses the sum.",
+                location=place,
+                evidence={"backward passes": found.steps},
+                remedy=remedy,
+                subject=name,
+            )
 
 
 def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
@@ -58,22 +69,6 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
         "logged, use `loss.item()`.",
         subject="graph",
         related=related_lines(carried_from, ("backward goes through all of it", backward)),
-    )
-
-
-def _summed(report: TraceReport, found: RunningSum) -> Finding:
-    place = report.location(found.location)
-    name, remedy = _target_and_remedy(place)
-    passes = plural(found.steps, "backward pass", "backward passes")
-    return Finding(
-        code="TM312",
-        severity="warning",
-        message=f"{name} carries the graph of every step with it: over at least {passes}, values were added to it "
-        "together with their graphs, and no backward uses the sum.",
-        location=place,
-        evidence={"backward passes": found.steps},
-        remedy=remedy,
-        subject=name,
     )
 
 

@@ -19,7 +19,6 @@ from tensormagic.diagnoses.rule import (
 )
 from tensormagic.reports import (
     Finding,
-    FlagWithoutEffect,
     Location,
     ModulesReport,
     ParameterSeries,
@@ -331,25 +330,24 @@ def _copies(line: str, module: str = "") -> str:
 def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM615: `module.requires_grad = False`, or a misspelt name: an attribute that nothing reads; nothing is frozen."""
     for flag in _modules(report).flags:
-        yield _flag(flag, _line(report, rf"\.{flag.attribute}\s*=\s*False") or _last_backward(report))
-
-
-def _flag(flag: FlagWithoutEffect, place: Location | None) -> Finding:
-    what = "a module has no such switch" if flag.is_module else "a parameter has no such switch"
-    gets = "asks for a gradient" if flag.asking == 1 else "ask for gradients"
-    stepped = f", and an optimizer updates {count(flag.optimized)} of them" if flag.optimized and flag.is_module else ""
-    stepped = ", and an optimizer updates it" if flag.optimized and not flag.is_module else stepped
-    whose = f"{plural(flag.asking, 'parameter')} of {flag.of}" if flag.is_module else flag.of
-    of = as_code(flag.of)
-    return Finding(
-        code="TM615",
-        severity="warning" if flag.optimized else "note",
-        message=f"{flag.name} = False freezes nothing: {what}, and {whose} still {gets}{stepped}.",
-        location=place,
-        evidence={"still asking": flag.asking, "optimized": flag.optimized},
-        remedy=f"Freeze with the method: `{of}.requires_grad_(False)`",
-        subject=flag.name,
-    )
+        place = _line(report, rf"\.{flag.attribute}\s*=\s*False") or _last_backward(report)
+        what = "a module has no such switch" if flag.is_module else "a parameter has no such switch"
+        gets = "asks for a gradient" if flag.asking == 1 else "ask for gradients"
+        stepped = (
+            f", and an optimizer updates {count(flag.optimized)} of them" if flag.optimized and flag.is_module else ""
+        )
+        stepped = ", and an optimizer updates it" if flag.optimized and not flag.is_module else stepped
+        whose = f"{plural(flag.asking, 'parameter')} of {flag.of}" if flag.is_module else flag.of
+        of = as_code(flag.of)
+        yield Finding(
+            code="TM615",
+            severity="warning" if flag.optimized else "note",
+            message=f"{flag.name} = False freezes nothing: {what}, and {whose} still {gets}{stepped}.",
+            location=place,
+            evidence={"still asking": flag.asking, "optimized": flag.optimized},
+            remedy=f"Freeze with the method: `{of}.requires_grad_(False)`",
+            subject=flag.name,
+        )
 
 
 FEWEST_STEPS = 3  # without any gradient

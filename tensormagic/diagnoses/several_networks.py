@@ -28,7 +28,6 @@ from tensormagic.reports import (
     Graph,
     Location,
     ParameterSeries,
-    StateLoad,
     TraceReport,
 )
 from tensormagic.words import count, listed, plural
@@ -164,31 +163,27 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
                 subject=load.module,
             )
         elif 2 * load.unexpected >= load.given:
-            yield _load(report, load)
-
-
-def _load(report: TraceReport, load: StateLoad) -> Finding:
-    loaded, here = load.given - load.unexpected, report.location(load.location)
-    what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
-    remedy = (
-        f"Take `{load.strip}` from the keys: `{{key.removeprefix({load.strip!r}): value for key, value in "
-        "state.items()}`"
-        if load.strip
-        else f"Load what stands under that key: `{_under(here.text, load.example)}`"
-        if here is not None and load.given < load.missing and _under(here.text, load.example)
-        else f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that are "
-        "missing, and those that it did not expect"
-    )
-    return Finding(
-        code="TM621",
-        severity="warning" if not loaded else "note",
-        message=f"load_state_dict(strict=False) loaded {what} into {load.module}: it was given `{load.example}`, and "
-        f"the module has `{load.wanted}` ({plural(load.missing, 'key')} missing).",
-        location=report.location(load.location),
-        evidence={"given": load.given, "unexpected": load.unexpected, "missing": load.missing},
-        remedy=f"{remedy}.",
-        subject=load.module,
-    )
+            loaded, here = load.given - load.unexpected, report.location(load.location)
+            what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
+            remedy = (
+                f"Take `{load.strip}` from the keys: `{{key.removeprefix({load.strip!r}): value for key, value in "
+                "state.items()}`"
+                if load.strip
+                else f"Load what stands under that key: `{_under(here.text, load.example)}`"
+                if here is not None and load.given < load.missing and _under(here.text, load.example)
+                else f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that "
+                "are missing, and those that it did not expect"
+            )
+            yield Finding(
+                code="TM621",
+                severity="warning" if not loaded else "note",
+                message=f"load_state_dict(strict=False) loaded {what} into {load.module}: it was given "
+                f"`{load.example}`, and the module has `{load.wanted}` ({plural(load.missing, 'key')} missing).",
+                location=report.location(load.location),
+                evidence={"given": load.given, "unexpected": load.unexpected, "missing": load.missing},
+                remedy=f"{remedy}.",
+                subject=load.module,
+            )
 
 
 _HOLDING = ("model", "state_dict", "model_state_dict", "net", "weights", "params")
