@@ -197,7 +197,8 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     folded.append(Section("Layout", layout if hidden else [], elements, folded=True))
     folded.append(Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True))
     folded.append(Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True))
-    body += sorted(folded, key=lambda part: part.folded)  # what is urgent first
+    folded.sort(key=lambda part: part.folded)  # what is urgent first
+    body += folded
     lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
     second, facts_ = [" \u00b7 ".join(_details(report))], [*_facts(report, single)]
     sheets, label = SHEETS if styled else SHEETS[:1], f"Tensor {name(report)}"
