@@ -161,9 +161,6 @@ def _allocator(run: AllocatorRun) -> nodes.Section:
     return nodes.Section(f"What the allocator of `{run.device}` recorded", ["; ".join(parts), table], folded=True)
 
 
-# -- the listing -----------------------------------------------------------------------------------------------------
-
-
 Rows = list[tuple[int, str, int]]  # of each line number and text, see `listing`; which of the report's it is, or -1
 
 
@@ -202,9 +199,6 @@ def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int]
         (number, text.rstrip(), found.get((filename, number), -1))
         for filename, number, text in islice(nodes.listing(cell, places, WHOLE, first=first), MOST)
     ]
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def state(report: MemoryRunReport) -> str:

@@ -95,9 +95,6 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
     return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
 def names(report: OverlayReport, members: tuple[int, ...]) -> str:
     """Return names as a list: ``a, b and c``."""
     return listed((name(report.members[at]) for at in members), most=len(members))

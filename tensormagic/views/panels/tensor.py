@@ -205,9 +205,6 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     return Panel("tensor", "tensor", name(report), facts_, body, label, second, lead, sheets=sheets)
 
 
-# -- the header ------------------------------------------------------------------------------------------------------
-
-
 def _facts(report: TensorReport, single: str) -> Iterator[Cell]:
     """Yield what stands in the header, last the two or three states that a glance must catch."""
     yield Words(shape(report) + (f" = {single}" if single else ""), "code")
@@ -251,9 +248,6 @@ def _details(report: TensorReport) -> Iterator[str]:
         repeats = {"maybe": ", possibly with repeats", "no": ", none repeated"}.get(layout.internal_overlap, some)
     yield plural(report.numel, "element") + (repeats if report.numel > 1 else "")
     yield "no version counter" if report.version is None else f"version `{report.version}`"
-
-
-# -- its parts -------------------------------------------------------------------------------------------------------
 
 
 def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:
