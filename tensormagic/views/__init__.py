@@ -126,13 +126,7 @@ def folded(report: Report) -> str:
 
 
 def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
-    """Return a panel with what offers to export it.
-
-    Args:
-        report: What the panel shows.
-        html: The panel.
-        most: Characters of packed report that it may carry.
-    """
+    """Return a panel with what offers to export it; it may carry ``most`` characters of packed report."""
     whole = with_loader(_with(html, _code(), _held(report, "")))
     if most <= MOST_CARRIED and report.kind_name in ROOM:
         most = min(most, ROOM[report.kind_name] - len(whole.encode()))

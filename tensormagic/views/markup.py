@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import wraps
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -79,6 +79,7 @@ _WILD = re.compile(
 _MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
 _PILE = re.compile(f"({_MARK}{{4}}){_MARK}+")  # more marks on one letter than any language writes cover other lines
 
+_TELLING: dict[type, tuple[str, ...]] = {}  # fields that may hold text, by class
 _MUTE = frozenset({int, float, bool, type(None)})  # types of what holds no text
 _MANY = 16  # records from which it pays to look at one field of all of them after the other
 
@@ -128,7 +129,7 @@ def _plain_value(value: Any) -> Any:
         shown = _plain_items(pairs)
         return value if shown is pairs else dict(shown)
     changed = {}
-    for name in _telling_fields(type(value)):
+    for name in _telling(type(value)):
         old = getattr(value, name)
         if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
             continue
@@ -151,12 +152,17 @@ def _are_plain_records(records: Sequence[Any]) -> bool:
     cls = type(records[0])
     if cls in {str, tuple, list, dict} or any(type(record) is not cls for record in records):
         return False
-    columns = (map(attrgetter(name), records) for name in _telling_fields(cls))
+    columns = (map(attrgetter(name), records) for name in _telling(cls))
     distinct = ({id(each): each for each in column}.values() for column in columns)
     return all(not each or _plain_value(each) is each for column in distinct for each in column)
 
 
-@cache
+def _telling(cls: type) -> tuple[str, ...]:
+    if cls not in _TELLING:
+        _TELLING[cls] = _telling_fields(cls)
+    return _TELLING[cls]
+
+
 def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[str, ...]:
     """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none.
 

@@ -255,30 +255,26 @@ def left_out_words(node: Table, shown: int) -> str:
     return f"and {plural(number, *node.more)}{f', {number_of_bytes(nbytes)}' if nbytes else ''}" if number else ""
 
 
-def shown_lines(numbers: range, marked: Iterable[int], whole: int, around: int = 2) -> Iterator[int]:
-    """Yield the lines of a listing; of more than ``whole`` those near marked ones, with 0 where some are left out."""
-    near = {line + shift for line in marked for shift in range(-around, around + 1)}
-    last = numbers.start - 1
-    for number in numbers:
-        if len(numbers) <= whole or number in near:
-            yield from [number] if number == last + 1 else [0, number]
-            last = number
-
-
 def listing(
     cell: CellSource, places: Iterable[Location], whole: int, around: int = 2, *, first: int = 1
 ) -> Iterator[tuple[str, int, str]]:
     """Yield file, number and text of each line to list: of the cell, then those places in other files, below a heading.
 
-    Number 0 marks a heading, or, without text, lines left out. ``first`` is the number of the cell's first line; for
-    the others see `shown_lines`.
+    Of a cell of more than ``whole`` lines, of which the first has the number ``first``, only those near marked ones are
+    there. Number 0 marks a heading, or, without text, lines left out.
     """
     files: dict[str, dict[int, Location]] = {cell.filename: {}}
     for place in places:
         files.setdefault(place.filename, {}).setdefault(place.line, place)
     marked = files.pop(cell.filename) if cell.lines else {}
-    for number in shown_lines(range(first, first + len(cell.lines)), marked, whole, around):
-        yield cell.filename, number, cell.lines[number - first] if number else ""
+    near = {line + shift for line in marked for shift in range(-around, around + 1)}
+    last = first - 1
+    for number, text in enumerate(cell.lines, first):
+        if len(cell.lines) <= whole or number in near:
+            if number != last + 1:
+                yield cell.filename, 0, ""
+            yield cell.filename, number, text
+            last = number
     for filename, lines in files.items():
         if lines:
             yield filename, 0, next(iter(lines.values())).label.rpartition(",")[0]

@@ -178,7 +178,6 @@ CLEAR, LINE = 0, 1  # palette entries: nothing, and the hatch line
 FIRST_COLOUR = 2
 NOT_A_NUMBER, PLUS_INFINITY, MINUS_INFINITY = -1, -2, -3
 EMPTY = -4  # a cell with nothing in it
-_HATCH_LINE = theme.MIXED_COLOUR
 
 
 def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int) -> str:
@@ -206,22 +205,10 @@ def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int
     return indexed(lines, ["", theme.MIXED_COLOUR, *palette])
 
 
-def _pixels(row: Sequence[int], y: int, size: int) -> bytes:
-    """Return a line of pixels through a row of cells."""
-    return b"".join(
-        bytes([FIRST_COLOUR + cell]) * size
-        if cell >= 0
-        else bytes(LINE if _hatched(cell, x, y) else CLEAR for x in range(at * size, (at + 1) * size))
-        for at, cell in enumerate(row)
-    )
-
-
 def indexed(lines: Sequence[bytes], palette: Sequence[str]) -> str:
     """Return an ``<img src>`` of rows of one byte a pixel.
 
-    Args:
-        lines: The rows; a pixel is the place of its colour.
-        palette: Colours as ``#rrggbb``, ``#rrggbbaa`` or ``rgba(r,g,b,a)``; transparent where empty.
+    A pixel is the place of its colour in ``palette``: ``#rrggbb``, ``#rrggbbaa``, ``rgba(r,g,b,a)``; clear where empty.
     """
     colours = []
     for colour in palette:
@@ -236,22 +223,6 @@ def indexed(lines: Sequence[bytes], palette: Sequence[str]) -> str:
         (b"PLTE", b"".join(colour[:3] for colour in colours)),
         (b"tRNS", bytes(colour[3] for colour in colours).rstrip(b"\xff")),
     )
-
-
-def _rgba(colour: str) -> bytes:
-    if colour.startswith("rgba("):
-        *channels, alpha = colour[5:-1].split(",")
-        return bytes([*map(int, channels), round(255 * float(alpha))])
-    return bytes.fromhex(f"{colour[1:]}ff"[:8]) if colour else bytes(4)
-
-
-def _hatched(cell: int, x: int, y: int) -> bool:
-    rising, falling = (x + y) % 5 == 0, (x - y) % 5 == 0
-    if cell == EMPTY:
-        return False
-    if cell == NOT_A_NUMBER:
-        return rising or falling
-    return rising if cell == PLUS_INFINITY else falling
 
 
 def image(pixels: bytes, width: int, height: int) -> str:

@@ -113,11 +113,7 @@ def cut(text: str, width: int) -> str:
 def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[str]:
     """Return ``text`` in lines of at most ``width`` columns, broken between words.
 
-    Args:
-        text: What is broken; no-break spaces hold words together.
-        width: Columns of a line.
-        first: What the first line begins with.
-        further: What the others begin with.
+    No-break spaces hold words together; the first line begins with ``first``, the others with ``further``.
     """
     if columns_of(further) + 2 > width:  # textwrap never ends where there is no room
         width = columns_of(further) + 8
@@ -231,12 +227,7 @@ _TIMES = re.compile(r"(?<=\w)·(?=\w)")  # 12·j; between words, and where nothi
 
 
 def writable(text: str, encoding: str | None) -> str:
-    """Return ``text`` as a stream of that encoding can hold it; unchanged where it can hold all of it.
-
-    Args:
-        text: What is to be written.
-        encoding: The stream's; None where it holds any text, as `io.StringIO` does.
-    """
+    """Return ``text`` as a stream of that encoding can hold it; without one, as `io.StringIO`, it holds any."""
     if encoding is None or holds(encoding, text):
         return text
     if not holds(encoding, "·"):

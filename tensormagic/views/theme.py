@@ -287,7 +287,15 @@ def module(entry: str) -> str:
     used twice in files that are put together. A function that nothing in them calls is left out.
     """
     order: list[str] = []
-    _gather(entry, order)
+
+    def gather(name: str) -> None:
+        for imported in _IMPORT.findall(static(name)):
+            path = posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{imported}")
+            if path not in order:
+                gather(path)
+        order.append(name)
+
+    gather(entry)
     whole = _IMPORT.sub("", static(entry)).strip()
     for name in reversed(order[:-1]):
         whole = f"{_called_by(whole, name)}\n{whole}"
@@ -297,14 +305,6 @@ def module(entry: str) -> str:
 def script(entry: str) -> str:
     """Return the same for what is no module: nothing is exported."""
     return _EXPORT.sub("", module(entry))
-
-
-def _gather(name: str, order: list[str]) -> None:
-    for imported in _IMPORT.findall(static(name)):
-        path = posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{imported}")
-        if path not in order:
-            _gather(path, order)
-    order.append(name)
 
 
 def _called_by(rest: str, name: str) -> str:

@@ -31,10 +31,7 @@ _SPACES = re.compile(r"[ \t\r\n]+")  # no-break spaces stay: they hold a number 
 def render(view: nodes.Panel, *, width: int = 100, brief: bool = False) -> str:
     """Return a panel as text, no line wider than ``width`` (at least 40) columns.
 
-    Args:
-        view: The panel.
-        width: The number of columns.
-        brief: Whether to name what is folded in a page, in place of writing it out.
+    A ``brief`` one names what is folded in a page, in place of writing it out.
     """
     width = max(width, NARROWEST)
     if brief:

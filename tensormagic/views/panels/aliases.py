@@ -128,9 +128,6 @@ def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[nodes.Nod
     return [table, nodes.Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
 
 
-# -- sentences -------------------------------------------------------------------------------------------------------
-
-
 def group_line(group: AliasGroup) -> str:
     """Return a piece of memory in one line."""
     return (

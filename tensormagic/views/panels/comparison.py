@@ -85,9 +85,6 @@ def _run(side: Side, which: Literal["left", "right"]) -> Words:
     return Words(shortened(side.name, _NAME), which)
 
 
-# -- norms -----------------------------------------------------------------------------------------------------------
-
-
 def _norm_columns(report: ComparisonReport, rows: Sequence[ParameterDifference | NodeDifference]) -> tuple[Column, ...]:
     """Return the columns of a table of norms behind that of the name: two bars, on one scale, and three ratios."""
     names = (report.right.name, report.left.name)  # short ones only: a long one would make the column wide
@@ -148,9 +145,6 @@ def _parameter(one: ParameterDifference) -> Cell:
     return Noted(shortened(one.name + renamed, _NAME), [shape])
 
 
-# -- graphs ----------------------------------------------------------------------------------------------------------
-
-
 def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
     every = [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]  # leaves are listed above
     shown = every[:MOST_NODES]
@@ -187,9 +181,6 @@ def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
         return [Paragraph(f"{plural(edges, 'edge')} between nodes differ", "quiet")] if edges else []
     found = graph.only_left_found + graph.only_right_found
     return [Section(f"{plural(found, 'node')} only in one of them", body, folded=True)]
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def summary(report: ComparisonReport) -> str:

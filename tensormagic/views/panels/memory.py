@@ -21,12 +21,7 @@ _ROOT = re.compile(r"[^.\[(:,]+")
 
 
 def view(report: MemoryReport, *, brief: bool = False) -> nodes.Panel:
-    """Return the panel.
-
-    Args:
-        report: What is drawn.
-        brief: Whether it is below another panel: then the map is low, and what could be freed is folded.
-    """
+    """Return the panel; of a ``brief`` one, below another, the map is low, and what could be freed is folded."""
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
     body += [device_section(report, each, BRIEF_HEIGHT if brief else HEIGHT) for each in ranked[:1]]
@@ -130,9 +125,6 @@ def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Seque
 def _line(one: LiveStorage) -> nodes.Cell:
     text = f" `{shortened(one.location.text, 36)}`" if one.location is not None and one.location.text else ""
     return line_label(one) + text
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def title(report: MemoryReport) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
@@ -12,7 +12,6 @@ from tensormagic.reports import (
     Cell as CellSource,
     FunctionMemory,
     Leak,
-    Location,
     MemoryRunReport,
     OutOfMemory,
 )
@@ -88,17 +87,18 @@ def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int
 
 
 def _leaks(leaks: Sequence[Leak]) -> nodes.Section:
-    columns = (
-        nodes.Column(cell=lambda leak: f"`{_stored(leak).text or leak.location.text}`", look="name"),
-        nodes.Column(cell=lambda leak: _stored(leak).label, look="quiet"),
-        nodes.Column(cell=leak_words, look="wide"),
-    )
-    table = nodes.table_of(columns, leaks, most=(MOST_LEAKS, MOST_LEAKS))
+    """Return what stays, after how many iterations, and what keeps it."""
+    rows: list[tuple[nodes.Cell, ...]] = []
+    for leak in leaks:
+        stored = leak.holder_location or leak.location
+        each = f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}"
+        total = f"{number_of_bytes(leak.kept)} {'at the peak, freed later' if leak.ended else 'in total'}"
+        what = " in autograd graphs" if leak.graph else ""
+        keeps = f", kept by {' '.join(leak.holder.split())}" if leak.holder else ""
+        rows.append((f"`{stored.text or leak.location.text}`", stored.label, f"{each}, {total}{what}{keeps}"))
+    columns = [nodes.Column(look=look) for look in ("name", "quiet", "wide")]
+    table = nodes.Table(columns, rows, most=(MOST_LEAKS, MOST_LEAKS))
     return nodes.Section("What grows with every iteration", [table], plural(len(leaks), "line"), folded=True)
-
-
-def _stored(leak: Leak) -> Location:
-    return leak.holder_location or leak.location
 
 
 def _peak(report: MemoryRunReport) -> list[nodes.Section]:
@@ -161,9 +161,6 @@ def _allocator(run: AllocatorRun) -> nodes.Section:
     return nodes.Section(f"What the allocator of `{run.device}` recorded", ["; ".join(parts), table], folded=True)
 
 
-# -- the listing -----------------------------------------------------------------------------------------------------
-
-
 Rows = list[tuple[int, str, int]]  # of each line number and text, see `listing`; which of the report's it is, or -1
 
 
@@ -204,9 +201,6 @@ def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int]
     ]
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
 def state(report: MemoryRunReport) -> str:
     """Return how the run ended."""
     return f"{report.state}: {' '.join(report.error.split())}" if report.error else report.state
@@ -227,15 +221,6 @@ def summary(report: MemoryRunReport) -> str:
     place = f"on {drawn.device} at operation {count(drawn.operation[drawn.peak])}"
     ends = f"{number_of_bytes(drawn.before[0])} before, {number_of_bytes(drawn.live[-1])} after"
     return f" {DOT} ".join((place, ends, took))
-
-
-def leak_words(leak: Leak) -> str:
-    """Return what stays, after how many iterations, and what keeps it."""
-    keeps = f", kept by {' '.join(leak.holder.split())}" if leak.holder else ""
-    what = " in autograd graphs" if leak.graph else ""
-    each = f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}"
-    total = f"{number_of_bytes(leak.kept)} {'at the peak, freed later' if leak.ended else 'in total'}"
-    return f"{each}, {total}{what}{keeps}"
 
 
 def layer_words(report: MemoryRunReport, layer: Layer, *, width: int = 40) -> str:
@@ -300,7 +285,15 @@ def out_of_memory_words(failed: OutOfMemory) -> str:
     who = f"`{failed.op}`" if failed.op else "an operation"
     total = f" of {number_of_bytes(failed.total)}" if failed.total is not None else ""
     free = f", {number_of_bytes(failed.free)}{total} was free" if failed.free is not None else ""
-    sentences = [f"{failed.device} ran out of memory: {who} asked for {asked}{free}.", *_reserve(failed)]
+    sentences = [f"{failed.device} ran out of memory: {who} asked for {asked}{free}."]
+    if failed.allocated is not None:
+        beyond = "" if failed.reserved is None else f", and {number_of_bytes(failed.reserved)} reserved beyond that"
+        sentences.append(f"Torch had {number_of_bytes(failed.allocated)} in use there{beyond}.")
+        if failed.reserved is not None and failed.asked is not None and failed.reserved >= failed.asked:
+            sentences.append(
+                "The reserved memory is large enough, but fragmented: let segments grow with "
+                "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, set before Python starts."
+            )
     if failed.only_error:
         held = number_of_bytes(failed.only_error)
         sentences.append(
@@ -308,16 +301,3 @@ def out_of_memory_words(failed: OutOfMemory) -> str:
             "`%gpumem --free --yes`."
         )
     return " ".join(sentences)
-
-
-def _reserve(failed: OutOfMemory) -> Iterator[str]:
-    """Yield what torch's allocator had; where its unused reserve would have been enough, why it was not."""
-    if failed.allocated is None:
-        return
-    reserved = f", and {number_of_bytes(failed.reserved)} reserved beyond that" if failed.reserved is not None else ""
-    yield f"Torch had {number_of_bytes(failed.allocated)} in use there{reserved}."
-    if failed.reserved is not None and failed.asked is not None and failed.reserved >= failed.asked:
-        yield (
-            "The reserved memory is large enough, but fragmented: let segments grow with "
-            "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, set before Python starts."
-        )

@@ -17,11 +17,22 @@ _SHAPES = {
 
 
 def view(report: ModelReport) -> Panel:
-    """Return the panel."""
+    """Return the panel; below the title what takes how much memory, and where the shapes are from."""
     body: list[Node] = [Findings(report.findings, report.gaps), tree(report)]
     root = report.rows[0]
     facts: list[Cell] = [shortened(root.type_name, 40), totals(root), "train mode" if root.training else "eval mode"]
-    return Panel("model", "tensor", clipped(report.model), facts, body, f"The model {report.model}", second(report))
+    parts = {"parameters": report.parameter_bytes, "buffers": report.buffer_bytes,
+             "gradients": report.gradient_bytes, "optimizer state": report.state_bytes}  # fmt: skip
+    memory = ", ".join(f"{name} {number_of_bytes(nbytes)}" for name, nbytes in parts.items() if nbytes)
+    second = [plural(report.modules, "module") + (f": {memory}" if memory else "")]
+    if report.meta_bytes:
+        second.append(f"on the meta device, which holds nothing: would take {number_of_bytes(report.meta_bytes)}")
+    if unmade := [row.path for row in report.rows if row.unmade]:
+        lazy = [path for path in unmade if not any(other.startswith(f"{path}.") for other in unmade)]
+        second.append(f"made by the first forward: parameters of {listed(clipped(path, 40) for path in lazy)}")
+    hint = f"For the shapes of outputs: `%model {clipped(report.model)}(x)`, with your own input."
+    second.append(_SHAPES.get(report.shapes_from, hint))
+    return Panel("model", "tensor", clipped(report.model), facts, body, f"The model {report.model}", second)
 
 
 def tree(report: ModelReport) -> Table:
@@ -75,18 +86,14 @@ def optimizer(row: ModuleRow, report: ModelReport) -> Cell:
     return names + part.replace(" ", NBSP).replace(NBSP + "%", " %")
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else short_number(value)
-
-
 _COLUMNS = (
     (Column("module", look="name"), name),
     (Column("class"), lambda row: Words(shortened(row.type_name, 30), "code", row.details)),
     (Column("output", look="code"), shapes),
     (Column("parameters", look="number"), parameters),
     (Column("memory", look="number", in_terminal=False), lambda row: number_of_bytes(row.nbytes) if row.nbytes else ""),
-    (Column("gradient", look="number"), lambda row: _number(row.gradient)),
-    (Column("update", look="number"), lambda row: _number(row.update)),
+    (Column("gradient", look="number"), lambda row: "" if row.gradient is None else short_number(row.gradient)),
+    (Column("update", look="number"), lambda row: "" if row.update is None else short_number(row.update)),
 )
 
 
@@ -96,19 +103,3 @@ def totals(root: ModuleRow) -> str:
         return "parameters not made yet"
     described = plural(root.parameters, "parameter") + (", more not made yet" if root.unmade else "")
     return described if root.trainable == root.parameters else f"{described}, {count(root.trainable)} trainable"
-
-
-def second(report: ModelReport) -> list[str]:
-    """Return what takes how much memory, and where the shapes are from."""
-    parts = {"parameters": report.parameter_bytes, "buffers": report.buffer_bytes,
-             "gradients": report.gradient_bytes, "optimizer state": report.state_bytes}  # fmt: skip
-    memory = ", ".join(f"{name} {number_of_bytes(nbytes)}" for name, nbytes in parts.items() if nbytes)
-    hint = f"For the shapes of outputs: `%model {clipped(report.model)}(x)`, with your own input."
-    held = f": {memory}" if memory else ""
-    facts = [plural(report.modules, "module") + held]
-    if report.meta_bytes:
-        facts.append(f"on the meta device, which holds nothing: would take {number_of_bytes(report.meta_bytes)}")
-    if unmade := [row.path for row in report.rows if row.unmade]:
-        lazy = [path for path in unmade if not any(other.startswith(f"{path}.") for other in unmade)]
-        facts.append(f"made by the first forward: parameters of {listed(clipped(path, 40) for path in lazy)}")
-    return [*facts, _SHAPES.get(report.shapes_from, hint)]

@@ -20,7 +20,19 @@ from tensormagic.reports import (
     OverlayStorage,
 )
 from tensormagic.views import theme
-from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words, table_of
+from tensormagic.views.nodes import (
+    Cell as NodeCell,
+    Column,
+    Findings,
+    Node,
+    Panel,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+    Words,
+    table_of,
+)
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered, ruler
 from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
@@ -28,7 +40,6 @@ from tensormagic.words import count, listed, number_of_bytes, plural, shortened,
 MOST_UNNAMED_REFERRERS = 6  # pairs with nothing in common that are named
 FEW = 3  # members up to which every pair has a sentence of its own
 MOST_ABREAST = 3  # tensors; the table of more may be wider than the panel
-_NONE = ("0", "\u2013")
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
 UNIT = 46  # pixels of a cell at most
 LABELS = (78, 150)  # pixels for the names
@@ -60,20 +71,28 @@ def view(report: OverlayReport) -> Panel:
 
 
 def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
-    """Return a line a member: what it is, and how many of its elements meet each of the others."""
-    others = crossing_head(report, storage)
-    plain = table_of(MEMBERS, [report.members[at] for at in storage.members])
-    met = [[meeting(storage, at, other) for other in storage.members] if others else [] for at in storage.members]
-    rows = [
-        [*row, *(Words(each, "quiet") if each in _NONE else each for each in further)]
-        for row, further in zip(plain.rows, met, strict=True)
-    ]
-    columns = [*MEMBERS, *(Column(title, look="number wide") for title in others)]
+    """Return a line a member: what it is, and how many of its elements meet each of the others; of two a sentence does.
+
+    Those are the stored elements that have a byte in common with the other.
+    """
+    others = storage.members if len(storage.members) >= FEW else ()
+    word = "also in" if len(storage.members) <= FEW + 2 else "in"
+    columns = [*MEMBERS, *(Column(f"{word} `{name(report.members[at])}`", look="number wide") for at in others)]
+    pairs = {frozenset((pair.left, pair.right)): pair for pair in reversed(storage.pairs)}
+
+    def met(row: int, column: int) -> NodeCell:
+        pair = pairs.get(frozenset((row, column)))
+        if pair is None:  # a member and itself
+            return Words("\u2013", "quiet")
+        number = pair.left_elements if pair.left == row else pair.right_elements
+        if pair.overlap == "maybe" or number is None:
+            return "may overlap" if pair.overlap == "maybe" else "some"
+        return count(number) if number else Words("0", "quiet")
+
+    plain = table_of(MEMBERS, [report.members[at] for at in storage.members]).rows
+    rows = [[*row, *(met(at, other) for other in others)] for row, at in zip(plain, storage.members, strict=True)]
     label = "elements shared by each pair of tensors"
     return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def names(report: OverlayReport, members: tuple[int, ...]) -> str:
@@ -112,35 +131,6 @@ def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
     return "; ".join(parts)
 
 
-def _dtype(member: OverlayMember) -> str:
-    """Return the dtype, after what the member is where that is no plain tensor."""
-    kind = {"Tensor": "", "ndarray": "NumPy "}.get(member.kind, f"{shortened(member.kind, 16)} ")
-    return f"{kind}{shortened(member.dtype, 16)}"
-
-
-def _bytes_read(member: OverlayMember) -> str:
-    return "not counted" if member.distinct_bytes is None else count(member.distinct_bytes)
-
-
-def crossing_head(report: OverlayReport, storage: OverlayStorage) -> tuple[str, ...]:
-    """Return the heads of the columns that say how many elements meet each member; none for two: a sentence does."""
-    if len(storage.members) < FEW:
-        return ()
-    word = "also in" if len(storage.members) <= FEW + 2 else "in"
-    return tuple(f"{word} `{name(report.members[at])}`" for at in storage.members)
-
-
-def meeting(storage: OverlayStorage, row: int, column: int) -> str:
-    """Return how many stored elements of ``row`` have a byte in common with ``column``."""
-    pair = next((pair for pair in storage.pairs if {pair.left, pair.right} == {row, column}), None)
-    if pair is None:  # a member and itself
-        return "\u2013"
-    if pair.overlap == "maybe":
-        return "may overlap"
-    number = pair.left_elements if pair.left == row else pair.right_elements
-    return "some" if number is None else count(number)
-
-
 def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
     left, right = report.members[pair.left], report.members[pair.right]
     both = f"{name(left)} and {name(right)}"
@@ -176,13 +166,16 @@ def name(member: OverlayMember) -> str:
     return shortened(member.name, NAME_WIDTH) or "tensor"
 
 
+_KINDS = {"Tensor": "", "ndarray": "NumPy "}
 MEMBERS = (
     Column("tensor", name, "silent name"),
-    Column("dtype", _dtype),
-    Column("shape", lambda member: tuple_text(member.shape)),
-    Column("stride", lambda member: tuple_text(member.stride)),
-    Column("elements", lambda member: count(member.elements), "number"),
-    Column("bytes read", _bytes_read, "number"),
+    Column("dtype", lambda one: _KINDS.get(one.kind, f"{shortened(one.kind, 16)} ") + shortened(one.dtype, 16)),
+    Column("shape", lambda one: tuple_text(one.shape)),
+    Column("stride", lambda one: tuple_text(one.stride)),
+    Column("elements", lambda one: count(one.elements), "number"),
+    Column(
+        "bytes read", lambda one: "not counted" if one.distinct_bytes is None else count(one.distinct_bytes), "number"
+    ),
 )
 
 

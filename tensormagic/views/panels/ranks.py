@@ -320,9 +320,7 @@ class RankMap(Picture):
     def _over(self, rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
         """Yield what lies over the image: lines between its cells, hatching, tips, and ranks beside rows with room.
 
-        Args:
-            rows: Those that are drawn.
-            cell: Where the first cell is, its width and its height.
+        ``cell`` says where the first cell is, its width and its height.
         """
         left, top, wide, high = cell
         right, bottom = left + wide * len(rows[0][1]), top + high * len(rows)

@@ -101,9 +101,6 @@ def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
                  second=[", ".join(parts)], after=below, sheets=("failure.css",))  # fmt: skip
 
 
-# -- what happened, and where ----------------------------------------------------------------------------------------
-
-
 def way(report: FailureReport) -> Source:
     """Return the lines that lead there, a long way without its middle; in the last the call is marked."""
     before, left = list(report.stack[:-1]), len(report.stack) - MOST_WAY
@@ -152,9 +149,6 @@ def torch_message(report: FailureReport) -> str:
     """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
     sentence = report.error.split(_BACKENDS, 1)[0]
     return f"{report.error_type}: {sentence}" if sentence else report.error_type
-
-
-# -- the operands ----------------------------------------------------------------------------------------------------
 
 
 def operands(report: FailureReport) -> Table:

@@ -63,9 +63,6 @@ def _draws(report: RngRunReport) -> Table:
     return table_of(columns, report.sums)
 
 
-# -- generators ------------------------------------------------------------------------------------------------------
-
-
 def seed_text(state: GeneratorState) -> str:
     """Return where a generator's numbers come from."""
     seed = shortened(state.seed, _SEED_WIDTH)
@@ -89,9 +86,6 @@ def drawn_text(state: GeneratorState) -> str:
 def _numbers(drawn: int, bits: int) -> str:
     """Return how many numbers, and how long each is: ``81 × 32 bits``."""
     return f"{count(drawn)} {TIMES} {bits} bits"
-
-
-# -- a run -----------------------------------------------------------------------------------------------------------
 
 
 def run_headline(report: RngRunReport) -> str:
@@ -149,9 +143,6 @@ def _stand(state: GeneratorState) -> str:
         return "not known"
     drawn = "?" if state.drawn is None else count(state.drawn)
     return f"seed {shortened(state.seed, 12) or '?'}, {drawn} drawn"
-
-
-# -- two runs --------------------------------------------------------------------------------------------------------
 
 
 def verdict(report: RngComparison) -> str:

@@ -232,9 +232,6 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
     return Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
 def summary(report: SnapshotReport) -> str:
     """Return what is in use and what was, of each device."""
     described = []

@@ -197,14 +197,12 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     folded.append(Section("Layout", layout if hidden else [], elements, folded=True))
     folded.append(Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True))
     folded.append(Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True))
-    body += sorted(folded, key=lambda part: part.folded)  # what is urgent first
+    folded.sort(key=lambda part: part.folded)  # what is urgent first
+    body += folded
     lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
     second, facts_ = [" \u00b7 ".join(_details(report))], [*_facts(report, single)]
     sheets, label = SHEETS if styled else SHEETS[:1], f"Tensor {name(report)}"
     return Panel("tensor", "tensor", name(report), facts_, body, label, second, lead, sheets=sheets)
-
-
-# -- the header ------------------------------------------------------------------------------------------------------
 
 
 def _facts(report: TensorReport, single: str) -> Iterator[Cell]:
@@ -250,9 +248,6 @@ def _details(report: TensorReport) -> Iterator[str]:
         repeats = {"maybe": ", possibly with repeats", "no": ", none repeated"}.get(layout.internal_overlap, some)
     yield plural(report.numel, "element") + (repeats if report.numel > 1 else "")
     yield "no version counter" if report.version is None else f"version `{report.version}`"
-
-
-# -- its parts -------------------------------------------------------------------------------------------------------
 
 
 def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:

@@ -88,9 +88,6 @@ def holders_nodes(report: HoldersReport | None, name: str) -> list[Node]:
     return [table_of(HOLDERS, report.holders[:MOST_HOLDERS]), *notes(report, name)]
 
 
-# -- copy or view ----------------------------------------------------------------------------------------------------
-
-
 def sentence(verdict: CopyVerdict) -> str:
     """Return what a write would change, with the exact number of elements."""
     sharing = [operand for operand in verdict.operands if operand.shares]
@@ -146,9 +143,6 @@ STEPS = (
 )
 
 
-# -- who shares the storage ------------------------------------------------------------------------------------------
-
-
 def _how(alias: Alias) -> str:
     how = alias.relation if alias.kind in {"Tensor", "ndarray"} else f"{alias.relation}, {alias.kind}"
     return shortened(how, 34)
@@ -174,9 +168,6 @@ ALIASES = (
     Column("overlap", _overlap),
     Column("version counter", _counter),
 )
-
-
-# -- the storage, and who keeps it alive -----------------------------------------------------------------------------
 
 
 def memory_summary(report: TensorReport) -> str:

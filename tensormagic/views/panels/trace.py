@@ -55,9 +55,6 @@ def panel(report: TraceReport, picture: GradientGraph | None = None) -> Panel:
                  second=list(run_lines(report)))  # fmt: skip
 
 
-# -- cuts ------------------------------------------------------------------------------------------------------------
-
-
 def _cuts(report: TraceReport) -> Iterator[Section]:
     """Yield where the way of the gradient ends: before a backward, and in the graph that is shown."""
     columns = (Column(), Column(look="code", in_terminal=False))
@@ -70,9 +67,6 @@ def _cuts(report: TraceReport) -> Iterator[Section]:
         places = ((sentence, report.location(at)) for sentence, at in cut_sentences(report, graph))
         rows = [(sentence, place.text if place is not None else "") for sentence, place in places]
         yield Section("Cuts", [Table(columns, rows, most=_MOST_CUTS)], cut_heading(graph), folded=True)
-
-
-# -- forward values --------------------------------------------------------------------------------------------------
 
 
 def _forward(report: TraceReport) -> Section:
@@ -125,9 +119,6 @@ def nonfinite_text(report: TraceReport, graph: Graph, nonfinite: ForwardNonfinit
     made = f"{bad_text(nonfinite.nan, nonfinite.inf)} of {nonfinite.count}"
     forward = f"the forward of pass {nonfinite.pass_number}"
     return f"{forward} first produced {made} in {node.op}{where}{given and ';'}{given}"
-
-
-# -- operations ------------------------------------------------------------------------------------------------------
 
 
 def _operations(report: TraceReport) -> Section:
@@ -221,10 +212,7 @@ LESS = (
 def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> str:
     """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel.
 
-    Args:
-        report: The run.
-        viewer: Whether the viewer comes along.
-        wall: Whether it is for slides: what was found, and the graph; nothing that is read from near.
+    On a ``wall``, for slides, there is what was found, and the graph; nothing that is read from near.
     """
     ended, report = refused_call.top_of(report, report.failure) if report.failure is not None else (None, report)
     report, crash = with_crash(report)

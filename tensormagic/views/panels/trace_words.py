@@ -225,9 +225,6 @@ def move_text(ratio: float) -> str:
     return "from all zeros" if ratio == math.inf else f"{norm_text(ratio)} of its norm"
 
 
-# -- one pass ---------------------------------------------------------------------------------------------------------
-
-
 def pass_text(one: Pass) -> str:
     """Return ``pass 3, step 2, failed, loss 0.5``."""
     failed = ", failed" if one.outcome == "failed" else ""
@@ -370,9 +367,6 @@ def last_used(series: ParameterSeries) -> tuple[float, float]:
     """Return the norm that a backward brought and that which the step after it used, last; `UNTOUCHED` without one."""
     pairs = zip(reversed(series.norms), reversed(series.stepped), strict=False)
     return next(((brought, used) for brought, used in pairs if measured(used)), (UNTOUCHED, UNTOUCHED))
-
-
-# -- where a backward ran ---------------------------------------------------------------------------------------------
 
 
 def pass_context_text(report: TraceReport, one: Pass) -> str:

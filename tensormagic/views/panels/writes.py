@@ -153,9 +153,6 @@ WRITES = (
 )
 
 
-# -- the listing ---------------------------------------------------------------------------------------------------
-
-
 def source_lines(report: WritesReport) -> list[nodes.Line]:
     """Return the lines to list: the watched cell first, then lines of other files that wrote."""
     signs: dict[tuple[str, int], str] = {}
