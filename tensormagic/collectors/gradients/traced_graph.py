@@ -272,7 +272,7 @@ class GraphBook:
             self._add_gap("forward", f"where the loss became {values.value} was not found: {error_text(error)}")
 
     def by_use(self) -> list[TracedGraph]:
-        """Return the graphs, the most used first; last those of passes inside others, before them those of penalties."""
+        """Return the graphs of losses, the most used first, then those of penalties, last those inside other passes."""
         return sorted(
             self._graphs,
             key=lambda graph: (graph.inner, not graph.collects, -graph.passes, graph.structure.number),

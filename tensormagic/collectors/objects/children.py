@@ -8,7 +8,7 @@ import itertools
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -445,6 +445,22 @@ def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 pending.append((f"{path}.{key}", child))
+
+
+def names_of_parts(namespace: Mapping[str, Any]) -> set[str]:
+    """Return the names of modules that one named before holds: what a loop over its layers leaves behind.
+
+    What is in them is called by the model's name. A model that was named before its wrapper keeps its own.
+    """
+    held: set[int] = set()
+    found = set()
+    for name, value in list(namespace.items()):
+        if is_kind(value, nn.Module) and not name.startswith("_"):
+            if id(value) in held:
+                found.add(name)
+            else:
+                held.update(id(part) for _, part in inside("", value) if part is not value)
+    return found
 
 
 def held_by(root: nn.Module) -> Iterator[torch.Tensor]:

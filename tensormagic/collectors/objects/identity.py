@@ -16,8 +16,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
-from tensormagic.collectors.objects.namespace import names_of_parts
+from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of, names_of_parts
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused

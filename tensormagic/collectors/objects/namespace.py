@@ -35,6 +35,7 @@ from tensormagic.collectors.objects.children import (
     is_readable,
     is_torch_own,
     mro_of,
+    names_of_parts,
     registered,
     states_of,
 )
@@ -257,22 +258,6 @@ def is_history(name: str) -> bool:
 def is_shells(name: str) -> bool:
     """Return whether a name is bound by IPython or Python itself, and not to an output of the user's."""
     return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
-
-
-def names_of_parts(namespace: Mapping[str, Any]) -> set[str]:
-    """Return the names of modules that one named before holds: what a loop over its layers leaves behind.
-
-    What is in them is called by the model's name. A model that was named before its wrapper keeps its own.
-    """
-    held: set[int] = set()
-    found = set()
-    for name, value in list(namespace.items()):
-        if is_kind(value, nn.Module) and not is_history(name):
-            if id(value) in held:
-                found.add(name)
-            else:
-                held.update(id(part) for _, part in inside("", value) if part is not value)
-    return found
 
 
 def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:

@@ -24,6 +24,7 @@ from tensormagic.collectors.objects.children import (
     defining_module,
     is_readable,
     mro_of,
+    names_of_parts,
 )
 from tensormagic.collectors.objects.namespace import (
     HOW,
@@ -31,7 +32,6 @@ from tensormagic.collectors.objects.namespace import (
     is_history,
     is_kind,
     is_shells,
-    names_of_parts,
     nearest,
     telling,
 )

@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch import nn
 
+from tensormagic.collectors.objects.children import names_of_parts
 from tensormagic.collectors.objects.identity import place_of
 from tensormagic.collectors.objects.namespace import (
     Walk,
     is_history,
     modules_in,
-    names_of_parts,
     walk_arrays,
     walk_tensors,
 )
