@@ -25,7 +25,6 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, same_start, saved_by
 from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import syntax_of
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
@@ -114,10 +113,6 @@ class Blame:
                 call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
             ))  # fmt: skip
         return tuple(described.values())[:MOST_WRITES]
-
-    def note_freed(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
-        """Note a pass that has freed its graph; ``roots`` are places in ``numbers``."""
-        self.gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, sequence_number()))
 
     def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
         """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.

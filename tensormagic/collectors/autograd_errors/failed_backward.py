@@ -17,6 +17,7 @@ import torch
 
 from tensormagic.collectors.autograd_errors.backward_errors import (
     Blame,
+    Gone,
     Origin,
     custom_function_return,
     find_modified_saved,
@@ -32,7 +33,7 @@ from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import Origins, with_causes
+from tensormagic.collectors.where.caller import Origins, sequence_number, with_causes
 from tensormagic.collectors.where.source import is_expected, is_own_code, names_of, own_frames
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
@@ -132,7 +133,8 @@ class AutogradErrors(TracePart):
         """Look at why a pass raised, or should have. Never raises."""
         try:
             if error is None and not call.retains and followed.pass_context is None:  # it has freed the graph
-                self._blame.note_freed(found.numbers, found.roots, followed.site)
+                roots = tuple(found.numbers[place] for place in found.roots)
+                self._blame.gone.append(Gone(found.numbers, roots, followed.site, sequence_number()))
             if error is None and followed.python_backwards is not None:
                 self._look_at_functions(followed)
             if error is not None or followed.suspects:
