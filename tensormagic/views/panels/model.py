@@ -18,8 +18,13 @@ _SHAPES = {
 
 def view(report: ModelReport) -> Panel:
     """Return the panel; below the title what takes how much memory, and where the shapes are from."""
-    body: list[Node] = [Findings(report.findings, report.gaps), tree(report)]
     root = report.rows[0]
+    columns = [*(column for column, _ in _COLUMNS), Column("mode"), Column("optimizer")]
+    rows = [[*(cell(row) for _, cell in _COLUMNS), mode(row, root), optimizer(row, report)] for row in report.rows]
+    used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
+    shown, cells = [columns[at] for at in used], [[row[at] for at in used] for row in rows]
+    tree = Table(shown, cells, most=MOST, more=("more module", "more modules"), label="Modules")
+    body: list[Node] = [Findings(report.findings, report.gaps), tree]
     facts: list[Cell] = [shortened(root.type_name, 40), totals(root), "train mode" if root.training else "eval mode"]
     parts = {"parameters": report.parameter_bytes, "buffers": report.buffer_bytes,
              "gradients": report.gradient_bytes, "optimizer state": report.state_bytes}  # fmt: skip
@@ -33,17 +38,6 @@ def view(report: ModelReport) -> Panel:
     hint = f"For the shapes of outputs: `%model {clipped(report.model)}(x)`, with your own input."
     second.append(_SHAPES.get(report.shapes_from, hint))
     return Panel("model", "tensor", clipped(report.model), facts, body, f"The model {report.model}", second)
-
-
-def tree(report: ModelReport) -> Table:
-    """Return a row for each module."""
-    root = report.rows[0]
-    columns = [*(column for column, _ in _COLUMNS), Column("mode"), Column("optimizer")]
-    rows = [[*(cell(row) for _, cell in _COLUMNS), mode(row, root), optimizer(row, report)] for row in report.rows]
-    used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
-    table = [[row[at] for at in used] for row in rows]
-    shown = [columns[at] for at in used]
-    return Table(shown, table, most=MOST, more=("more module", "more modules"), label="Modules")
 
 
 def name(row: ModuleRow) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Step, TensorReport
+from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, Step, TensorReport
 from tensormagic.views.nodes import Column, Node, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.pictures.tensor_elements import name
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
@@ -70,8 +70,13 @@ def sharing_nodes(report: TensorReport) -> list[Node]:
 
 
 def memory_nodes(report: TensorReport) -> list[Node]:
-    """Return the storage, who keeps it alive, and which memory formats hold."""
-    rows = format_rows(report.layout) if report.layout is not None else ()
+    """Return the storage, who keeps it alive, and which memory formats hold, or which dimension breaks them."""
+    rows, layout = [], report.layout
+    if layout is not None:
+        for one in layout.formats:
+            at = one.breaking_dim
+            because = "" if at is None else f"dim {at} ({layout.dim_names[at]}) has stride {layout.stride[at]}"
+            rows.append((one.name, "yes" if one.holds else "no", tuple_text(one.stride), because))
     formats = [Table(FORMATS, rows)] if rows else []
     return [*memory_lines(report), *holders_nodes(report.holders, name(report)), *formats]
 
@@ -208,18 +213,6 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
         copy = number_of_bytes(layout.contiguous_bytes)
         lines.append(f"{name(report)} reads {read}; a contiguous copy would take {copy}.")
     return tuple(lines)
-
-
-def format_rows(layout: LayoutReport) -> tuple[tuple[str, str, str, str], ...]:
-    """Return each memory format: name, whether it holds, the stride it asks for, and the dimension that breaks it."""
-    rows = []
-    for memory_format in layout.formats:
-        dim = memory_format.breaking_dim
-        because = "" if dim is None else f"dim {dim} ({layout.dim_names[dim]}) has stride {layout.stride[dim]}"
-        rows.append(
-            (memory_format.name, "yes" if memory_format.holds else "no", tuple_text(memory_format.stride), because)
-        )
-    return tuple(rows)
 
 
 def holders_summary(report: HoldersReport | None, name: str) -> str:
