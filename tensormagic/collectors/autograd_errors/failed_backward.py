@@ -298,8 +298,12 @@ class Names:
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor, or of another that reads the same memory in the same order."""
-        if named := next((name for name, value in self._tensors() if value is tensor), "") or self._leaf(tensor):
+        if named := next((name for name, value in self._tensors() if value is tensor), ""):
             return named
+        for leaf in list(self._leaves.known):
+            known = leaf.reference()
+            if known is not None and not leaf.is_unnamed and leaf.name and same_start(known, tensor):
+                return leaf.name
         alike = ((name, value) for name, value in self._tensors() if same_start(value, tensor))
         same = (name for name, value in alike if value.shape == tensor.shape and value.stride() == tensor.stride())
         return next(same, "")
@@ -315,10 +319,3 @@ class Names:
         known = {name: space[name] for space in reversed(self._spaces) for name in words if name in space}
         tuples = ((name, value) for name, value in known.items() if type(value) is tuple)
         return tuple(name for name, value in tuples if value and all(isinstance(one, torch.Tensor) for one in value))
-
-    def _leaf(self, tensor: torch.Tensor) -> str:
-        for leaf in list(self._leaves.known):
-            known = leaf.reference()
-            if known is not None and not leaf.is_unnamed and same_start(known, tensor):
-                return leaf.name
-        return ""

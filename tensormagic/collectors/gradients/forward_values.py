@@ -18,18 +18,16 @@ from tensormagic.collectors.gradients.gradient_statistics import statistics_of
 from tensormagic.collectors.gradients.measures import elements_read
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
-from tensormagic.collectors.gradients.pass_values import Coming, PassForward, Row
+from tensormagic.collectors.gradients.pass_values import Coming, PassForward, PassValues, Row
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
-from tensormagic.collectors.graphs.structure import Walk
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, outside_functorch, unread_reason, unwrap
 from tensormagic.reports import Gap
 from tensormagic.words import error_text
 
-# Each output of each call that makes a node is measured.
-#
-# The function mode sees the outputs as they are returned. On a CPU they are measured there and then; on any other
-# device their numbers are computed there, and come with those of the pass. Nothing is kept but numbers. A row is
-# known by the sequence number of its node until a backward walks the graph.
+# Each output of each call that makes a node is measured. The function mode sees the outputs as they are returned. On a
+# CPU they are measured there and then; on any other device their numbers are computed there, and come with those of the
+# pass. Nothing is kept but numbers. A row is known by the sequence number of its node until a backward walks the graph.
 
 GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph may come after that through another
 MOST_ROWS = 1 << 17  # rows of one forward
@@ -95,25 +93,22 @@ class ForwardMeter(TracePart):
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Hand over the rows of the nodes that a pass is about to go through. Never raises."""
-        began = perf_counter()
+        began, values = perf_counter(), followed.recorder.values
         try:
-            followed.recorder.values.forward = self._taken(found.nodes, followed)
+            values.forward = self._taken(found.nodes, followed.graph.structure, values)
         except Exception as error:
             self._missed(error)
         self.seconds += perf_counter() - began
 
-    def _taken(self, nodes: Sequence[Any], followed: Following) -> PassForward:
-        structure, full = followed.graph.structure, followed.recorder.values.table is not None
-        found = PassForward(structure, followed.begun.number, self._missed)
+    def _taken(self, nodes: Sequence[Any], structure: GraphStructure, values: PassValues) -> PassForward:
+        found = PassForward(structure, values.pass_number, self._missed)
         with _aside():
-            for place, node in enumerate(nodes):
-                index = structure.index[place]
+            for index, node in zip(structure.index, nodes, strict=True):
                 if index in structure.leaf_of:  # seldom changes much: measured where gradients are measured in full
                     leaf = unwrap(local_shard(node.variable))
-                    if not full or dispatches_to_python(leaf):
+                    if values.table is None or dispatches_to_python(leaf):
                         continue
-                    plain = leaf.layout is torch.strided and leaf.numel() > 0
-                    if plain and leaf.untyped_storage().nbytes() == 0:
+                    if leaf.layout is torch.strided and leaf.numel() and not leaf.untyped_storage().nbytes():
                         continue  # FSDP lets go of the memory of a whole parameter between uses of it
                     found.rows[index] = self._measure(leaf.detach())
                     continue
@@ -157,10 +152,10 @@ def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
     value = unwrap(local_shard(value))
-    if dispatches_to_python(value):
+    if dispatches_to_python(value) or not value.is_cpu or not value.numel():
         return False
-    row = statistics_of(value.detach(), 0) if value.is_cpu and value.numel() else None
-    return row is not None and bool(row.nan or row.inf)
+    row = statistics_of(value.detach(), 0)
+    return bool(row.nan or row.inf)
 
 
 def _together(first: Row | Coming, second: Row | Coming) -> Row | Coming:

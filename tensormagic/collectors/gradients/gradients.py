@@ -22,7 +22,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
-from tensormagic.collectors.gradients.measures import NO_NUMBERS, NORM_RELIABLE, Measured, measure
+from tensormagic.collectors.gradients.measures import NO_NUMBERS, NORM_RELIABLE, Measured, elements_read, measure
 from tensormagic.collectors.gradients.nonfinite import SavedFacts, first_nonfinite_of, saved_facts
 from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers
 from tensormagic.collectors.gradients.pass_values import Gradients, PassNumbers, PassValues
@@ -279,7 +279,8 @@ class PassRecorder(PassNumbers):
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         far, values = devices.there.holds(gradient), self.values
         if gradient.layout is torch.strided and not (far and gradient.is_nested):
-            self._note_memory(index, gradient)
+            self._addresses[index], self._reads[index] = gradient.data_ptr(), elements_read(gradient)
+            self._versions[index] = gradient._version
             feeder = self._structure.feeder[index]
             if feeder >= 0 and self._received(feeder, gradient):
                 self._far.after(partial(self._hand_on, feeder, index)) if far else self._hand_on(feeder, index)

@@ -23,14 +23,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Arrival
-from tensormagic.collectors.gradients.measures import (
-    Measured,
-    as_it_lies,
-    dense,
-    ignore,
-    magnitudes,
-    vector_norm,
-)
+from tensormagic.collectors.gradients.measures import Measured, as_it_lies, dense, ignore, magnitudes, vector_norm
 from tensormagic.reports import GradientStatistics
 
 SMALL = 1 << 15  # elements of a gradient that is copied, to be looked at together with others of its length

@@ -142,10 +142,6 @@ class PassNumbers:
         # through for garbage, it looks through often.
         self._addresses, self._reads, self._versions = ([0] * structure.size for _ in range(3))
 
-    def _note_memory(self, index: int, gradient: torch.Tensor) -> None:
-        self._addresses[index], self._reads[index] = gradient.data_ptr(), elements_read(gradient)
-        self._versions[index] = gradient._version
-
     def _received(self, index: int, gradient: torch.Tensor) -> bool:
         """Return whether a gradient is, unchanged, what the node received."""
         return (

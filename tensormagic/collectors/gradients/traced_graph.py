@@ -160,36 +160,29 @@ class TracedGraph:
         if self.forward_nonfinite is None and values.forward is not None:
             self.forward_nonfinite = values.forward.first_nonfinite()
             born = self.forward_nonfinite is not None
-        self.frames.append(self._frame(values), pin=born or (bool(values.bad) and self.bad_passes == 1))
+        keys = [(self.structure.edges[at].source, self.structure.edges[at].input_number) for at in self._shared]
+        frame = Frame(
+            values.pass_number, values.norms, {str(index): counts for index, counts in values.bad.items()},
+            values.table.columns() if values.table is not None else array("f"),
+            array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys]),
+            values.forward.report() if values.forward is not None else None,
+            values.small.report() if values.small is not None else None,
+        )  # fmt: skip
+        self.frames.append(frame, pin=born or (bool(values.bad) and self.bad_passes == 1))
         values.table = None  # the frame has its numbers; the live panel, which goes on showing the pass, needs none
         return True
 
-    def _frame(self, values: PassValues) -> Frame:
-        bad = {str(index): counts for index, counts in values.bad.items()}
-        edges = self.structure.edges
-        keys = [(edges[at].source, edges[at].input_number) for at in self._shared]
-        parts = array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys])
-        measures = values.table.columns() if values.table is not None else array("f")
-        forward = values.forward.report() if values.forward is not None else None
-        small = values.small.report() if values.small is not None else None
-        return Frame(values.pass_number, values.norms, bad, measures, parts, forward, small)
-
     def report(self) -> Graph:
         """Return what is known as plain data."""
-        structure, nodes = self.structure, self._with_first_statistics()
+        structure, (count, nodes) = self.structure, self._described
+        if (now := len(self.first)) != count:  # put together only where more is known
+            nodes = tuple(map(_with_statistics, self.nodes, self.first.every()))
+            self._described = (now, nodes)
         return Graph(
             number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), first_nonfinite=self.first_nonfinite,
             shared_edges=self._shared, forward_nonfinite=self.forward_nonfinite, nonfinite_source=self.nonfinite_source,
         )  # fmt: skip
-
-    def _with_first_statistics(self) -> tuple[Node, ...]:
-        """Return the nodes with what is known of their first gradients, put together only where more is known."""
-        count, described = self._described
-        if (now := len(self.first)) != count:
-            described = tuple(map(_with_statistics, self.nodes, self.first.every()))
-            self._described = (now, described)
-        return described
 
 
 def passes_to_keep(numbers: int) -> int:
