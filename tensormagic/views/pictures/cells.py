@@ -246,7 +246,7 @@ def _filled(each: Cell, box: Box) -> str:
         drawn += rect((x, y + height - high, width, high), each.colour, title=each.title)
     ink = f' style="fill:{theme.ink_on(each.colour)}"' if each.colour else ""
     words = shortened(each.text, max(int((width + 2) / CHARACTER), 1)) if width >= CHARACTER else ""
-    lines = [(words, 12, "c"), (each.below, 24, "c s")] if each.below else []
+    lines = [(words, 12.0, "c"), (each.below, 24.0, "c s")] if each.below else []
     for line, below, class_ in lines or ([(words, height / 2 + 4, "c")] if words and each.share == 1 else []):
         place = f'x="{number(x + width / 2)}" y="{number(y + below)}"'
         drawn += f'<text class="{class_}" {place}{ink}>{escape(printable(line))}</text>'

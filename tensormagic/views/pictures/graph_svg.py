@@ -165,6 +165,7 @@ def graph_svg(scene: Scene) -> str:
         if box.id not in named and over:
             marks.text("k c o r" if values[box.id].bad else "k c o", box.x + box.width / 2, box.y - 7, over)
     for wire in drawing.wires if few and small is not None else ():
+        assert small is not None
         at = len(wire.points) // 2
         (x, y), (end, height) = wire.points[at - 1 : at + 1]
         words = wire_text(scene.graph, small, wire.edges)

@@ -106,8 +106,8 @@ def losses_alternative(report: ComparisonReport) -> str:
         broken = "" if bad is None else f", not finite from step {bad}"
         ends = f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}" if known else "has none"
         runs.append(f"{shortened(name, NAME)} {ends}")
-    both = [pair for pair in pairs if pair.left is not None and pair.right is not None]
-    differences = [(abs(pair.left - pair.right), pair) for pair in both if math.isfinite(pair.left - pair.right)]
+    both = [(one.left, one.right, one) for one in pairs if one.left is not None and one.right is not None]
+    differences = [(abs(left - right), one) for left, right, one in both if math.isfinite(left - right)]
     difference, pair = max(differences, key=lambda one: one[0], default=(0.0, None))
     apart = "; equal at every step where both are finite" if pair is not None else ""
     if difference and pair is not None:

@@ -118,13 +118,17 @@ class DrawnLayout:
             return None
         return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
 
+    def strip_cell(self, offset: int) -> int | None:
+        """Return the place in `Strip.cells` where a storage element lies, or None where it is not drawn."""
+        strip = self.strip
+        if strip is None or not strip.start <= offset < strip.stop:
+            return None
+        return (offset - strip.start) // strip.cell_elements
+
     @property
     def chosen(self) -> int | None:
-        """The place in `Strip.cells` of the worked example, or None where it is not drawn."""
-        strip = self.strip
-        if strip is None or self.offset is None or not strip.start <= self.offset < strip.stop:
-            return None
-        return (self.offset - strip.start) // strip.cell_elements
+        """The place in `Strip.cells` of the worked example."""
+        return None if self.offset is None else self.strip_cell(self.offset)
 
     def value(self, row: int, column: int) -> str:
         """Return an element as text, empty where values could not be read."""

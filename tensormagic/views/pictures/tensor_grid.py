@@ -84,10 +84,9 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
             value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
             index = element(report, index_at(grid, row, column))
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
-            look = {"near": not on and offset == drawn.offset, "bad": bool(drawn.bad(row, column))}
-            under = str(offset) if below else ""
-            words = in_cell(value) or str(offset)
-            cells.append(Cell(words, drawn.colour(offset), title, on=on, below=under, **look))
+            words, under = in_cell(value) or str(offset), str(offset) if below else ""
+            near, bad = not on and offset == drawn.offset, bool(drawn.bad(row, column))
+            cells.append(Cell(words, drawn.colour(offset), title, on=on, near=near, bad=bad, below=under))
         widest = max(widest, *(len(each.text) for each in cells))
         label = _label(drawn, grid.row_dim, at)
         rows.append(Row(label, cells, on=drawn.row == row, title="" if label else "element"))

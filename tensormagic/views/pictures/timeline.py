@@ -37,7 +37,7 @@ class Layer:
 
 def by_category(timeline: Timeline) -> list[Layer]:
     """Return what was there before, and the categories that have anything, in the order in which they are stacked."""
-    found = {BEFORE: timeline.before, **dict(timeline.by_category)}
+    found = dict([(BEFORE, timeline.before), *timeline.by_category])
     return [Layer(name, found[name]) for name in (BEFORE, *CATEGORIES) if any(found.get(name, ()))]
 
 
