@@ -175,11 +175,13 @@ class AutogradErrors(TracePart):
             if not name or not norms[index] > 0 or not _sends(followed, node, index):
                 continue
             code, called = inspect.unwrap(kind.backward).__code__, kind.__qualname__
-            line = (return_lines(code) or [code.co_firstlineno])[-1]
-            known = self._ignored.get(called) or IgnoredGradient(
-                function=kind.__name__, argument=name, applied=self._line(node._sequence_nr()),
-                location=self._sites.at(code.co_filename, line, code.co_name), graph=graph.structure.number, node=index,
-            )  # fmt: skip
+            if (known := self._ignored.get(called)) is None:  # once a class: the source is parsed
+                line = (return_lines(code) or [code.co_firstlineno])[-1]
+                known = IgnoredGradient(
+                    function=kind.__name__, argument=name, applied=self._line(node._sequence_nr()),
+                    location=self._sites.at(code.co_filename, line, code.co_name),
+                    graph=graph.structure.number, node=index,
+                )  # fmt: skip
             ones = math.sqrt(math.prod(node._input_metadata[0].shape))
             other = abs(norms[index] - ones) > _ROUNDING * ones and math.isfinite(norms[index])
             self._ignored[called] = replace(known, norm=float(norms[index])) if other and not known.norm else known

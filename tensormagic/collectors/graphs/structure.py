@@ -109,8 +109,8 @@ class Walker:
                     flat += (end, slot)
         signature = self._signed(flat, at, numbers)
         if len(nodes) > STRIDE:
-            before, stops = self._stops
-            self._stops = signature, stops if before == signature else dealloc_stops(signature, len(nodes))
+            stops = self._stops  # of an equal one the first is kept, which the structure has as well
+            self._stops = stops if stops[0] == signature else (signature, dealloc_stops(signature, len(nodes)))
             put_stops(nodes, self._stops[1])
         return Walk(nodes, signature, starts, numbers, frozenset(foreign))
 
