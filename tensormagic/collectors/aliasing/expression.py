@@ -48,7 +48,9 @@ def open_parts(part: ast.AST) -> list[Any]:
     """Return the parts to put a probe round, in the order in which the tree is walked."""
     if isinstance(part, CLOSED):
         return []
-    found = [each for child in _children(part) for each in open_parts(child)]
+    found: list[Any] = []
+    for child in _children(part):  # no comprehension: it would be a frame more for each term of a long sum
+        found += open_parts(child)
     return [*found, part] if _is_watched(part) else found
 
 

@@ -145,7 +145,7 @@ def _holder(name: str, item: Any) -> _Holder:
     if is_kind(item, np.ndarray):  # read through NumPy's own descriptors: nothing of a subclass is called
         region, steps, dtype = array_region(item), np.ndarray.strides.__get__(item), np.ndarray.dtype.__get__(item)
         size = region.itemsize
-        whole = all(step % size == 0 for step in steps)
+        whole = bool(size) and all(step % size == 0 for step in steps)  # elements of no field have no size
         stride = tuple(step // size for step in steps) if whole else tuple(steps)
         nbytes = region.stop - region.start if 0 not in region.shape else 0
         memory, identity, region = Memory(0, "cpu", region.start, nbytes), None, replace(region, start=0)
@@ -231,7 +231,7 @@ def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
     counts = (count(*side) for count in (overlap_elements, _by_runs) for side in sides)
     common, size = next((count for count in counts if count is not None), None), one.itemsize
     # On one grid elements meet whole or not at all.
-    aligned = all(step % size == 0 for step in (one.start - other.start, *one.stride, *other.stride))
+    aligned = bool(size) and all(step % size == 0 for step in (one.start - other.start, *one.stride, *other.stride))
     if common is not None and size == other.itemsize and aligned:
         return OverlayPair(left, right, answer, common, common // size, common // size)
     return OverlayPair(left, right, answer, common, overlap_elements(one, other), overlap_elements(other, one))

@@ -82,7 +82,8 @@ def one_of_the_batch(watch: CallNotes, call: Call) -> None:
     if not isinstance(index[0], slice) or index[0] != whole:
         return
     layer, rest = watch.sequences.of(x), not isinstance(index[-1], slice) or index[-1] == whole
-    if layer and x.shape[1] > 1 and x.grad_fn is not None and index[1] in (-1, x.shape[1] - 1) and rest:
+    is_last = type(index[1]) is int and index[1] in (-1, x.shape[1] - 1)  # a list of indices has no one truth value
+    if layer and x.shape[1] > 1 and x.grad_fn is not None and is_last and rest:
         watch.note("last sample", call, operands=(x,), detail=layer)
     if watch.attended and len(index) == 2 and type(index[1]) is int and index[1] in (0, -1) and x.dim() == 3:
         numbers = [number for number, sizes in watch.attended.items() if sizes == tuple(x.shape[:2])]

@@ -81,7 +81,7 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     reads, writes = x.pattern, y.pattern
     if reads is None or writes is None:
         return 0
-    solid = solid_bytes(y)
+    solid = solid_bytes(y, writes)
     if solid is not None:
         within = solid[0] <= reads.lowest and reads.highest + x.itemsize <= solid[1]
         count = count_distinct(reads) if within else count_between(reads, solid[0] - x.itemsize + 1, solid[1])
@@ -99,9 +99,9 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     return int(np.any(marked(y, low, high)[each], axis=1).sum())
 
 
-def solid_bytes(region: Region) -> tuple[int, int] | None:
+def solid_bytes(region: Region, pattern: Pattern | None = None) -> tuple[int, int] | None:
     """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
-    if (pattern := region.pattern) is None:
+    if (pattern := pattern or region.pattern) is None:
         return None
     distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.lowest + region.itemsize
     covered = distinct is not None and distinct * size == length and all(not a.stride % size for a in pattern.axes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -248,11 +248,8 @@ def _compressed_list(one: _Arrays) -> StoredList:
         texts = tuple(" / ".join(" ".join(map(element_text, row)) for row in block) for block in blocks)
     lines = StoredLine(form.plain, tuple(map(str, one.plain[:shown].tolist()))), StoredLine("values", texts)
     # The rows (columns) that own the elements listed, empty ones among them too.
-    groups = [
-        StoredGroup(f"{form.owner} {at}", start, min(stop, shown))
-        for at, (start, stop) in enumerate(pairwise(one.pointers[: 4 * MOST_LISTED].tolist()))
-        if start < shown or not shown
-    ]
+    ends = takewhile(lambda pair: pair[0] < shown or not shown, pairwise(one.pointers[: 4 * MOST_LISTED].tolist()))
+    groups = [StoredGroup(f"{form.owner} {at}", start, min(stop, shown)) for at, (start, stop) in enumerate(ends)]
     return StoredList(stored, shown, lines, tuple(groups), form.pointers, stored // 2)
 
 

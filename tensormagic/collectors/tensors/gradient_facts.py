@@ -161,7 +161,8 @@ def gradient_facts(
 def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     """Return how many elements the gradient has, and how many are zero, NaN and infinite."""
     grad = local_shard(x.grad)
-
+    if grad is None:  # another thread cleared it meanwhile
+        return 0, 0, 0, 0
     if dispatches_to_python(grad):  # code of its class would answer
         return grad.numel(), 0, 0, 0
     try:

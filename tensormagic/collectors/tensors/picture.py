@@ -230,8 +230,7 @@ def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Seq
 
 def _dimensions(shape: Sequence[int], dims: Sequence[int | str]) -> tuple[int, ...]:
     """Return two dimensions, each given by number (also from the end) or letter."""
-    names = dim_names(len(shape))
-    found: list[int] = []
+    names, dims, found = dim_names(len(shape)), list(dims), list[int]()
     for text in (str(dim).strip() for dim in dims):
         number = names.index(text) if text in names else _whole_number(text)
         if number is not None and -len(names) <= number < len(names):

@@ -389,16 +389,18 @@ def generators() -> int:
 
 
 def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
+    inner: list[Any] = []
     if is_kind(value, torch.Tensor):
         yield value
-    inner: list[Any] = []
-    if is_kind(value, list, tuple):
+    elif not depth:
+        return
+    elif is_kind(value, list, tuple):
         inner = list(value)
     elif is_kind(value, dict):
         inner = list(dict.values(value))
     elif is_kind(value, UserDict) or dataclasses.is_dataclass(value):
         inner = [dict(attributes_of(value))]
-    for each in inner if depth else ():
+    for each in inner:
         yield from _tensors_in(each, depth - 1)
 
 
