@@ -229,7 +229,7 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
         if not first.certain:
             opening = f"The first {kind} value that can be seen in the forward is made by"
         grown = _grown(report, report.graphs[found.at].number, first.pass_number) if first.inf else 0.0
-        before = f"; the loss of the pass before was {scientific(grown)}" if grown else ""
+        before = f"; before that, the loss had reached {scientific(grown)}" if grown else ""
         cure = _cure(report, node, found)
         cure = _DIVERGES if grown and cure in {_OVERFLOWS, NOT_FINITE_FORWARD} else cure
         return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}{before}.", cure
@@ -300,7 +300,7 @@ _DIVERGES = "The training diverges: lower the learning rate, and standardise inp
 
 
 def _grown(report: TraceReport, graph: int, pass_number: int) -> float:
-    """Return the loss of the pass before, where it had grown so much that it was to overflow; else 0."""
+    """Return the last loss that is known from before a pass, where it had grown so much as to overflow; else 0."""
     alike = (done for done in report.passes if done.graph == graph and done.number < pass_number)
     earlier = [abs(done.value or 0.0) for done in alike] or [0.0]
     grown = earlier[-1] > min(DIVERGED * max(earlier[0], 1.0), max(VAST, 10 * earlier[0]))

@@ -319,7 +319,7 @@ class _Blame:
         lost = [frame for frame in frames if flat.loss_is_zero or self._values.get(frame.pass_number) != 0]
         if not flat.always and len(lost) < FEWEST_PASSES:
             return False
-        above = reached(self._feeders, self._feeders.get(source, ()))
+        above = reached(self._feeders, self._feeders.get(source, ())) if flat.hinge else ()
         if flat.hinge and all(self._graph.nodes[number].op in _REDUCING for number in above):
             return False  # it is the loss's own
         others = [other for other in self._targets[source] if other != target]

@@ -147,7 +147,7 @@ def scores_that_grew_until_they_were_infinite():
 
 
 @ill("TM401", severity="error", op="sub", line="loss = ((net(x) - y) ** 2).mean()", says=(
-    "the loss of the pass before was", "The training diverges: lower the learning rate"))  # fmt: skip
+    "before that, the loss had reached", "The training diverges: lower the learning rate"))  # fmt: skip
 def an_error_that_grew_until_it_was_infinite():
     """What goes into that line is well: the weights are not."""
     torch.manual_seed(0)

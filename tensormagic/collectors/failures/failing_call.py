@@ -44,6 +44,7 @@ _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
+_PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
 _METHODS = f"{_TORCH}/_tensor.py"
 _HIDDEN = "__tracebackhide__"  # a name by which a frame tells IPython what to leave out of a traceback
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
@@ -183,7 +184,10 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     if issubclass(steps.kind, AttributeError) and entry is steps.own_entry:
         found = attribute_in(failing, names, steps.message)
     else:
-        only_torch = issubclass(steps.kind, RuntimeError) or _TORCHS_OWN.search(steps.message) is not None
+        of_python = _PYTHONS_OWN.search(steps.message) is not None
+        only_torch = (issubclass(steps.kind, RuntimeError) and not of_python) or _TORCHS_OWN.search(
+            steps.message
+        ) is not None
         found = call_in(failing, names, only_torch=only_torch)
     return None if found is None else Refused(*found, False, entry, failing)  # noqa: FBT003  (not exact)
 

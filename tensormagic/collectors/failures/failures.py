@@ -61,7 +61,7 @@ from tensormagic.words import error_text
 
 MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
 # Torch refused no call there; what this package raises says itself what it is about.
-_UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
+_UNEXPLAINED = (ImportError, NameError, OSError, RecursionError, StopIteration, TensorMagicError, Warning)
 
 COLLATE = "torch.utils.data.default_collate"
 # What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.

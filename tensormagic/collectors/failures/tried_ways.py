@@ -254,7 +254,7 @@ def _resolved(name: str) -> Callable[..., Any] | None:
     """Return a function of torch's by what a user calls it; None for what is not one."""
     home, _, path = name.partition(".")
     found: Any = {"Tensor": torch.Tensor, "torch": torch}.get(home) if path else None
-    for word in path.split("."):
+    for word in path.split(".") if found is not None else ():
         found = getattr(found, word, None)
     return found if callable(found) else None
 

@@ -201,13 +201,13 @@ class History:
         lost = 0, 0
         for number, step in enumerate(steps):
             walk.take(step)
-            time, live = whole(step.event, "time_us"), walk.level
+            live = walk.level
             is_shown = step.action == "oom" and len(self.refused) < MOST_REFUSED
             if number in keep or is_shown:
-                by_line, by_category = +walk.by_line, +walk.by_category
+                time, by_line, by_category = whole(step.event, "time_us"), +walk.by_line, +walk.by_category
                 self.moments.append(Moment(number, time, live, base - walk.lost, walk.reserved, by_line, by_category))
-            if is_shown:
-                seconds = (time - self.moments[0].time) / 1e6 if self.times else None
+            if is_shown:  # its moment is the last that was kept
+                seconds = (self.moments[-1].time - self.moments[0].time) / 1e6 if self.times else None
                 free, stack = size(step.event, "device_free"), stacks.lines(step.event.get("frames"))
                 self.refused.append(RefusedAllocation(self.device, step.nbytes, free, live, seconds, stack))
             if number == peak:

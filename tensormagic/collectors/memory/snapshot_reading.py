@@ -188,7 +188,8 @@ def _on_stack(data: bytes, at: int) -> list[bytes]:
             stack.append(memo.get(argument, "?"))
         elif opcode.stack_after:
             stack.append(argument)
-    return [each.encode() for each in ["?", "?", *stack] if isinstance(each, str)][-2:]
+    names = [each for each in ["?", "?", *stack] if isinstance(each, str)]
+    return [each.encode() for each in names[-2:]]
 
 
 # The file itself.
@@ -252,8 +253,6 @@ def _bytes_of(path: Path, most_bytes: int) -> bytes:
     if path.exists() and not path.is_file():  # of a pipe nobody may ever write into
         raise SnapshotError("it is not a file")
     length = path.stat().st_size
-    if not length:
-        raise SnapshotError("it is empty")
     if length > most_bytes:
         raise SnapshotError(
             f"it has {number_of_bytes(length)}, but at most {number_of_bytes(most_bytes)} can be read; record fewer "
@@ -261,6 +260,8 @@ def _bytes_of(path: Path, most_bytes: int) -> bytes:
         )
     with path.open("rb") as file:
         data = file.read(most_bytes + 1)
+    if not data:
+        raise SnapshotError("it is empty")
     begin = data.lstrip()[:20]
     if described := next((described for begins, described in _OTHERS if begin.startswith(begins)), ""):
         raise SnapshotError(described)

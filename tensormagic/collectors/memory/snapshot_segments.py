@@ -57,11 +57,10 @@ class Stacks:
 
     def _number(self, stack: list[_Frame]) -> int:
         python = [each for each in stack if _PYTHON.search(each[0])]
-        best = [each for each in python if _is_own(each)] or python
-        best = best or [each for each in stack if not _ALLOCATOR.search(each[2])]
-        if not best:
+        others = (each for each in stack if not _ALLOCATOR.search(each[2]))
+        frame = next((each for each in python if _is_own(each)), None) or next(iter(python or others), None)
+        if frame is None:
             return -1
-        frame = best[0]
         if frame not in self._numbers:
             if len(self.locations) >= MOST_LINES:
                 self.unread += 1

@@ -74,7 +74,7 @@ def allocator_runs(
 
     ``snapshot`` is as `torch.cuda.memory._snapshot` returns it, ``seen`` by the number of the device.
     """
-    found = []
+    found, functions = [], dict[_Line | None, str]()
     for device, trace in enumerate(snapshot["device_traces"]):
         events = [event for event in trace if event.get("time_us", history.since) >= history.since]
         if events:
@@ -92,20 +92,24 @@ def allocator_runs(
                 reserved=reserved if complete else None, seen_peak=known.peak, complete=complete,
                 lines=tuple(
                     AllocatorLine(where, sum(sizes), known.returned.get(line, 0), len(sizes), max(sizes))
-                    for line, where, sizes in _by_line(served, cell_number)
+                    for line, where, sizes in _by_line(served, functions, cell_number)
                 ),
-                unnamed=tuple((where, len(sizes), sum(sizes)) for _, where, sizes in _by_line(unnamed, cell_number)),
+                unnamed=tuple(
+                    (where, len(sizes), sum(sizes)) for _, where, sizes in _by_line(unnamed, functions, cell_number)
+                ),
             )  # fmt: skip
             found.append(run)
     return tuple(found)
 
 
 def _by_line(
-    some: Iterable[tuple[Mapping[str, Any], int]], cell_number: CellNumber | None
+    some: Iterable[tuple[Mapping[str, Any], int]], functions: dict[_Line | None, str], cell_number: CellNumber | None
 ) -> list[tuple[_Line | None, Location | None, list[int]]]:
-    """Return sizes by the user's innermost line on the stacks, the most bytes first; None where there is no such."""
+    """Return sizes by the user's innermost line on the stacks, the most bytes first; None where there is no such.
+
+    A line is of the function that was met there first: ``functions``.
+    """
     sizes: dict[_Line | None, list[int]] = defaultdict(list)
-    functions: dict[_Line | None, str] = {}
     for entry, nbytes in some:
         own = own_frame(entry.get("frames"))
         line = None if own is None else own[:2]

@@ -92,9 +92,12 @@ class Functions:
 
     def __contains__(self, code: CodeType) -> bool:
         """Return whether a code is one of them; one that was defined meanwhile is taken in."""
-        if code not in self.codes and code.co_filename == self.filename and code.co_name in self.later:
+        if code in self.codes:
+            return True
+        is_later = code.co_filename == self.filename and code.co_name in self.later
+        if is_later:
             self.add(code, self.later[code.co_name])
-        return code in self.codes
+        return is_later
 
     def add(self, code: CodeType, name: str) -> None:
         """Take a function in."""

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of, names_of_parts
+from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
@@ -159,10 +159,13 @@ class ModuleNames:
 
 def place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
     """Return how the user reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
-    parts = names_of_parts(namespace)
-    named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_") and name not in parts]
-    direct = next((name for name, value in named if value is module), "")
-    return direct or next((place for name, value in named if (place := _place_inside(module, name, value))), "")
+    named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")]
+    for name, value in named:  # the first that is it, or has it as a part: a loop over layers gives none a new name
+        if value is module:
+            return name
+        if is_kind(value, nn.Module) and (place := _place_inside(module, name, value)):
+            return place
+    return next((place for name, value in named if (place := _place_inside(module, name, value))), "")
 
 
 def _place_inside(module: nn.Module, name: str, value: Any) -> str:

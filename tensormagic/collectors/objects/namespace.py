@@ -151,10 +151,8 @@ def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> 
 
 
 # What a user can name: every name's whole tree in turn, each object once a name, never deeper or longer than its
-# bounds, and saying so where they were met.
+# bounds, and saying so where they were met; no code of the user's is run.
 
-# What a user can name: tensors and arrays reached from a namespace, without running any of the user's code.
-#
 LIMIT = 20_000
 _DEPTH = 6
 _ITEMS = 1000
@@ -182,6 +180,7 @@ class Walk:
     # What the modules that were met have registered as buffers, by ``id``, good while these are alive, and whether
     # ``state_dict()`` has it.
     buffers: dict[int, bool] = field(default_factory=dict, repr=False)
+    _modules: set[int] = field(default_factory=set, repr=False)  # those that were looked into, by ``id``
     _labels: dict[int, str] | None = field(default=None, repr=False)
     _table: ObjectReader = field(default_factory=ObjectReader, repr=False)
 
@@ -201,7 +200,8 @@ class Walk:
         parts = names_of_parts(self.namespace)
         for name, value in list(self.namespace.items()):
             if not is_history(name):
-                yield from self._below(name, value, wanted, seen={id(value)} if name in parts else set())
+                is_known = name in parts and id(value) in self._modules
+                yield from self._below(name, value, wanted, seen={id(value)} if is_known else set())
 
     def _below(self, name: str, value: object, wanted: ByClass[bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
         pending = [(name, value, _DEPTH)]
@@ -232,6 +232,7 @@ class Walk:
                     grad = gradient_there(item, retained=False) if self.gradients else None
                 return [] if grad is None else [(f"{path}.grad", grad, 0)]
             if is_kind(item, nn.Module):
+                self._modules.add(id(item))
                 self.buffers.update(buffers_of(item))
             found = list(itertools.islice(children(self._table, path, item, depth, self._label), self.items + 1))
         except Exception:  # one object that cannot be looked into does not hide the others

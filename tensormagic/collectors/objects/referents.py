@@ -204,10 +204,12 @@ class ReferenceWalk:
         a part of a model that has a name of its own.
         """
         pending, later = deque(starts), deque[Held]()
+        parts = {id(item) for place, item in pending if place.is_part}
         while (pending or later) and not self.cut:
             place, item = pending.popleft() if pending else later.popleft()
             kind = self.kinds[type(item)]
-            if (kind == "optimizer" or place.is_part) and pending:
+            waits = place.is_part or (place.kind in SESSION_KINDS and id(item) in parts)
+            if (kind == "optimizer" or waits) and pending:
                 later.append((place, item))
                 continue
             self.looked += 1

@@ -167,7 +167,7 @@ def _ends(report: TraceReport, frame: LiveFrame) -> str:
         more = f" and {plural(len(bad) - 1, 'other')}" if len(bad) > 1 else ""
         return f"NaN or Inf in {bad[0]}{more}"
     known = sorted(pair for pair in pairs if measured(pair[0]))
-    ends = zip(("largest", "smallest"), dict.fromkeys((*known[-1:], *known[:1])), strict=False)
+    ends = zip(("largest", "smallest"), (known[-1:] + known[:1])[: len(known)], strict=False)
     return _GAP.join(f"{word} {name} {norm_text(norm)}" for word, (norm, name) in ends) or "none yet"
 
 

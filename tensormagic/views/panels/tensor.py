@@ -214,14 +214,15 @@ def _facts(report: TensorReport, single: str) -> Iterator[Cell]:
     yield shortened(report.role, 60)
     size, behind = number_of_bytes(report.nbytes), ""
     really = next((kind.stored_bytes for kind in report.kinds if kind.stored_bytes is not None), None)
-    if really is None and report.storage is not None and report.storage.nbytes < report.nbytes:
-        really = report.storage.nbytes
+    is_meta, storage = report.device.partition(":")[0] == "meta", report.storage
+    if really in {None, report.nbytes} and not is_meta and storage is not None and storage.nbytes < report.nbytes:
+        really = storage.nbytes
     if really is not None and really != report.nbytes:
         size, behind = number_of_bytes(really), f"stored, seen as {size}"
-    elif report.device.partition(":")[0] == "meta":
+    elif is_meta:
         size, behind = "no memory", f"elsewhere {size}"
-    elif report.storage is not None and report.storage.nbytes != report.nbytes:
-        behind = f"of a {number_of_bytes(report.storage.nbytes)} storage"
+    elif storage is not None and storage.nbytes != report.nbytes:
+        behind = f"of a {number_of_bytes(storage.nbytes)} storage"
     yield (size, Words(behind, "quiet")) if behind else size
     if report.layout is not None and report.layout.formats:
         held = [one.name for one in report.layout.formats if one.holds] or ["not contiguous"]

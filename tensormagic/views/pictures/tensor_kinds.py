@@ -118,7 +118,7 @@ class Stored(Picture):
         if stored is not None and stored.shown:
             left, cells = right + 24, _list_cells(stored, stored.shown)
             room = width - left - cells.left
-            fitting = max(min(stored.shown, int(room / cells.unit), _MOST_COLUMNS), 1)
+            fitting = max(min(stored.shown, int(room // cells.unit), _MOST_COLUMNS), 1)
             cells = _list_cells(stored, fitting)
             caption = _list_caption(replace(stored, shown=fitting))
             caption = shortened(caption, max(int((width - left - cells.left) // 7), 1))

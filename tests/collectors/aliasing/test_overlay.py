@@ -203,3 +203,9 @@ def test_misuse(tensors: dict, kind: type, said: str) -> None:
     """What was given and what would do."""
     with pytest.raises(kind, match=said):
         tm.overlay(tensors)
+
+
+def test_elements_without_a_size_share_nothing() -> None:
+    """NumPy has dtypes of no field."""
+    report = overlay({"nothing": np.zeros(3, dtype=[]), "x": torch.zeros(3)})
+    assert report.shared == ()

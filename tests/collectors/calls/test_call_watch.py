@@ -178,3 +178,12 @@ def test_a_parameter_that_is_no_plain_leaf_is_asked_for_no_gradient(make):
             weight + weight
     assert trace.report.gaps == ()
     assert observed(trace, "update lost") == []
+
+
+def test_a_list_of_indices_into_an_output_is_looked_at():
+    """It has no one truth value, as the last step's number has."""
+    cell = torch.nn.LSTM(2, 3)
+    with tm.trace() as trace:
+        output, _ = cell(torch.ones(4, 2, 2))
+        output[:, torch.tensor([0, 1])].sum().backward()
+    assert trace.report.gaps == ()

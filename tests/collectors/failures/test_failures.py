@@ -277,3 +277,18 @@ def test_functions_and_arguments_have_the_names_that_a_user_writes(run, function
     assert report.function == function
     if given is not None:
         assert [(one.role, one.text) for one in report.operands] == given
+
+
+def endless(value):
+    return [endless(each) for each in (value,)] if not isinstance(value, torch.Tensor) else value
+
+
+def changing():
+    known = {"a": torch.ones(1), "b": torch.ones(1)}
+    return list(zip(known, iter(known.popitem, None), strict=False))
+
+
+@pytest.mark.parametrize("run", [lambda: endless(1), changing], ids=["endless recursion", "a dictionary that changes"])
+def test_a_runtime_error_of_python_s_own_is_not_torch_s(run):
+    """Though the failing call is given something of torch's."""
+    assert afterwards(run)[0] is None

@@ -220,3 +220,30 @@ def test_a_layer_left_over_from_a_loop_is_called_by_its_model() -> None:
     walked = ObjectWalk(THOROUGH).through(left_over)
     assert {place.path for place, _ in walked.visits} >= {"net.2.weight"}
     assert not [place.path for place, _ in walked.visits if place.path.startswith("layer")]
+
+
+def test_a_part_that_the_walk_of_its_model_does_not_reach_keeps_its_name() -> None:
+    """A long list is walked in part; and what IPython keeps of a layer gives it no name before its model does."""
+    wide = nn.ModuleList([nn.Linear(1, 1) for _ in range(1200)])
+    assert "last.weight" in [name for name, _ in walk_tensors({"wide": wide, "last": wide[1150]})]
+    net = nn.Sequential(nn.Linear(2, 2))
+    kept = {"_oh": {3: net[0]}, "Out": {3: net[0]}, "net": net, "layer": net[0], "_3": net[0]}
+    paths = [place.path for place, _ in ObjectWalk(THOROUGH).through(kept).visits]
+    assert paths[:2] == ["net.0.weight", "net.0.bias"]
+
+
+class Hidden(nn.Module):
+    """Tells nobody what it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(1, 1)
+
+    def named_modules(self, *_: Any, **__: Any) -> Any:
+        yield "", self
+
+
+def test_a_module_that_its_holder_does_not_name_keeps_its_own_name() -> None:
+    """``named_modules`` is the user's to override."""
+    holder = Hidden()
+    assert place_of(holder.inner, {"holder": holder, "x": holder.inner}) == "x"

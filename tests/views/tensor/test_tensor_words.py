@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import tensormagic as tm
 from tensormagic.collectors.geometry.layout import layout as collected_layout
 from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step
 from tensormagic.views import to_text
@@ -296,3 +297,8 @@ def test_verdicts_on_a_layout(case: str) -> None:
     size = x.element_size()
     sizes = {"storage_elements": x.untyped_storage().nbytes() // size, "element_size": size}
     assert dict(verdicts(collected_layout(x.shape, x.stride(), x.storage_offset(), **sizes))) == expected
+
+
+def test_an_expanded_tensor_on_the_meta_device_takes_no_memory() -> None:
+    """Also where its storage would be smaller than what is read of it."""
+    assert "no memory" in str(tm.inspect(torch.empty(1, device="meta").expand(10), name="x"))
