@@ -32,8 +32,8 @@ _OF_TENSOR = (
 )  # fmt: skip
 _OF_TRACE = (
     "magics.tracegrad", "api.running", "collectors.runs.run", "collectors.runs.trace", "collectors.training.training",
-    "collectors.detachment.detachment_log", "collectors.autograd_errors.failed_backward", "views.panels.trace",
-    "views.to_text",
+    "collectors.training.updates", "collectors.detachment.detachment_log",
+    "collectors.autograd_errors.failed_backward", "views.panels.trace", "views.to_text",
 )  # fmt: skip
 NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "views.page.live", *(f"magics.{name}" for name in FILES))
 

@@ -244,6 +244,8 @@ class CallWatch(NotesOfMade):
         self._places: dict[tuple[object, int], Place] = {}
         self.reduced: set[int] = set()  # numbers of nodes whose results ranks have added up in place
         self.seconds, self.loop = 0.0, LoopNotes()
+        self.fresh, self.dropouts, self.updates = {}, {}, {}
+        self.since_fresh, self.drops = 0, False
 
     def place(self, line: object, frame: FrameType) -> Place | None:
         """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).

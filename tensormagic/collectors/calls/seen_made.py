@@ -79,15 +79,13 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
 
 
 class NotesOfMade(CallNotes):
-    """Notes beside which it is remembered what calls have made."""
+    """Notes beside which it is remembered what calls have made; whoever looks at calls begins them empty."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.fresh: dict[int, UninitializedMemory] = {}  # by the address of its storage
-        self._since_fresh = 0  # calls
-        self.dropouts: dict[int, weakref.ref[Any]] = {}  # those that their model knows
-        self.drops = False  # whether a dropout was seen that drops
-        self.updates: dict[tuple[int | None, int], Update] = {}  # those by hand, by line and parameter
+    fresh: dict[int, UninitializedMemory]  # by the address of its storage
+    since_fresh: int  # calls
+    dropouts: dict[int, weakref.ref[Any]]  # those that their model knows
+    drops: bool  # whether a dropout was seen that drops
+    updates: dict[tuple[int | None, int], Update]  # those by hand, by line and parameter
 
     def mark_fresh(self, x: torch.Tensor, site: int | None) -> None:
         """Follow the memory behind a tensor from now on."""
@@ -98,12 +96,12 @@ class NotesOfMade(CallNotes):
         storage = x.untyped_storage()
         reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         self.fresh[storage._cdata] = UninitializedMemory(reference, site, x._version, _ends(storage))
-        self._since_fresh = 0
+        self.since_fresh = 0
 
     def follow_fresh(self, call: Call) -> None:
         """Look at what a call does with memory that is followed: it fills it, reads it, or looks away."""
-        self._since_fresh += 1
-        if self._since_fresh > LONGEST:
+        self.since_fresh += 1
+        if self.since_fresh > LONGEST:
             self.fresh.clear()
         given = [x for x in flat((*call.args, *call.kwargs.values())) if storage_key(x) in self.fresh]
         if not given:
