@@ -53,11 +53,10 @@ cannot assign (?:module|parameter|buffer)s? before Module\.__init__\(\) call
     try: super().__init__()
 
 Boolean value of Tensor with more than one value is ambiguous
-    if: call.function == "legacy_get_string"; with made: parsed(call.report.call)
-    with code: f"{unparse(made.func)}()({', '.join(map(unparse, made.args))})" if made else ""
+    if: call.function == "legacy_get_string"
     argument: A loss of torch.nn is made first, with its settings, and then called with what it compares: here the
         tensors were given as its settings.
-    try: {code} when code
+    try: {code} for code in loss_made_first(call)
 
 loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)
     argument: This state is of an optimizer that was made with other parameters, or groups of them: make this one as
@@ -226,7 +225,8 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     parts: one is {got} must be {wanted} for one in given; try: {text} for text in inner
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
     with dtypes: [one.dtype for one in call.tensors if one not in given][:1]
-    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if floating(dtype) and dtype != given[0].dtype]
+    with own: [one.dtype for one in given]
+    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if floating(dtype) and dtype not in own]
     try: torch.as_tensor({text}{"".join(more)}) for text in texts when plain
     try: [{text}, …] for text in texts when wanted == "tuple of Tensors" and got == "Tensor"
 
@@ -241,6 +241,15 @@ unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>
     argument: The operator {sign} combines a tensor with a tensor{number}, not with {what}.
     parts: one is {kind} must be Tensor for one in wrong
 """)
+
+
+def loss_made_first(call: Call) -> list[str]:
+    """Return the code that makes a loss with its settings and calls it with what the line gave it in order."""
+    made = parsed(call.report.call)
+    if not isinstance(made, ast.Call) or unparse(made.func).endswith("__init__"):
+        return []
+    settings, compared = (", ".join(map(unparse, each)) for each in (made.keywords, made.args))
+    return [f"{unparse(made.func)}({settings})({compared})"]
 
 
 def code_of(call: Call, given: Given) -> str:
