@@ -68,11 +68,12 @@ def one_expression(options: argparse.Namespace, refusal: str) -> str:
     """Return the one expression on a line.
 
     Raises:
-        UsageError: where there are several: ``refusal``, with a place for their number, and which.
+        UsageError: where there are several: ``refusal``, which begins with the magic and has a place for their number.
     """
     asked = expressions(options.expression)
     if len(asked) > 1:
-        raise UsageError(f"{refusal.format(len(asked))}: {', '.join(asked)}")
+        refused = f"{refusal.format(len(asked))}: {', '.join(asked)}"
+        raise UsageError(f"{refused}. Name one: {refusal.split()[0]} {asked[0]}")
     return asked[0]
 
 

@@ -27,7 +27,7 @@ def test_it_draws_what_leads_to_the_loss(shell, cell):
     ("line", "words"),
     [
         ("nosuch", "there is no name 'nosuch'"),
-        ("loss x", "draws one graph, but here are 2 expressions: loss, x"),
+        ("loss x", "draws one graph, but here are 2 expressions: loss, x. Name one: %gradgraph loss"),
         ("loss.detach()", "has no graph: it does not require grad"),
         ("3", "3 is an int, not a tensor"),
         ("net", "net is a model and has no graph: draw what it computes, %gradgraph net(x).sum()"),

@@ -30,7 +30,7 @@ def test_the_table_of_a_model_leads_to_its_tree(cell):
     [
         ("a", "a is a torch.Tensor and calls no model: give a model, or a call of one such as net(x)"),
         ("nett", "there is no name 'nett' here; did you mean net?"),
-        ("net, a", "%model shows one model, but here are 2: net, a"),
+        ("net, a", "%model shows one model, but here are 2: net, a. Name one: %model net"),
     ],
 )
 def test_what_is_no_model(cell, typed, said):

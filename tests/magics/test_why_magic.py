@@ -42,7 +42,7 @@ def test_a_loss(shell, cell, capsys):
     ("line", "words"),
     [
         ("nosuch", "there is no name 'nosuch'"),
-        ("net x", "answers about one thing, but here are 2: net, x"),
+        ("net x", "answers about one thing, but here are 2: net, x. Name one: %why net"),
         ("3", "3 is an int, not a tensor"),
         ("x --loss nosuch", "there is no name 'nosuch'"),
         ("x --nosuch", "unrecognized arguments: --nosuch"),
