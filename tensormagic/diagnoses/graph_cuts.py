@@ -23,6 +23,7 @@ from tensormagic.diagnoses.rule import (
 )
 from tensormagic.diagnoses.writes import assigned
 from tensormagic.reports import (
+    Cell,
     Cut,
     FailureReport,
     Finding,
@@ -437,20 +438,25 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
 
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:
-    """TM306: the same, of a call that was not traced: why the value has no history, as far as the error shows."""
+    """TM306: the same, of a call that was not traced: why the value has no history, as far as the source shows it."""
+    if report.losses_without_graph:
+        seen = TraceReport(
+            title="", state="failed", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0, error=report.error,
+            losses_without_graph=report.losses_without_graph, cuts=report.cuts, locations=report.locations,
+        )  # fmt: skip
+        yield from backward_without_history(seen)
+        return
     root = next((one for one in report.operands if one.is_tensor and not one.requires_grad), None)
-    dtype = root.dtype if root is not None else ""
+    name, dtype = (root.name, root.dtype) if root is not None else ("", "")
     why, remedy = _of_integers(dtype) if dtype and not _is_differentiable(dtype) else (_UNSEEN, _WATCH)
     yield Finding(
         code="TM306",
         severity="error",
-        message=f"{root.name if root and root.name else 'The tensor that backward was called on'} has no graph for "
-        "backward: "
-        f"{why}.",
+        message=f"{name or 'The tensor that backward was called on'} has no graph for backward: {why}.",
         location=report.location,
         evidence={"dtype": dtype} if dtype else {},
         remedy=remedy,
-        subject=root.name if root is not None else "",
+        subject=name,
     )
 
 

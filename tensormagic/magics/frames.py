@@ -73,7 +73,7 @@ def one_expression(options: argparse.Namespace, refusal: str) -> str:
     asked = expressions(options.expression)
     if len(asked) > 1:
         refused = f"{refusal.format(len(asked))}: {', '.join(asked)}"
-        raise UsageError(f"{refused}. Name one: {refusal.split()[0]} {asked[0]}")
+        raise UsageError(f"{refused}. Name one: {refusal.split(maxsplit=1)[0]} {asked[0]}")
     return asked[0]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
-from tensormagic.reports.graph import Graph
+from tensormagic.reports.graph import Cut, Graph, check_cuts, require, within
 from tensormagic.reports.memory import MemoryReport, OutOfMemory
 
 # What a backward stumbled over, or should have: tensors changed after they were saved, graphs gone through twice.
@@ -228,6 +229,14 @@ class FailureReport(Report):
     graph: Graph | None = None
     out_of_memory: OutOfMemory | None = None
     memory: MemoryReport | None = None
+    #: The value without a graph that backward was called on, where the source shows why it has none.
+    losses_without_graph: tuple[LossWithoutGraph, ...] = ()
+    cuts: tuple[Cut, ...] = ()  #: What ended the way of that value.
+    locations: tuple[Location, ...] = ()  #: The lines that these two point to.
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a part points at what is not there."""
+        check_losses(self.losses_without_graph, self.cuts, len(self.locations))
 
 
 # A backward that torch refused and whose exception did not end the run: the code around it caught it.
@@ -275,3 +284,10 @@ class LossWithoutGraph:
     models: tuple[ModelInScope, ...] = ()  #: The models that the calling code can name.
     count: int = 1  #: How often this line did it.
     expected: bool = False  #: Whether the code says that it expects the error; see `SwallowedError`.
+
+
+def check_losses(losses: Sequence[LossWithoutGraph], cuts: Sequence[Cut], lines: int) -> None:
+    """Raise ReportFormatError where one, in a report of so many lines, points at what is not there."""
+    require(within((one.location for one in losses), lines), "a backward that was refused stands on a line")
+    require(within((one.cut for one in losses), len(cuts)), "a backward was refused for a cut")
+    check_cuts(cuts, lines)

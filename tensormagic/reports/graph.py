@@ -341,8 +341,7 @@ def check_graph(graph: Graph, lines: int) -> None:
         "a NaN is born in a node",
     )
     require(within((end for cut in graph.cuts for end in (cut.source, cut.target)), size), "a cut is between nodes")
-    ends = (line for cut in graph.cuts for line in (cut.location, cut.source_location))
-    require(within(ends, lines), "a cut stands on a line")
+    check_cuts(graph.cuts, lines)
     require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
     require(within(graph.shared_edges, len(graph.edges)), "an edge shares its end")
     wide = all(len(frame.measures) in {0, size * len(MEASURES)} for frame in graph.frames)
@@ -364,6 +363,12 @@ def check_graph(graph: Graph, lines: int) -> None:
         *(node for values in forward for node in values.bad),
     ]
     require(all(node.isdecimal() and int(node) < size for node in bad), "a NaN is counted in a node")
+
+
+def check_cuts(cuts: Iterable[Cut], lines: int) -> None:
+    """Raise ReportFormatError where a cut, in a report of so many lines, stands on none of them."""
+    ends = (line for cut in cuts for line in (cut.location, cut.source_location, cut.call_location))
+    require(within(ends, lines), "a cut stands on a line")
 
 
 def within(numbers: Iterable[int | None], size: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
-from tensormagic.reports.failure import FailureReport, LossWithoutGraph, SilentErrors, SwallowedError
+from tensormagic.reports.failure import FailureReport, LossWithoutGraph, SilentErrors, SwallowedError, check_losses
 from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_numbers, require, within
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.training import Observation, Parallel, Training
@@ -211,18 +211,10 @@ class TraceReport(Report):
         lines = len(self.locations)
         for graph in self.graphs:
             check_graph(graph, lines)
-        ends = (line for cut in self.cuts for line in (cut.location, cut.source_location))
-        require(within(ends, lines), "a cut stands on a line")
-        require(
-            within((one.location for one in self.losses_without_graph), lines),
-            "a backward that was refused stands on a line",
-        )
+        check_losses(self.losses_without_graph, self.cuts, lines)
         require(
             within((one.location for one in self.swallowed_errors), lines),
             "a backward that was caught stands on a line",
-        )
-        require(
-            within((one.cut for one in self.losses_without_graph), len(self.cuts)), "a backward was refused for a cut"
         )
         require(within((one.location for one in (*self.passes, *self.inner_passes)), lines), "a pass stands on a line")
         seen = (line for one in self.observations for line in (one.location, one.made))

@@ -109,7 +109,7 @@ def pyro():
 
 
 @library(
-    "torchdiffeq", "a neural equation by `odeint` and `odeint_adjoint`",
+    "torchdiffeq", "a neural ODE, solved by `odeint` and `odeint_adjoint`",
     gaps=("one pass went through the same graph several times", "several others gave a parameter a gradient"),
 )  # fmt: skip
 def torchdiffeq():

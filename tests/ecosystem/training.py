@@ -206,7 +206,7 @@ def torchmetrics():
     return net.state_dict(), metrics.compute(), picture.grad
 
 
-@library("opacus", "`PrivacyEngine.make_private`: gradients a sample, clipped, with noise")
+@library("opacus", "`PrivacyEngine.make_private`: gradients per sample, clipped, with noise")
 def opacus():
     from opacus import PrivacyEngine
 
@@ -222,7 +222,7 @@ def opacus():
     return net.state_dict()
 
 
-@library("torchao", "quantization-aware training, then weights of eight bits")
+@library("torchao", "quantization-aware training, then 8-bit weights")
 def torchao():
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
     from torchao.quantization.qat import IntxFakeQuantizeConfig, QATConfig

@@ -241,6 +241,11 @@ def failure_report() -> reports.FailureReport:
         backward=_backward_fault(),
         out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "torch.mm", None, HOSTILE, 2**20, 2**34, 5, 6, 7),
         memory=reports.MemoryReport(title=HOSTILE),
+        losses_without_graph=(reports.LossWithoutGraph(name=HOSTILE, location=0, cut=0, models=(
+            reports.ModelInScope(name=HOSTILE, parameters=4, frozen=1),
+        )),),
+        cuts=(reports.Cut(kind="detach", op="detach", location=1, line=9, source_name=HOSTILE),),
+        locations=(line, line),
     )  # fmt: skip
 
 

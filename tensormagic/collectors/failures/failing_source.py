@@ -298,7 +298,7 @@ def _called(
         if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or _is_tensor(owner):
             return getattr(torch.Tensor, func.attr, None), f"Tensor.{func.attr}", True
     found = still_value(func, names)
-    if _is_torchs(found):
+    if is_torchs(found):
         return found, "", False
     if not is_kind(found, BuiltinFunctionType, type) or found.__module__ != "builtins":
         return None
@@ -307,7 +307,7 @@ def _called(
     return (found, found.__name__, False) if asks else None
 
 
-def _is_torchs(func: Any) -> bool:
+def is_torchs(func: Any) -> bool:
     """Return whether a function or a class is one of torch's own."""
     if not is_kind(func, *_FUNCTIONS, type):
         return False
@@ -324,4 +324,4 @@ def _is_tensor(value: Any) -> bool:
 def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
     """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
     inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
-    return any(_is_tensor(value) or _is_results(value) or (only_torch and _is_torchs(value)) for value in inside)
+    return any(_is_tensor(value) or _is_results(value) or (only_torch and is_torchs(value)) for value in inside)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any
 
 import torch
@@ -27,7 +27,8 @@ from tensormagic.collectors.failures.failing_call import (
     steps_of,
     tensors_in,
 )
-from tensormagic.collectors.failures.failing_source import executed_source
+from tensormagic.collectors.failures.failing_source import Failing, executed_source
+from tensormagic.collectors.failures.lost_graph import lost_graph
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
@@ -139,8 +140,10 @@ def _report(
     gaps = [f"not kept by Python after the error: {said}"] if unknown else []
     gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
     fault = None
+    losses: dict[str, Any] = {}
     if steps.own_entry is not None and plain.phase == "backward":
         frame = steps.own_entry.tb_frame
+        losses = _without_graph(steps.own_entry, own, given, around)
         spaces = (names_of(frame), frame.f_globals, around.namespace)
         fault = untraced_fault(error, given, spaces, partial(location_of, cell_number=around.cell_number))
     return replace(
@@ -153,7 +156,20 @@ def _report(
         inside=inside or (COLLATE if samples_in(steps.entries) is not None else ""),
         graph=_graph(given, steps, function, around) if plain.phase == "forward" else None,
         backward=fault,
+        **losses,
     )
+
+
+def _without_graph(
+    entry: TracebackType, failing: Failing | None, given: Sequence[torch.Tensor], around: Surroundings
+) -> dict[str, Any]:
+    """Return the fields of a report for a value without a graph, as the source shows it; a trace saw it better."""
+    root = next(iter(given), None)
+    if around.origins is not None or root is None or root.requires_grad:
+        return {}
+    loss, cut, lines = lost_graph(entry.tb_frame, entry.tb_lineno, failing, root, around.cell_number)
+    cuts = () if cut is None else (cut,)
+    return {} if loss is None else {"losses_without_graph": (loss,), "cuts": cuts, "locations": lines}
 
 
 def _raised_elsewhere(

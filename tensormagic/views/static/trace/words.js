@@ -50,7 +50,10 @@ export function prose(text) {
 
 /** Text of which each piece between backticks becomes what `quote` makes of it. */
 export function quoting(text, quote) {
-  return text.split(/`([^`]+)`/).map((part, place) => (place % 2 ? quote(part) : document.createTextNode(part)));
+  const bound = (part, place) => (place ? part.replace(/^(?=[.,;:)])/, "\u2060") : part); // no line begins with a full stop
+  return text
+    .split(/`([^`]+)`/)
+    .map((part, place) => (place % 2 ? quote(part) : document.createTextNode(bound(part, place))));
 }
 
 /** A norm in two digits, as everywhere (trace_words.py). */

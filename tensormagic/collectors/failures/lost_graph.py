@@ -1,0 +1,415 @@
+"""Why a value that backward was refused on has no graph, read from the source that made it.
+
+The run was not traced, so the source is read backwards from the line that called backward: which statement bound the
+value, of what, and what ended the gradient's way there. The values that names still stand for tell what had a history.
+Nothing is run again, and where one step is not certain nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.detachment.detachment_facts import CUTTING, ROLES, VALUELESS
+from tensormagic.collectors.detachment.detachment_log import look_at
+from tensormagic.collectors.failures.failing_source import Failing, executed_source, is_torchs, written_call
+from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
+from tensormagic.collectors.where.source import CellNumber, lines_of, location_of, name_in, names_of, syntax_of
+from tensormagic.reports import Cut, Location, LossWithoutGraph
+from tensormagic.reports.graph import CutKind
+
+MOST_STEPS = 32  # statements and names that are followed
+_COMPARISONS = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+_MODES: dict[Any, CutKind] = {
+    torch.no_grad: "no_grad", torch.set_grad_enabled: "no_grad", torch.inference_mode: "inference_mode",
+}  # fmt: skip
+_WITH_INDICES = frozenset(
+    {"max", "min", "topk", "sort", "median", "kthvalue", "mode"}
+)  # whose results are (values, indices)
+_KEEPS = frozenset({"T", "mT", "H", "mH", "real", "imag", "values"})  # attributes with the history of their tensor
+_MAKES = ast.Assign | ast.AnnAssign | ast.AugAssign
+_DECORATED = torch.no_grad()(lambda: None).__code__  # what a function decorated with it runs
+
+# What is known of a value: it has a history, it never had one, it cannot be said; or what ended its history.
+State = Literal["history", "none", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a history ended."""
+
+    kind: CutKind
+    op: str
+    location: Location
+    call: Location | None = None  # the statement below a ``with torch.no_grad():``
+    source: str = ""  # what ended there, as it is written
+
+
+Origin = State | _End
+
+
+def lost_graph(
+    frame: FrameType, line: int, failing: Failing | None, root: torch.Tensor, cell_number: CellNumber | None
+) -> tuple[LossWithoutGraph | None, Cut | None, tuple[Location, ...]]:
+    """Return what is known of a value without a graph, what ended its way, and the lines that both point to.
+
+    Args:
+        frame: The user's frame that called backward.
+        line: The line that it came to.
+        failing: The call on that line, where it is known.
+        root: The value.
+        cell_number: Gives a cell's execution count from its file name.
+    """
+    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
+    scope = _Scope.of(source, frame, cell_number)
+    expression = _expression(frame, failing, root)
+    if scope is None or expression is None:
+        return None, None, ()
+    found = _Reading(scope, {**frame.f_globals, **names_of(frame)}).of_root(expression, line)
+    locations = [scope.location(line)]
+    if not isinstance(found, _End):
+        is_told = found == "none" or not torch.is_grad_enabled()
+        return (look_at(root, frame, 0) if is_told else None), None, tuple(locations)
+    locations += [each for each in (found.location, found.call) if each is not None]
+    cut = Cut(
+        kind=found.kind, op=found.op, location=1, line=found.location.line, source_name=found.source,
+        call_location=2 if found.call is not None else None,
+    )  # fmt: skip
+    return replace(look_at(root, frame, 0), cut=0), cut, tuple(locations)
+
+
+def _expression(frame: FrameType, failing: Failing | None, root: torch.Tensor) -> ast.expr | None:
+    """Return what backward was called on, as it is written: the name that it has, else the expression."""
+    if name := name_in(frame, root):
+        return ast.Name(name, ast.Load())
+    written = written_call(failing) if failing is not None else None
+    return written.positional[0] if written is not None and written.method == "backward" else None
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The statements of a function, a cell or a module."""
+
+    body: list[ast.stmt]
+    decorators: list[ast.expr]
+    lines: list[str]
+    filename: str
+    function: str
+    cell_number: CellNumber | None
+
+    @classmethod
+    def of(cls, source: str, frame: FrameType, cell_number: CellNumber | None) -> _Scope | None:
+        """Return the scope that a frame runs; None where its source is not known."""
+        code, lines, tree = frame.f_code, source.splitlines(), syntax_of(source)
+        if code.co_name == "<module>":
+            return cls(tree.body, [], lines, code.co_filename, "", cell_number)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+                above = node.decorator_list
+                if code.co_firstlineno in {node.lineno, *(each.lineno for each in above)}:
+                    return cls(node.body, above, lines, code.co_filename, node.name, cell_number)
+        return None
+
+    def location(self, line: int) -> Location:
+        """Return one of its lines."""
+        number = self.cell_number(self.filename) if self.cell_number else None
+        return Location(self.filename, line, self.lines[line - 1].strip(), number, self.function)
+
+    def way(self, line: int) -> list[tuple[list[ast.stmt], int]]:
+        """Return the blocks around a line, the outermost first, and which statement of each it is in."""
+        found, block = [], self.body
+        while block:
+            at = next((at for at, each in enumerate(block) if each.lineno <= line <= (each.end_lineno or 0)), None)
+            if at is None:
+                break
+            found.append((block, at))
+            inner = (part for part in _blocks(block[at]) if part[0].lineno <= line <= (part[-1].end_lineno or 0))
+            block = next(inner, [])
+        return found
+
+    def binding(self, name: str, line: int) -> ast.stmt | Literal["unknown"] | None:
+        """Return the statement that last bound a name before a line ran; None where none here does."""
+        every = [each for each in _statements(self.body) if name in _bound(each)]
+        if len(every) < 2:
+            return every[0] if every else None
+        way = self.way(line)
+        for depth in range(len(way) - 1, -1, -1):
+            block, at = way[depth]
+            for statement in reversed(block[:at]):
+                within = [each for each in _statements([statement]) if name in _bound(each)]
+                if within:
+                    return within[-1] if _always_runs(statement, within[-1]) else "unknown"
+            around = way[depth - 1][0][way[depth - 1][1]] if depth else None
+            if isinstance(around, ast.For) and name in _bound(around):
+                return around
+            if isinstance(around, ast.For | ast.While) and any(name in _bound(each) for each in _statements([around])):
+                return "unknown"  # of this iteration or the one before
+        return "unknown"
+
+    def written(self, name: str) -> list[tuple[ast.expr, int]]:
+        """Return what is written into the tensor, or appended to the list, that a name stands for; and the lines."""
+        found = []
+        for statement in _statements(self.body):
+            match statement:
+                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=target))], value=value) if target == name:
+                    found.append((value, statement.lineno))
+                case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=target), method), [value, *_])) if target == name:
+                    if method in {"append", "extend", "insert"} or method.endswith("_"):
+                        found.append((value, statement.lineno))
+        return found
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a compound statement; a function or class within is another scope."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        if part := getattr(statement, name, None):
+            yield part
+    parts: Iterable[Any] = (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+    yield from (part.body for part in parts)
+
+
+def _statements(block: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield all statements of a block in order, those inside others too."""
+    for statement in block:
+        yield statement
+        for inner in _blocks(statement):
+            yield from _statements(inner)
+
+
+def _always_runs(around: ast.stmt, statement: ast.stmt) -> bool:
+    """Return whether a statement runs whenever the one around it does: it is that, or stands below ``with`` alone."""
+    while around is not statement:
+        if not isinstance(around, ast.With):
+            return False
+        around = next((each for each in around.body if statement in _statements([each])), statement)
+    return True
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds itself, not in the blocks below it."""
+    parts: list[ast.AST] = [statement]
+    if any(True for _ in _blocks(statement)) or hasattr(statement, "name"):
+        parts = [getattr(statement, name) for name in ("target", "test", "iter", "subject") if hasattr(statement, name)]
+        parts += getattr(statement, "items", [])
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {each.asname or each.name.split(".")[0] for each in statement.names}
+    stored = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name))
+    return {node.id for node in stored if not isinstance(node.ctx, ast.Load)}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Follows a value back through the statements of a scope."""
+
+    scope: _Scope
+    names: Mapping[str, Any]
+    steps: int = field(default=0)
+
+    def of_root(self, expression: ast.expr, line: int) -> Origin:
+        """Return what is known of what backward was called on; nothing where no statement here made it."""
+        if isinstance(expression, ast.Attribute | ast.Subscript):
+            return "unknown"
+        if isinstance(expression, ast.Name) and not isinstance(self.scope.binding(expression.id, line), _MAKES):
+            return "unknown"
+        return (None if isinstance(expression, ast.Name) else self._unrecorded(line)) or self.of(expression, line)
+
+    def of(self, expression: ast.expr, line: int) -> Origin:  # noqa: C901, PLR0911  (one branch a kind of expression)
+        """Return what is known of the value of an expression on a line."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            return "unknown"
+        match expression:
+            case ast.Constant():
+                return "none"
+            case ast.Name():
+                return self._of_name(expression.id, line)
+            case ast.Attribute() | ast.Subscript():
+                return self._of_part(expression, line)
+            case ast.Call():
+                return self._of_call(expression, line)
+            case ast.Compare(ops=[operator], comparators=[other]) if type(operator) in _COMPARISONS:
+                return self._ended("non-differentiable", _COMPARISONS[type(operator)], [expression.left, other], line)
+            case ast.BinOp():
+                if isinstance(expression.op, ast.FloorDiv):
+                    return self._ended("non-differentiable", "floor_divide", [expression.left, expression.right], line)
+                return self._of_all([expression.left, expression.right], line)
+            case ast.UnaryOp(ast.USub() | ast.UAdd()):
+                return self.of(expression.operand, line)
+            case ast.Tuple() | ast.List():
+                return self._of_all(expression.elts, line)
+        return "unknown"
+
+    def _of_all(self, expressions: Iterable[ast.expr], line: int) -> Origin:
+        """Return what is known of a value that is computed from all of these."""
+        found = [self.of(each, line) for each in expressions]
+        if "history" in found:
+            return "history"
+        return next((each for each in found if isinstance(each, _End)), "unknown" if "unknown" in found else "none")
+
+    def _ended(self, kind: CutKind, op: str, operands: list[ast.expr], line: int) -> Origin:
+        """Return what is known of a value whose history ends here, if its operands have one."""
+        found = self._of_all(operands, line)
+        if found != "history":
+            return found
+        return _End(kind, op, self.scope.location(line), source=ast.unparse(operands[0]))
+
+    def _of_name(self, name: str, line: int) -> Origin:
+        value, bound = self.names.get(name, UNKNOWN), self.scope.binding(name, line)
+        if bound is None or isinstance(bound, ast.For):  # a parameter, a global, an item of what is gone through
+            return _of_value(value)
+        if is_kind(value, torch.Tensor) and _asks(value):
+            return "history"
+        if bound == "unknown":
+            return self._of_one_of_several(name, value)
+        made = self._of_statement(bound, name)
+        written = self.scope.written(name)
+        if made == "none" and written:
+            return self.of(written[0][0], written[0][1]) if len(written) == 1 else "unknown"
+        return "unknown" if made == "history" and is_kind(value, torch.Tensor) else made  # what ended it is not seen
+
+    def _of_one_of_several(self, name: str, value: Any) -> Origin:
+        """Return what ended the history of a value where only one of the statements that may have bound it does."""
+        if not is_kind(value, torch.Tensor):
+            return "unknown"
+        every = (each for each in _statements(self.scope.body) if name in _bound(each))
+        found = [made for each in every if (made := self._of_statement(each, name)) != "history"]
+        return found[0] if len(found) == 1 and isinstance(found[0], _End) else "unknown"
+
+    def _of_statement(self, statement: ast.stmt, name: str) -> Origin:
+        line = statement.lineno
+        if (unrecorded := self._unrecorded(line)) is not None:
+            return unrecorded
+        match statement:
+            case ast.Assign(value=value, targets=[ast.Tuple(elts=targets)]) if isinstance(value, ast.Tuple):
+                pairs = zip(targets, value.elts, strict=False)
+                return self._of_all([each for target, each in pairs if ast.unparse(target) == name], line)
+            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+                return self.of(value, line)
+            case ast.AugAssign(value=value):
+                return self._of_all([ast.Name(name, ast.Load()), value], line)
+        return "unknown"
+
+    def _unrecorded(self, line: int) -> Origin | None:
+        """Return what kept autograd from recording a line, a block around it or a decorator; None where nothing did."""
+        blocks = [block[at] for block, at in self.scope.way(line)]
+        items = [item.context_expr for each in blocks if isinstance(each, ast.With) for item in each.items]
+        for call in reversed([*self.scope.decorators, *items]):
+            switch = still_value(call.func if isinstance(call, ast.Call) else call, self.names)
+            if switch is torch.enable_grad:
+                return None
+            if switch is torch.set_grad_enabled and (mode := self._mode(call)) is not False:
+                return None if mode is True else "unknown"
+            if is_kind(switch, type) and switch in _MODES:
+                made, kind = self.scope.location(line), _MODES[switch]
+                updates = ".grad" in made.text and call.lineno != line
+                return _End(kind, kind, self.scope.location(call.lineno), made if updates else None)
+        return None
+
+    def _mode(self, call: ast.expr) -> Any:
+        """Return what ``set_grad_enabled`` was given: a value, or the comparison of two words."""
+        match call:
+            case ast.Call(args=[ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])]):
+                words = still_value(left, self.names), still_value(right, self.names)
+                return words[0] == words[1] if {type(each) for each in words} == {str} else UNKNOWN
+            case ast.Call(args=[given]):
+                return still_value(given, self.names)
+        return UNKNOWN
+
+    def _of_part(self, expression: ast.Attribute | ast.Subscript, line: int) -> Origin:
+        value = still_value(expression, self.names)
+        if isinstance(expression, ast.Attribute):
+            if expression.attr == "data":
+                return self._ended("data", "data", [expression.value], line)
+            if expression.attr in _KEEPS:
+                return self.of(expression.value, line)
+            if is_kind(value, torch.Tensor) and not isinstance(value, nn.Parameter) and not _asks(value):
+                return "unknown"  # somewhere it was stored
+            return _of_value(value)
+        of = expression.value
+        if isinstance(of, ast.Call) and getattr(of.func, "attr", "") in _WITH_INDICES:
+            return "unknown"
+        return self.of(of, line)
+
+    def _of_call(self, call: ast.Call, line: int) -> Origin:  # noqa: PLR0911  (one branch a kind of function)
+        func, given = call.func, [*call.args, *(each.value for each in call.keywords)]
+        if any(isinstance(each, ast.Starred) for each in call.args):
+            return "unknown"
+        called = still_value(func, self.names)
+        if is_kind(called, nn.Module):
+            learns = any(_asks(each) for each in called.parameters())
+            return "history" if learns else self._of_all(given, line)
+        if getattr(called, "__code__", None) is _DECORATED:
+            return _of_decorated(called, self.scope.cell_number)
+        if called is float or called is int:
+            return self._ended("item", called.__name__, given, line)
+        if is_torchs(called) and not isinstance(called, type):
+            if any(each.arg == "requires_grad" and still_value(each.value, {}) is True for each in call.keywords):
+                return "history"
+            return self._of_function(called, given, line)
+        if any(called is each for each in (sum, abs, max, min)):
+            return self._of_all(given, line)
+        if isinstance(func, ast.Attribute) and called is UNKNOWN and hasattr(torch.Tensor, func.attr):
+            owner = still_value(func.value, self.names)
+            if owner is UNKNOWN or is_kind(owner, torch.Tensor):
+                return self._of_method(func, given, line)
+        return "unknown"
+
+    def _of_function(self, called: Any, given: list[ast.expr], line: int) -> Origin:
+        """Return what is known of the result of one of torch's functions."""
+        role, name = ROLES.get(called), getattr(called, "__name__", "")
+        if role == VALUELESS:
+            return "none"
+        if name in {"as_tensor", "asarray"} or called is torch.autograd.grad:
+            return "unknown"
+        if name in CUTTING:
+            return self._ended(CUTTING[name], name, given, line)
+        return self._of_all(given, line)
+
+    def _of_method(self, func: ast.Attribute, given: list[ast.expr], line: int) -> Origin:
+        """Return what is known of the result of a method of a tensor."""
+        name = func.attr
+        if name == "requires_grad_":
+            return "history"
+        if name in {"to", "type", "type_as"}:
+            kinds = [value for each in given if isinstance(value := still_value(each, self.names), torch.dtype)]
+            if all(kind.is_floating_point or kind.is_complex for kind in kinds):
+                return self.of(func.value, line)
+        if name in CUTTING and name != "new_tensor":
+            return self._ended(CUTTING[name], name, [func.value], line)
+        return self._of_all([func.value, *given], line)
+
+
+def _of_value(value: Any) -> Origin:
+    """Return what is known of a value that no statement here made."""
+    if is_kind(value, torch.Tensor):
+        return "history" if _asks(value) else "none"
+    plain = value is None or type(value) in {bool, int, float, complex, str, torch.dtype, torch.device, torch.Size}
+    return "none" if plain else "unknown"
+
+
+def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
+    """Return what ends the history of what a function decorated with ``@torch.no_grad()`` returns."""
+    cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
+    mode = type(getattr(cells["ctx_factory"].cell_contents, "__self__", None))
+    code = getattr(called.__wrapped__, "__code__", None)
+    if mode not in _MODES or mode is torch.set_grad_enabled or code is None:
+        return "unknown"
+    return _End(
+        _MODES[mode], _MODES[mode], location_of(code.co_filename, code.co_firstlineno, "", cell_number=cell_number)
+    )
+
+
+def _asks(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return tensor.requires_grad

@@ -1,0 +1,174 @@
+"""A backward on a value without a graph, untraced: which line ended it, read from the source; or nothing is said."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tensormagic import api
+from tensormagic.collectors.failures import failures
+from tensormagic.collectors.failures.lost_graph import lost_graph
+from tests.corpus import ill_forum, ill_tracker_loops, ill_without_history  # noqa: F401  (for the cases in them)
+from tests.corpus.cases import ILL
+
+UPDATED = """w = torch.ones(2, requires_grad=True)
+for _ in range(2):
+    loss = (w * 2).sum()
+    loss.backward()
+    with torch.no_grad():
+        w = w - 0.1 * w.grad
+"""
+CUT = [
+    ("loss = net(x).mean().detach()", ("detach", "detach"), 1),
+    ("out = net(x).detach()\nloss = out.mean()", ("detach", "detach"), 1),
+    ("out = net(x)\nloss = F.mse_loss(out.data, y)", ("data", "data"), 2),
+    ("loss = torch.tensor(net(x).mean().item())", ("item", "item"), 1),
+    ("loss = torch.tensor(net(x).mean())", ("copy", "tensor"), 1),
+    ("number = float(net(x).mean())\nloss = torch.tensor(number)", ("item", "float"), 1),
+    ("loss = (net(x).argmax(1) == 0).float().mean()", ("non-differentiable", "argmax"), 1),
+    ("loss = torch.argmax(net(x), 1).float().mean()", ("non-differentiable", "argmax"), 1),
+    ("loss = (net(x) > 0).float().mean()", ("non-differentiable", "gt"), 1),
+    ("out = net(x)\nloss = (out.long() - 1).float().sum()", ("cast", "long"), 2),
+    ("loss = (net(x).to(torch.int64) * 1.0).sum()", ("cast", "to"), 1),
+    ("with torch.no_grad():\n    out = net(x)\nloss = out.mean()", ("no_grad", "no_grad"), 1),
+    ("with torch.inference_mode():\n    loss = net(x).mean()", ("inference_mode", "inference_mode"), 1),
+    ("with torch.set_grad_enabled(phase == 'train'):\n    loss = net(x).mean()", ("no_grad", "no_grad"), 1),
+    ("out = predicted(x)\nloss = out.mean()", ("no_grad", "no_grad"), None),
+    ("losses = []\nfor _ in range(2):\n    losses.append(net(x).mean().item())\nloss = torch.tensor(losses).sum()",
+     ("item", "item"), 3),
+    (UPDATED, ("no_grad", "no_grad"), 5),
+    ("a, b = net(x).detach(), x\nloss = a.sum() + b.sum()", ("detach", "detach"), 1),
+    ("loss = torch.zeros(())\nloss = loss + net(x).detach().sum()", ("detach", "detach"), 2),
+    ("F.mse_loss(net(x).detach(), y).backward()", ("detach", "detach"), 1),
+]  # fmt: skip
+
+UNCERTAIN = [  # what is true of these cannot be read off: nothing is said of them
+    "loss = make(x)",
+    "loss = make(x).item() * x.sum()",
+    "if x.sum() > 0:\n    loss = net(x).detach().mean()\nelse:\n    loss = net(x).mean()",
+    "loss = given",
+    "loss = net(x).max(1)[1].float().mean()",
+    "parts = net(x).detach().split(1)\nloss = sum(each.sum() for each in parts)",
+    "holder.loss = x.sum()\nloss = holder.loss",
+    "loss = x.new_tensor(make(x).tolist()).sum()",
+    "out = net(x)\nloss = make(out)",
+    "with torch.set_grad_enabled(bool(len('') - len(''))):\n    loss = net(x).mean()",
+]
+
+
+@torch.no_grad()
+def predicted(x):
+    """Return what a network without a history gives."""
+    return nn.Linear(3, 2)(x)
+
+
+def make(x):
+    """Return a value of which the caller's source does not tell how it was made."""
+    return x.sum().detach()
+
+
+class Holder:
+    """Holds what is put into it."""
+
+
+def names():
+    """Return what the programs use."""
+    return {
+        "torch": torch, "F": F, "net": nn.Linear(3, 2), "x": torch.ones(4, 3), "y": torch.ones(4, 2), "phase": "val",
+        "predicted": predicted, "make": make, "given": torch.ones(()), "holder": Holder(),
+    }  # fmt: skip
+
+
+def refused(program, **given):
+    """Run a program whose backward torch refuses; return the report of the error."""
+    source = program if ".backward()" in program else f"{program}\nloss.backward()"
+    with pytest.raises(RuntimeError) as raised:
+        exec(source, {**names(), **given})
+    return api.explain_error(raised.value, namespace={})
+
+
+@pytest.mark.parametrize(("program", "what", "line"), CUT)
+def test_what_ended_it(program, what, line):
+    """The call and its line; the sentence is that of a trace, and names both lines."""
+    report = refused(program)
+    (cut,) = report.cuts
+    assert (cut.kind, cut.op) == what
+    ended = report.locations[cut.location]
+    assert ended.line == line if line else ended.text == "@torch.no_grad()"
+    (finding,) = report.findings
+    assert (finding.code, finding.location) == ("TM306", report.locations[cut.call_location or cut.location])
+    assert "%%tracegrad" not in finding.remedy
+
+
+@pytest.mark.parametrize("program", UNCERTAIN)
+def test_what_is_not_certain_is_not_said(program):
+    """The sentence leaves it open, and says how to find out."""
+    report = refused(program)
+    assert (report.losses_without_graph, report.cuts) == ((), ())
+    assert "%%tracegrad" in report.findings[0].remedy
+
+
+def test_nothing_that_asks_for_a_gradient():
+    """All that it was made from is known, and the model that it came from is frozen."""
+    report = refused("out = net(x)\nloss = out.mean()", net=nn.Linear(3, 2).requires_grad_(False))
+    (loss,) = report.losses_without_graph
+    assert (loss.name, report.cuts) == ("loss", ())
+    assert "all 2 parameters of net are frozen" in report.findings[0].message
+
+
+def test_inside_a_function():
+    """Its parameters tell nothing of how they were made; what it binds itself does."""
+    given = "def step(loss):\n    loss.backward()\nstep(net(x).detach().sum())"
+    with pytest.raises(RuntimeError) as raised:
+        exec(given, names())
+    assert api.explain_error(raised.value, namespace={}).cuts == ()
+    made = "def step(net, x):\n    out = net(x)\n    loss = out.detach().sum()\n    loss.backward()\nstep(net, x)"
+    with pytest.raises(RuntimeError) as raised:
+        exec(made, names())
+    report = api.explain_error(raised.value, namespace={})
+    assert report.locations[report.cuts[0].location].text == "loss = out.detach().sum()"
+
+
+def test_a_function_that_is_decorated(tmp_path):
+    """The decorator is what is in the way, for all that the function does."""
+    program = "@torch.no_grad()\ndef step(net, x):\n    loss = net(x).mean()\n    loss.backward()\nstep(net, x)"
+    (path := tmp_path / "step.py").write_text(program, encoding="utf-8")
+    with pytest.raises(RuntimeError) as raised:
+        exec(compile(program, str(path), "exec"), names())
+    report = api.explain_error(raised.value, namespace={})
+    assert (report.cuts[0].kind, report.locations[1].text) == ("no_grad", "@torch.no_grad()")
+
+
+CASES = [case for case in ILL if case.code == "TM306"]
+READ = 13  # of these the source tells
+
+
+def test_the_source_tells_what_a_trace_sees(monkeypatch):
+    """Of every program of the corpus: the same call that ended the way, or nothing; of most of them, something."""
+    read: list[tuple] = []
+
+    def also_read(entry, failing, given, around):
+        root = given[0]
+        if not root.requires_grad:
+            read.append(lost_graph(entry.tb_frame, entry.tb_lineno, failing, root, around.cell_number))
+        return {}
+
+    monkeypatch.setattr(failures, "_without_graph", also_read)
+    told = 0
+    for case in CASES:
+        read.clear()
+        with suppress(RuntimeError):
+            report = case.run()
+        losses = getattr(report, "losses_without_graph", ())
+        for loss, cut, _ in read[:1] if losses else ():
+            if loss is None:
+                continue
+            seen = report.cuts[losses[-1].cut] if losses[-1].cut is not None else None
+            switched = not loss.grad_enabled
+            assert switched or (cut and (cut.kind, cut.op)) == (seen and (seen.kind, seen.op)), case.name
+            told += 1
+    assert told >= READ
