@@ -125,7 +125,10 @@ def freed_graph(report: FailureReport) -> Iterator[Finding]:
         severity="error",
         message=_freed_message(freed, report),
         location=freed.backward or report.location,
-        evidence={"nodes in both graphs": freed.shared, "first node without its tensors": freed.op},
+        evidence={
+            **({"nodes in both graphs": freed.shared} if freed.shared else {}),
+            "first node without its tensors": freed.op,
+        },
         remedy=_freed_remedy(freed),
         subject=freed.root or _root_of(report) or freed.op,
         node=place_of(freed),
@@ -149,10 +152,10 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
         return f"backward goes through {graph} a second time: the first one freed what it had saved."
     names = _joint(freed)
     belongs = "belong" if len(names) > 1 else "belongs"
-    nodes = f"{plural(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
+    nodes = f": {plural(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'} visited before"
     return (
         f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
-        f"and {graph if root else 'this backward'} leads back into it: {nodes} visited before."
+        f"and {graph if root else 'this backward'} leads back into it{nodes if freed.shared else ''}."
     )
 
 

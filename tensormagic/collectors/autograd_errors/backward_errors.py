@@ -9,26 +9,22 @@ import linecache
 import re
 from array import array
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from torch.autograd.function import BackwardCFunction, Function
 
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
-from tensormagic.collectors.graphs.live_nodes import NO_NUMBER, inputs_of, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import NO_NUMBER, inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, same_start, saved_by
-from tensormagic.collectors.graphs.structure import start_nodes
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, saved_by
 from tensormagic.collectors.where.source import syntax_of
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
-    BackwardFault,
     FreedGraph,
     ModifiedSavedTensor,
     ReturnProblem,
@@ -291,59 +287,4 @@ def _return_statements(code: CodeType) -> list[ast.Return] | None:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             if first == code.co_firstlineno:
                 return [each for each in ast.walk(node) if isinstance(each, ast.Return)]
-    return None
-
-
-# Why a backward raised that nobody had followed: what its graph shows afterwards, as long as it is alive.
-#
-# Who wrote to a tensor, and on which line a node was made, is not known then; which tensor it was, what had saved it
-# and in which version, is.
-
-MOST_NODES = 100_000
-
-Spaces = Sequence[Mapping[str, Any]]
-
-
-def untraced_fault(
-    error: BaseException, roots: Sequence[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
-) -> BackwardFault | None:
-    """Return why a backward that was called on ``roots`` raised; None where it was for none of the usual reasons.
-
-    Names are looked up in ``spaces``, the nearest first.
-    """
-    if not (subject := subject_of(error)):
-        return None
-    with quiet():
-        starts = start_nodes(roots)
-        nodes = list(walk_nodes(starts, MOST_NODES))
-        blame = Blame(None, _nowhere, _no_line, partial(_name_in, spaces), lambda _: "")
-        modified = freed = returned = None
-        if subject == "modified":
-            changed = find_modified_saved(nodes, error, None)
-            modified = blame.modified(*changed, nodes) if changed is not None else None
-        elif subject == "freed":
-            freed = blame.freed(nodes, range(len(starts)), None)
-        else:
-            returned = custom_function_return(error, nodes, None, _no_line, locate)
-        return BackwardFault(modified, freed, returned) if modified or freed or returned else None
-
-
-def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
-    """Return what the user calls a tensor: by its own name, or as a parameter of a model that has one."""
-    named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
-    for name, value in named:
-        if isinstance(value, torch.Tensor) and same_start(value, tensor):
-            return name
-        if isinstance(value, nn.Module):
-            inside = (path for path, one in value.named_parameters() if same_start(one, tensor))
-            if path := next(inside, ""):
-                return f"{name}.{path}"
-    return ""
-
-
-def _nowhere(_: int) -> Origin:
-    return None, ""
-
-
-def _no_line(_: int | None) -> None:
     return None

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
+from tensormagic.collectors.autograd_errors.untraced_backward import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
@@ -51,10 +51,12 @@ from tensormagic.collectors.where.source import (
     innermost_own,
     is_own_code,
     is_own_frame,
+    lines_of,
     location_in,
     location_of,
     names_of,
 )
+from tensormagic.collectors.where.statements import Scope
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, OutOfMemory
 from tensormagic.reports.failure import Phase
@@ -139,13 +141,7 @@ def _report(
     said = ", ".join(name or "one without a name" for name in unknown)
     gaps = [f"not kept by Python after the error: {said}"] if unknown else []
     gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
-    fault = None
-    losses: dict[str, Any] = {}
-    if steps.own_entry is not None and plain.phase == "backward":
-        frame = steps.own_entry.tb_frame
-        losses = _without_graph(steps.own_entry, own, given, around)
-        spaces = (names_of(frame), frame.f_globals, around.namespace)
-        fault = untraced_fault(error, given, spaces, partial(location_of, cell_number=around.cell_number))
+    in_backward = _of_backward(error, steps.own_entry, own, given, around) if plain.phase == "backward" else {}
     return replace(
         plain,
         module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
@@ -155,21 +151,27 @@ def _report(
         call=own.text if own is not None else "",
         inside=inside or (COLLATE if samples_in(steps.entries) is not None else ""),
         graph=_graph(given, steps, function, around) if plain.phase == "forward" else None,
-        backward=fault,
-        **losses,
+        **in_backward,
     )
 
 
-def _without_graph(
-    entry: TracebackType, failing: Failing | None, given: Sequence[torch.Tensor], around: Surroundings
-) -> dict[str, Any]:
-    """Return the fields of a report for a value without a graph, as the source shows it; a trace saw it better."""
-    root = next(iter(given), None)
-    if around.origins is not None or root is None or root.requires_grad:
+def _of_backward(
+    error: BaseException, entry: TracebackType | None, failing: Failing | None, given: Sequence[torch.Tensor],
+    around: Surroundings,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the fields of a report for a backward that raised, as its graph and its source show why."""
+    if entry is None:
         return {}
-    loss, cut, lines = lost_graph(entry.tb_frame, entry.tb_lineno, failing, root, around.cell_number)
-    cuts = () if cut is None else (cut,)
-    return {} if loss is None else {"losses_without_graph": (loss,), "cuts": cuts, "locations": lines}
+    frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
+    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
+    scope = Scope.of(source, frame, around.cell_number) if around.origins is None else None  # a trace saw it better
+    if scope is not None and root is not None and not root.requires_grad:
+        loss, cut, lines = lost_graph(scope, frame, line, failing, root)
+        cuts = () if cut is None else (cut,)
+        return {} if loss is None else {"losses_without_graph": (loss,), "cuts": cuts, "locations": lines}
+    spaces = (names_of(frame), frame.f_globals, around.namespace)
+    locate = partial(location_of, cell_number=around.cell_number)
+    return {"backward": untraced_fault(error, given, spaces, locate, (scope, line) if scope is not None else None)}
 
 
 def _raised_elsewhere(

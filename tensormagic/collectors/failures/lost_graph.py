@@ -8,7 +8,7 @@ Nothing is run again, and where one step is not certain nothing is said.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Literal
@@ -18,10 +18,11 @@ from torch import nn
 
 from tensormagic.collectors.detachment.detachment_facts import CUTTING, ROLES, VALUELESS
 from tensormagic.collectors.detachment.detachment_log import look_at
-from tensormagic.collectors.failures.failing_source import Failing, executed_source, is_torchs, written_call
+from tensormagic.collectors.failures.failing_source import Failing, is_torchs, written_call
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
-from tensormagic.collectors.where.source import CellNumber, lines_of, location_of, name_in, names_of, syntax_of
+from tensormagic.collectors.where.source import CellNumber, location_of, name_in, names_of
+from tensormagic.collectors.where.statements import Scope, bound_by, statements
 from tensormagic.reports import Cut, Location, LossWithoutGraph
 from tensormagic.reports.graph import CutKind
 
@@ -30,9 +31,8 @@ _COMPARISONS = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.
 _MODES: dict[Any, CutKind] = {
     torch.no_grad: "no_grad", torch.set_grad_enabled: "no_grad", torch.inference_mode: "inference_mode",
 }  # fmt: skip
-_WITH_INDICES = frozenset(
-    {"max", "min", "topk", "sort", "median", "kthvalue", "mode"}
-)  # whose results are (values, indices)
+# Whose results are values and indices.
+_WITH_INDICES = frozenset({"max", "min", "topk", "sort", "median", "kthvalue", "mode"})
 _KEEPS = frozenset({"T", "mT", "H", "mH", "real", "imag", "values"})  # attributes with the history of their tensor
 _MAKES = ast.Assign | ast.AnnAssign | ast.AugAssign
 _DECORATED = torch.no_grad()(lambda: None).__code__  # what a function decorated with it runs
@@ -56,21 +56,19 @@ Origin = State | _End
 
 
 def lost_graph(
-    frame: FrameType, line: int, failing: Failing | None, root: torch.Tensor, cell_number: CellNumber | None
+    scope: Scope, frame: FrameType, line: int, failing: Failing | None, root: torch.Tensor
 ) -> tuple[LossWithoutGraph | None, Cut | None, tuple[Location, ...]]:
     """Return what is known of a value without a graph, what ended its way, and the lines that both point to.
 
     Args:
-        frame: The user's frame that called backward.
+        scope: The statements that called backward.
+        frame: The user's frame that runs them.
         line: The line that it came to.
         failing: The call on that line, where it is known.
         root: The value.
-        cell_number: Gives a cell's execution count from its file name.
     """
-    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
-    scope = _Scope.of(source, frame, cell_number)
     expression = _expression(frame, failing, root)
-    if scope is None or expression is None:
+    if expression is None:
         return None, None, ()
     found = _Reading(scope, {**frame.f_globals, **names_of(frame)}).of_root(expression, line)
     locations = [scope.location(line)]
@@ -94,125 +92,10 @@ def _expression(frame: FrameType, failing: Failing | None, root: torch.Tensor) -
 
 
 @dataclass(slots=True)
-class _Scope:
-    """The statements of a function, a cell or a module."""
-
-    body: list[ast.stmt]
-    decorators: list[ast.expr]
-    lines: list[str]
-    filename: str
-    function: str
-    cell_number: CellNumber | None
-
-    @classmethod
-    def of(cls, source: str, frame: FrameType, cell_number: CellNumber | None) -> _Scope | None:
-        """Return the scope that a frame runs; None where its source is not known."""
-        code, lines, tree = frame.f_code, source.splitlines(), syntax_of(source)
-        if code.co_name == "<module>":
-            return cls(tree.body, [], lines, code.co_filename, "", cell_number)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-                above = node.decorator_list
-                if code.co_firstlineno in {node.lineno, *(each.lineno for each in above)}:
-                    return cls(node.body, above, lines, code.co_filename, node.name, cell_number)
-        return None
-
-    def location(self, line: int) -> Location:
-        """Return one of its lines."""
-        number = self.cell_number(self.filename) if self.cell_number else None
-        return Location(self.filename, line, self.lines[line - 1].strip(), number, self.function)
-
-    def way(self, line: int) -> list[tuple[list[ast.stmt], int]]:
-        """Return the blocks around a line, the outermost first, and which statement of each it is in."""
-        found, block = [], self.body
-        while block:
-            at = next((at for at, each in enumerate(block) if each.lineno <= line <= (each.end_lineno or 0)), None)
-            if at is None:
-                break
-            found.append((block, at))
-            inner = (part for part in _blocks(block[at]) if part[0].lineno <= line <= (part[-1].end_lineno or 0))
-            block = next(inner, [])
-        return found
-
-    def binding(self, name: str, line: int) -> ast.stmt | Literal["unknown"] | None:
-        """Return the statement that last bound a name before a line ran; None where none here does."""
-        every = [each for each in _statements(self.body) if name in _bound(each)]
-        if len(every) < 2:
-            return every[0] if every else None
-        way = self.way(line)
-        for depth in range(len(way) - 1, -1, -1):
-            block, at = way[depth]
-            for statement in reversed(block[:at]):
-                within = [each for each in _statements([statement]) if name in _bound(each)]
-                if within:
-                    return within[-1] if _always_runs(statement, within[-1]) else "unknown"
-            around = way[depth - 1][0][way[depth - 1][1]] if depth else None
-            if isinstance(around, ast.For) and name in _bound(around):
-                return around
-            if isinstance(around, ast.For | ast.While) and any(name in _bound(each) for each in _statements([around])):
-                return "unknown"  # of this iteration or the one before
-        return "unknown"
-
-    def written(self, name: str) -> list[tuple[ast.expr, int]]:
-        """Return what is written into the tensor, or appended to the list, that a name stands for; and the lines."""
-        found = []
-        for statement in _statements(self.body):
-            match statement:
-                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=target))], value=value) if target == name:
-                    found.append((value, statement.lineno))
-                case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=target), method), [value, *_])) if target == name:
-                    if method in {"append", "extend", "insert"} or method.endswith("_"):
-                        found.append((value, statement.lineno))
-        return found
-
-
-def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of a compound statement; a function or class within is another scope."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return
-    for name in ("body", "orelse", "finalbody"):
-        if part := getattr(statement, name, None):
-            yield part
-    parts: Iterable[Any] = (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-    yield from (part.body for part in parts)
-
-
-def _statements(block: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield all statements of a block in order, those inside others too."""
-    for statement in block:
-        yield statement
-        for inner in _blocks(statement):
-            yield from _statements(inner)
-
-
-def _always_runs(around: ast.stmt, statement: ast.stmt) -> bool:
-    """Return whether a statement runs whenever the one around it does: it is that, or stands below ``with`` alone."""
-    while around is not statement:
-        if not isinstance(around, ast.With):
-            return False
-        around = next((each for each in around.body if statement in _statements([each])), statement)
-    return True
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement binds itself, not in the blocks below it."""
-    parts: list[ast.AST] = [statement]
-    if any(True for _ in _blocks(statement)) or hasattr(statement, "name"):
-        parts = [getattr(statement, name) for name in ("target", "test", "iter", "subject") if hasattr(statement, name)]
-        parts += getattr(statement, "items", [])
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {statement.name}
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return {each.asname or each.name.split(".")[0] for each in statement.names}
-    stored = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name))
-    return {node.id for node in stored if not isinstance(node.ctx, ast.Load)}
-
-
-@dataclass(slots=True)
 class _Reading:
     """Follows a value back through the statements of a scope."""
 
-    scope: _Scope
+    scope: Scope
     names: Mapping[str, Any]
     steps: int = field(default=0)
 
@@ -282,7 +165,7 @@ class _Reading:
         """Return what ended the history of a value where only one of the statements that may have bound it does."""
         if not is_kind(value, torch.Tensor):
             return "unknown"
-        every = (each for each in _statements(self.scope.body) if name in _bound(each))
+        every = (each for each in statements(self.scope.body) if name in bound_by(each))
         found = [made for each in every if (made := self._of_statement(each, name)) != "history"]
         return found[0] if len(found) == 1 and isinstance(found[0], _End) else "unknown"
 

@@ -469,7 +469,7 @@ def test_without_a_trace_the_tensor_and_the_node_are_told():
 
 
 def test_without_a_trace_a_freed_graph_and_a_wrong_return_are_told():
-    """The node that had lost its tensors; the Function, and the line of its return."""
+    """The node that had lost its tensors, the backward that freed them; the Function, and the line of its return."""
     x = torch.randn(3, requires_grad=True)
 
     def twice():
@@ -477,7 +477,8 @@ def test_without_a_trace_a_freed_graph_and_a_wrong_return_are_told():
         y.backward()
         y.backward()
 
-    assert (explained(twice).freed.op, explained(twice).freed.known) == ("exp", False)
+    freed = explained(twice).freed
+    assert (freed.op, freed.whole, freed.first.text) == ("exp", True, "y.backward()")
     wrong = returning(lambda grad: (grad, grad), arguments="x")
     found = explained(lambda: wrong.apply(x).sum().backward()).returned
     assert (found.function, found.problem, found.got, found.expected) == ("Made", "count", "2", "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,6 @@ from torch import nn
 
 from tensormagic import api
 from tensormagic.collectors.failures import failures
-from tensormagic.collectors.failures.lost_graph import lost_graph
 from tests.corpus import ill_forum, ill_tracker_loops, ill_without_history  # noqa: F401  (for the cases in them)
 from tests.corpus.cases import ILL
 
@@ -149,26 +149,24 @@ READ = 13  # of these the source tells
 
 def test_the_source_tells_what_a_trace_sees(monkeypatch):
     """Of every program of the corpus: the same call that ended the way, or nothing; of most of them, something."""
-    read: list[tuple] = []
+    read: list[dict] = []
 
-    def also_read(entry, failing, given, around):
-        root = given[0]
-        if not root.requires_grad:
-            read.append(lost_graph(entry.tb_frame, entry.tb_lineno, failing, root, around.cell_number))
-        return {}
+    def also_read(error, entry, failing, given, around):
+        read.append(kept(error, entry, failing, given, replace(around, origins=None)))
+        return kept(error, entry, failing, given, around)
 
-    monkeypatch.setattr(failures, "_without_graph", also_read)
+    kept = failures._of_backward
+    monkeypatch.setattr(failures, "_of_backward", also_read)
     told = 0
     for case in CASES:
         read.clear()
         with suppress(RuntimeError):
             report = case.run()
         losses = getattr(report, "losses_without_graph", ())
-        for loss, cut, _ in read[:1] if losses else ():
-            if loss is None:
-                continue
-            seen = report.cuts[losses[-1].cut] if losses[-1].cut is not None else None
-            switched = not loss.grad_enabled
-            assert switched or (cut and (cut.kind, cut.op)) == (seen and (seen.kind, seen.op)), case.name
+        for fields in (one for one in read[:1] if losses and one.get("losses_without_graph")):
+            seen = [report.cuts[one.cut] for one in losses[-1:] if one.cut is not None]
+            switched = not fields["losses_without_graph"][0].grad_enabled
+            cuts = [(cut.kind, cut.op) for cut in fields["cuts"]]
+            assert switched or cuts == [(cut.kind, cut.op) for cut in seen], case.name
             told += 1
     assert told >= READ

@@ -1,0 +1,199 @@
+"""The statements of a function, a cell or a module: which bound a name last, which write to it, what runs again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+from tensormagic.collectors.where.source import CellNumber, syntax_of
+from tensormagic.reports import Location
+from tensormagic.reports.failure import WriteKind
+
+_IN_PLACE: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Scope:
+    """The statements of a function, a cell or a module."""
+
+    body: list[ast.stmt]
+    decorators: list[ast.expr]
+    lines: list[str]
+    filename: str
+    function: str
+    cell_number: CellNumber | None
+
+    @classmethod
+    def of(cls, source: str, frame: FrameType, cell_number: CellNumber | None) -> Scope | None:
+        """Return the scope that a frame runs; None where its source is not known."""
+        code, lines, tree = frame.f_code, source.splitlines(), syntax_of(source)
+        if code.co_name == "<module>":
+            return cls(tree.body, [], lines, code.co_filename, "", cell_number)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+                above = node.decorator_list
+                if code.co_firstlineno in {node.lineno, *(each.lineno for each in above)}:
+                    return cls(node.body, above, lines, code.co_filename, node.name, cell_number)
+        return None
+
+    def location(self, line: int) -> Location:
+        """Return one of its lines."""
+        number = self.cell_number(self.filename) if self.cell_number else None
+        return Location(self.filename, line, self.lines[line - 1].strip(), number, self.function)
+
+    def way(self, line: int) -> list[tuple[list[ast.stmt], int]]:
+        """Return the blocks around a line, the outermost first, and which statement of each it is in."""
+        found, block = [], self.body
+        while block:
+            at = next((at for at, each in enumerate(block) if each.lineno <= line <= (each.end_lineno or 0)), None)
+            if at is None:
+                break
+            found.append((block, at))
+            inner = (part for part in _blocks(block[at]) if part[0].lineno <= line <= (part[-1].end_lineno or 0))
+            block = next(inner, [])
+        return found
+
+    def binding(self, name: str, line: int) -> ast.stmt | Literal["unknown"] | None:
+        """Return the statement that last bound a name before a line ran; None where none here does."""
+        every = [each for each in statements(self.body) if name in bound_by(each)]
+        if len(every) < 2:
+            return every[0] if every else None
+        way = self.way(line)
+        for depth in range(len(way) - 1, -1, -1):
+            block, at = way[depth]
+            for statement in reversed(block[:at]):
+                within = [each for each in statements([statement]) if name in bound_by(each)]
+                if within:
+                    return within[-1] if _always_runs(statement, within[-1]) else "unknown"
+            around = way[depth - 1][0][way[depth - 1][1]] if depth else None
+            if isinstance(around, ast.For) and name in bound_by(around):
+                return around
+            if isinstance(around, ast.For | ast.While) and any(name in bound_by(each) for each in statements([around])):
+                return "unknown"  # of this iteration or the one before
+        return "unknown"
+
+    def written(self, name: str) -> list[tuple[ast.expr, int]]:
+        """Return what is written into the tensor, or appended to the list, that a name stands for; and the lines."""
+        found = []
+        for statement in statements(self.body):
+            match statement:
+                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=target))], value=value) if target == name:
+                    found.append((value, statement.lineno))
+                case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=target), method), [value, *_])) if target == name:
+                    if method in {"append", "extend", "insert"} or method.endswith("_"):
+                        found.append((value, statement.lineno))
+        return found
+
+    def writes(self, name: str) -> list[tuple[str, WriteKind, int]]:
+        """Return what writes in place to the tensor that a name stands for: the call as torch names it, kind, line."""
+        found: list[tuple[str, WriteKind, int]] = []
+        for statement in statements(self.body):
+            if isinstance(statement, ast.AugAssign):
+                call = f"{_IN_PLACE.get(type(statement.op), 'add')}_"
+                found += [(call, "call", statement.lineno)] if _is_name(statement.target, name) else []
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            parts = [each for each in targets if isinstance(each, ast.Subscript) and _is_name(each.value, name)]
+            found += [("__setitem__", "call", statement.lineno)] if parts else []
+            for call in calls_in(statement):
+                method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+                if method.endswith("_") and not method.endswith("__") and _is_name(call.func.value, name):
+                    found.append((method, "call", call.lineno))
+                if any(each.arg == "out" and _is_name(each.value, name) for each in call.keywords):
+                    found.append((method or getattr(call.func, "id", ""), "out", call.lineno))
+        return found
+
+    def before(self, line: int) -> Iterator[ast.stmt]:
+        """Yield the statements that ran before a line whenever it is come to, in order."""
+        for block, at in self.way(line):
+            for statement in block[:at]:
+                yield from (each for each in statements([statement]) if _always_runs(statement, each))
+
+    def innermost_loop(self, line: int) -> ast.For | ast.While | None:
+        """Return the loop that a line is in; None where it is in none."""
+        around = [block[at] for block, at in self.way(line)]
+        return next((each for each in reversed(around) if isinstance(each, ast.For | ast.While)), None)
+
+    def loop_around(self, line: int, other: int) -> bool:
+        """Return whether a line and another one are in one loop."""
+        around = [block[at] for block, at in self.way(line)]
+        loops = [each for each in around if isinstance(each, ast.For | ast.While)]
+        return any(each.lineno < other <= (each.end_lineno or 0) for each in loops)
+
+    def read_at(self, line: int) -> set[str]:
+        """Return the names that the statement on a line reads."""
+        block, at = (self.way(line) or [([ast.Pass()], 0)])[-1]
+        return {node.id for node in ast.walk(block[at]) if isinstance(node, ast.Name)}
+
+    def used_in(self, loop: ast.For | ast.While, line: int) -> Iterator[tuple[str, ast.stmt | None]]:
+        """Yield the names that a loop reads up to a line before it binds them; and the statement that does, or None."""
+        stored = {name: each for each in reversed([*statements(loop.body)]) for name in bound_by(each)}
+        bound: set[str] = set(bound_by(loop))
+        read: dict[str, None] = {}
+        for statement in statements(loop.body):
+            if statement.lineno > line:
+                break
+            nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            loads = isinstance(statement, ast.AugAssign)  # what it binds, too
+            loaded = {node.id for node in nodes if loads or isinstance(node.ctx, ast.Load)}
+            read |= dict.fromkeys(name for name in sorted(loaded) if name not in bound)
+            bound |= bound_by(statement)
+        yield from ((name, stored.get(name)) for name in read)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a compound statement; a function or class within is another scope."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        if part := getattr(statement, name, None):
+            yield part
+    parts: Iterable[Any] = (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+    yield from (part.body for part in parts)
+
+
+def statements(block: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield all statements of a block in order, those inside others too."""
+    for statement in block:
+        yield statement
+        for inner in _blocks(statement):
+            yield from statements(inner)
+
+
+def _always_runs(around: ast.stmt, statement: ast.stmt) -> bool:
+    """Return whether a statement runs whenever the one around it does: it is that, or stands below ``with`` alone."""
+    while around is not statement:
+        if not isinstance(around, ast.With):
+            return False
+        around = next((each for each in around.body if statement in statements([each])), statement)
+    return True
+
+
+def bound_by(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds itself, not in the blocks below it."""
+    parts: list[ast.AST] = [statement]
+    if any(True for _ in _blocks(statement)) or hasattr(statement, "name"):
+        parts = [getattr(statement, name) for name in ("target", "test", "iter", "subject") if hasattr(statement, name)]
+        parts += getattr(statement, "items", [])
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {each.asname or each.name.split(".")[0] for each in statement.names}
+    stored = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name))
+    return {node.id for node in stored if not isinstance(node.ctx, ast.Load)}
+
+
+def calls_in(statement: ast.stmt, method: str = "") -> list[Any]:
+    """Return the calls that a statement makes itself, not in the blocks below it; of a method, those of an object."""
+    inner = {id(node) for block in _blocks(statement) for each in block for node in ast.walk(each)}
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and id(node) not in inner]
+    return [call for call in calls if not method or getattr(call.func, "attr", "") == method]
+
+
+def _is_name(node: ast.expr | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

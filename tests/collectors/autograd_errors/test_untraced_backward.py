@@ -1,0 +1,139 @@
+"""A backward that raised, untraced: who wrote and what was freed is read from the source where it leaves no doubt."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from tensormagic import api
+from tensormagic.collectors.failures import failures
+from tensormagic.reports import TraceReport
+from tests.corpus import ill_backward, ill_saved  # noqa: F401  (for the cases in them)
+from tests.corpus.cases import ILL
+
+STEPPED = """opt = torch.optim.SGD(net.parameters(), 0.1)
+loss = net(x).sum()
+loss.backward(retain_graph=True)
+opt.step()
+loss.backward()
+"""
+WRITES = [
+    ("y = x.exp()\ny += 1\ny.sum().backward()", "add_", 2, 1),
+    ("y = x.exp()\ny[0] = 1\ny.sum().backward()", "__setitem__", 2, 1),
+    ("y = x.sigmoid()\ny.mul_(2)\ny.sum().backward()", "mul_", 2, 1),
+    ("z = torch.ones(3)\nloss = (x * z).sum()\nz.zero_()\nloss.backward()", "zero_", 3, None),
+    (STEPPED, "SGD.step", 4, None),
+]  # fmt: skip
+
+UNCERTAIN = [
+    "y = x.exp()\nz = y.view(-1)\nz += 1\ny.sum().backward()",  # through another name
+    "y = x.exp()\ny += 1\ny += 2\ny.sum().backward()",  # one of two
+    "y = x.exp()\nchange(y)\ny.sum().backward()",  # in a function
+]
+
+FREED = [
+    ("loss = (x * x).sum()\nloss.backward()\nloss.backward()", {"whole": True, "first": 2}),
+    ("loss = (x * x).sum()\n(g,) = torch.autograd.grad(loss, x)\nloss.backward()", {"whole": True, "first": 2}),
+    ("out = net(x).tanh()\na = out.sum()\nb = out.mean()\na.backward()\nb.backward()",
+     {"joint_name": "out", "made": 1, "first": 4}),
+    ("h = torch.zeros(3)\nfor _ in range(2):\n    h = torch.tanh(net(h))\n    loss = h.sum()\n    loss.backward()",
+     {"joint_name": "h", "made": 3, "joint_again": True}),
+    ("state = None\nfor _ in range(2):\n    out, state = lstm(rows, state)\n    out.sum().backward()",
+     {"joint_name": "state", "made": 3, "joint_again": True, "joint_tuples": ("state",)}),
+    ("scale = x.exp()\nfor _ in range(2):\n    loss = (net(x) * scale).sum()\n    loss.backward()",
+     {"joint_name": "scale", "made": 1, "joint_again": False}),
+]  # fmt: skip
+
+
+def change(y):
+    """Write to a tensor where the caller's source does not show it."""
+    y.add_(1)
+
+
+def explained(program):
+    """Run a program whose last backward raises; return the report of the error."""
+    torch.manual_seed(0)
+    names = {
+        "torch": torch, "net": nn.Linear(3, 3), "x": torch.randn(3, requires_grad=True), "change": change,
+        "lstm": nn.LSTM(3, 3), "rows": torch.randn(2, 3),
+    }  # fmt: skip
+    with pytest.raises(RuntimeError) as raised:
+        exec(program, names)
+    return api.explain_error(raised.value, namespace={})
+
+
+@pytest.mark.parametrize(("program", "call", "line", "saved"), WRITES)
+def test_who_wrote(program, call, line, saved):
+    """The call and its line, and where it was saved, as far as that is sure; no trace is asked for."""
+    report = explained(program)
+    (write,) = report.backward.modified.writes
+    assert (write.call, write.location.line) == (call, line)
+    found = report.backward.modified.location
+    assert (found and found.line) == saved
+    assert "%%tracegrad" not in report.findings[0].remedy
+
+
+@pytest.mark.parametrize("program", UNCERTAIN)
+def test_who_may_have_written_is_not_said(program):
+    """More than one statement may have done it, or none that is seen."""
+    report = explained(program)
+    assert report.backward.modified.writes == ()
+    assert "%%tracegrad" in report.findings[0].remedy
+
+
+@pytest.mark.parametrize(("program", "expected"), FREED)
+def test_which_graph_was_freed(program, expected):
+    """By an earlier backward on a line above, or by that of an earlier iteration."""
+    freed = explained(program).backward.freed
+    assert freed.known
+    seen = {
+        "whole": freed.whole, "first": freed.first.line, "joint_again": freed.joint_again,
+        "joint_name": freed.joint_name, "joint_tuples": freed.joint_tuples,
+        "made": freed.joint_location and freed.joint_location.line,
+    }  # fmt: skip
+    assert {name: seen[name] for name in expected} == expected
+
+
+def test_the_sentence_counts_no_nodes_that_nobody_counted():
+    """Of an iteration that is gone no node is known."""
+    (finding,) = explained(FREED[3][0]).findings
+    assert finding.message == (
+        "h belongs to a graph that an earlier backward has freed, and the graph of loss leads back into it."
+    )
+    assert "`h = h.detach()`" in finding.remedy
+
+
+CASES = [case for case in ILL if case.code in {"TM301", "TM304"}]
+TOLD = 13  # of these the source tells
+
+
+def test_the_source_tells_what_a_trace_sees(monkeypatch):
+    """Of every program of the corpus: the same writer, or the same shared value; or nothing."""
+    read: list[dict] = []
+
+    def also_read(error, entry, failing, given, around):
+        read.append(kept(error, entry, failing, given, replace(around, origins=None)))
+        return kept(error, entry, failing, given, around)
+
+    kept = failures._of_backward
+    monkeypatch.setattr(failures, "_of_backward", also_read)
+    told = 0
+    for case in CASES:
+        read.clear()
+        with contextlib.redirect_stdout(io.StringIO()):
+            report = case.run()
+        seen = report.failure.backward if isinstance(report, TraceReport) and report.failure is not None else None
+        for fault in (one["backward"] for one in read[:1] if seen is not None):
+            if fault.modified is not None and fault.modified.writes:
+                told += 1
+                assert fault.modified.writes[0].location == seen.modified.writes[0].location, case.name
+            if fault.freed is not None and fault.freed.known:
+                told += 1
+                same = (fault.freed.whole, fault.freed.joint_location, fault.freed.joint_again)
+                assert same == (seen.freed.whole, seen.freed.joint_location, seen.freed.joint_again), case.name
+    assert told >= TOLD
