@@ -67,11 +67,13 @@ def finding_html(finding: Finding, *, before: str = "", is_open: bool | None = N
     inside = [tag("p", with_code(finding.remedy), class_="tm-remedy")] if finding.remedy else []
     if is_open is None:
         is_open = finding.severity == "error"
+        text = f": {tag('code', escape(place.text))}" if place is not None and place.text else ""
+        described = [escape(place.label) + text] if place is not None else []
+        if finding.related and described:  # this line first, and the others in a row below it
+            inside.append(tag("p", described.pop()))
         for line in finding.related:
             code = f": {tag('code', escape(line.location.text))}" if line.location != place else ""  # shown already
             inside.append(tag("p", escape(f"{line.what}: {line.location.label}"), code))
-        text = f": {tag('code', escape(place.text))}" if place is not None and place.text else ""
-        described = [escape(place.label) + text] if place is not None else []
         described += [escape(f"evidence: {evidence_text(finding.evidence)}")] if finding.evidence else []
         described.append(f"explained by {tag('code', escape(finding.help))}")
         inside.append(tag("p", " \u00b7 ".join(described)))
