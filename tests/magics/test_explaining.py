@@ -185,3 +185,28 @@ def test_in_a_terminal_it_is_text_below_the_traceback(cell, shell, monkeypatch):
     cell(SWITCH)
     ran = cell(FAILS)
     assert ran.out.index("RuntimeError") < ran.out.index("── Tensor.matmul ──")
+
+
+def test_a_loss_made_in_an_earlier_cell(cell):
+    """What cut it off stands there, or in the cell before; its line is given by the number of that cell."""
+    cell("with torch.no_grad():\n    out = net(torch.ones(3, 2))")
+    cell("loss = out.mean()")
+    cell(SWITCH)
+    (told,) = explanations(cell("loss.backward()"))
+    assert "loss has no graph for backward: torch.no_grad() kept autograd from recording it" in " ".join(told.split())
+    assert "cell 1, line 1: with torch.no_grad()" in told
+    cell("loss = net(torch.ones(3, 2)).detach().sum()")
+    (told,) = explanations(cell("loss.backward()"))
+    assert "cell 5, line 1: loss = net(torch.ones(3, 2)).detach().sum()" in told
+
+
+def test_a_cell_with_a_backward_that_runs_again(cell):
+    """Nothing has made the loss anew: the cell that freed its graph is named; after a new loss there is no error."""
+    cell(SWITCH)
+    cell("loss = net(torch.ones(3, 2)).tanh().sum()")
+    assert explanations(cell("loss.backward()")) == []
+    (told,) = explanations(cell("loss.backward()"))
+    assert "backward goes through the graph of loss a second time" in " ".join(told.split())
+    assert "freed by the earlier backward: cell 3, line 1: loss.backward()" in told
+    cell("loss = net(torch.ones(3, 2)).tanh().sum()")
+    assert explanations(cell("loss.backward()")) == []

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ from tensormagic.reports.base import Location
 from tensormagic.reports.failure import BackwardFault, FreedGraph, ModifiedSavedTensor, SavedWrite
 
 MOST_NODES = 100_000
+MOST_CELLS = 32  # before the one that failed
 
 Spaces = Sequence[Mapping[str, Any]]
 
@@ -79,10 +81,11 @@ class _Source:
     scope: Scope
     line: int
     spaces: Spaces
+    places: list[Location] = field(default_factory=list)  # of the backwards that ran before
 
-    def location(self, line: int | None) -> Location | None:
-        """Return a line by its number."""
-        return None if line is None else self.scope.location(line)
+    def location(self, site: int | None) -> Location | None:
+        """Return the line of one of them."""
+        return None if site is None else self.places[site]
 
     def value(self, name: str) -> Any:
         """Return what a name stands for; None where it is not bound."""
@@ -129,17 +132,24 @@ class _Source:
     # A graph that an earlier backward had freed.
 
     def earlier(self) -> Iterator[Gone]:
-        """Yield the backwards that ran before in this scope, of what their names still stand for."""
-        for statement in self.scope.before(self.line):
-            for call in (*calls_in(statement, "backward"), *calls_in(statement, "grad")):
-                root = call.func.value if call.func.attr == "backward" else next(iter(call.args), None)
-                name = root.id if isinstance(root, ast.Name) else ""
-                keeps = any(each.arg in {"retain_graph", "create_graph"} for each in call.keywords)
-                same = self.scope.binding(name, call.lineno) is self.scope.binding(name, self.line)
-                if _has_graph(value := self.value(name)) and same and not keeps:
-                    starts = start_nodes([value])
-                    numbers = array("Q", (node._sequence_nr() for node in walk_nodes(starts, MOST_NODES)))
-                    yield Gone(numbers, tuple(node._sequence_nr() for node in starts), call.lineno, 0)
+        """Yield the backwards that ran before, here or in earlier cells, of what their names still stand for."""
+        bound_since: set[str] = set()
+        for scope, line in ((self.scope, self.line), *((cell, len(cell.lines) + 1) for cell in self._cells())):
+            for statement in scope.before(line):
+                for call in (*calls_in(statement, "backward"), *calls_in(statement, "grad")):
+                    root = call.func.value if call.func.attr == "backward" else next(iter(call.args), None)
+                    name = root.id if isinstance(root, ast.Name) else ""
+                    keeps = any(each.arg in {"retain_graph", "create_graph"} for each in call.keywords)
+                    same = scope.binding(name, call.lineno) is scope.binding(name, line) and name not in bound_since
+                    if _has_graph(value := self.value(name)) and same and not keeps:
+                        starts = start_nodes([value])
+                        numbers = array("Q", (node._sequence_nr() for node in walk_nodes(starts, MOST_NODES)))
+                        self.places.append(scope.location(call.lineno))
+                        yield Gone(numbers, tuple(node._sequence_nr() for node in starts), len(self.places) - 1, 0)
+            bound_since.update(*map(bound_by, statements(scope.body)))
+
+    def _cells(self) -> Iterator[Scope]:
+        return islice(self.scope.earlier_cells(), MOST_CELLS)
 
     def with_line(self, freed: FreedGraph) -> FreedGraph:
         """Return it with the line that made what both graphs share."""

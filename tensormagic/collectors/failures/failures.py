@@ -166,7 +166,7 @@ def _of_backward(
     source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
     scope = Scope.of(source, frame, around.cell_number) if around.origins is None else None  # a trace saw it better
     if scope is not None and root is not None and not root.requires_grad:
-        loss, cut, lines = lost_graph(scope, frame, line, failing, root)
+        loss, cut, lines = lost_graph(scope, frame, line, failing, root, around.cell_number)
         cuts = () if cut is None else (cut,)
         return {} if loss is None else {"losses_without_graph": (loss,), "cuts": cuts, "locations": lines}
     spaces = (names_of(frame), frame.f_globals, around.namespace)

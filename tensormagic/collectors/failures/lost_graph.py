@@ -55,8 +55,13 @@ class _End:
 Origin = State | _End
 
 
-def lost_graph(
-    scope: Scope, frame: FrameType, line: int, failing: Failing | None, root: torch.Tensor
+def lost_graph(  # noqa: PLR0913, PLR0917  (where it was called, and on what)
+    scope: Scope,
+    frame: FrameType,
+    line: int,
+    failing: Failing | None,
+    root: torch.Tensor,
+    cell_number: CellNumber | None = None,
 ) -> tuple[LossWithoutGraph | None, Cut | None, tuple[Location, ...]]:
     """Return what is known of a value without a graph, what ended its way, and the lines that both point to.
 
@@ -66,12 +71,13 @@ def lost_graph(
         line: The line that it came to.
         failing: The call on that line, where it is known.
         root: The value.
+        cell_number: Gives a cell's execution count from its file name.
     """
     expression = _expression(frame, failing, root)
     if expression is None:
         return None, None, ()
-    found = _Reading(scope, {**frame.f_globals, **names_of(frame)}).of_root(expression, line)
-    locations = [scope.location(line)]
+    locations, names = [scope.location(line)], {**frame.f_globals, **names_of(frame)}
+    found = _Reading(scope, names, cell_number).of_root(expression, line)
     if not isinstance(found, _End):
         is_told = found == "none" or not torch.is_grad_enabled()
         return (look_at(root, frame, 0) if is_told else None), None, tuple(locations)
@@ -97,14 +103,19 @@ class _Reading:
 
     scope: Scope
     names: Mapping[str, Any]
+    cell_number: CellNumber | None
     steps: int = field(default=0)
 
     def of_root(self, expression: ast.expr, line: int) -> Origin:
         """Return what is known of what backward was called on; nothing where no statement here made it."""
         if isinstance(expression, ast.Attribute | ast.Subscript):
             return "unknown"
-        if isinstance(expression, ast.Name) and not isinstance(self.scope.binding(expression.id, line), _MAKES):
-            return "unknown"
+        if isinstance(expression, ast.Name):
+            bound = self.scope.binding(expression.id, line)
+            if bound is None and (cell := self._cell_of(expression.id)) is not None:
+                return cell.of_root(expression, len(cell.scope.lines) + 1)
+            if not isinstance(bound, _MAKES):
+                return "unknown"
         return (None if isinstance(expression, ast.Name) else self._unrecorded(line)) or self.of(expression, line)
 
     def of(self, expression: ast.expr, line: int) -> Origin:  # noqa: C901, PLR0911  (one branch a kind of expression)
@@ -149,10 +160,12 @@ class _Reading:
 
     def _of_name(self, name: str, line: int) -> Origin:
         value, bound = self.names.get(name, UNKNOWN), self.scope.binding(name, line)
-        if bound is None or isinstance(bound, ast.For):  # a parameter, a global, an item of what is gone through
-            return _of_value(value)
         if is_kind(value, torch.Tensor) and _asks(value):
             return "history"
+        if bound is None or isinstance(bound, ast.For):  # a parameter, a global, an item of what is gone through
+            cell = self._cell_of(name) if bound is None else None
+            made = cell.of(ast.Name(name, ast.Load()), len(cell.scope.lines) + 1) if cell is not None else None
+            return made if isinstance(made, _End) else _of_value(value)
         if bound == "unknown":
             return self._of_one_of_several(name, value)
         made = self._of_statement(bound, name)
@@ -160,6 +173,11 @@ class _Reading:
         if made == "none" and written:
             return self.of(written[0][0], written[0][1]) if len(written) == 1 else "unknown"
         return "unknown" if made == "history" and is_kind(value, torch.Tensor) else made  # what ended it is not seen
+
+    def _cell_of(self, name: str) -> _Reading | None:
+        """Return the reading of the last of the earlier cells that binds a name; None where there is none."""
+        cells = (cell for cell in self.scope.earlier_cells() if cell.binding(name, len(cell.lines) + 1) is not None)
+        return next((_Reading(cell, self.names, self.cell_number, self.steps) for cell in cells), None)
 
     def _of_one_of_several(self, name: str, value: Any) -> Origin:
         """Return what ended the history of a value where only one of the statements that may have bound it does."""
@@ -233,7 +251,7 @@ class _Reading:
             learns = any(_asks(each) for each in called.parameters())
             return "history" if learns else self._of_all(given, line)
         if getattr(called, "__code__", None) is _DECORATED:
-            return _of_decorated(called, self.scope.cell_number)
+            return _of_decorated(called, self.cell_number)
         if called is float or called is int:
             return self._ended("item", called.__name__, given, line)
         if is_torchs(called) and not isinstance(called, type):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -27,25 +27,34 @@ class Scope:
     lines: list[str]
     filename: str
     function: str
-    cell_number: CellNumber | None
+    cell: int | None  # its number
+    inputs: Sequence[str] = ()  # the cells of a notebook that ran, by their number
 
     @classmethod
     def of(cls, source: str, frame: FrameType, cell_number: CellNumber | None) -> Scope | None:
         """Return the scope that a frame runs; None where its source is not known."""
         code, lines, tree = frame.f_code, source.splitlines(), syntax_of(source)
+        cell = cell_number(code.co_filename) if cell_number is not None else None
         if code.co_name == "<module>":
-            return cls(tree.body, [], lines, code.co_filename, "", cell_number)
+            inputs = frame.f_globals.get("In")
+            cells = inputs if type(inputs) is list and all(type(each) is str for each in inputs) else ()
+            return cls(tree.body, [], lines, code.co_filename, "", cell, cells)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
                 above = node.decorator_list
                 if code.co_firstlineno in {node.lineno, *(each.lineno for each in above)}:
-                    return cls(node.body, above, lines, code.co_filename, node.name, cell_number)
+                    return cls(node.body, above, lines, code.co_filename, node.name, cell)
         return None
+
+    def earlier_cells(self) -> Iterator[Scope]:
+        """Yield the cells of the notebook that ran before this one, the last first, as IPython keeps them in ``In``."""
+        for number in range(min(self.cell or 0, len(self.inputs)) - 1, 0, -1) if not self.function else ():
+            text = self.inputs[number]
+            yield Scope(syntax_of(text).body, [], text.splitlines(), "", "", number, self.inputs)
 
     def location(self, line: int) -> Location:
         """Return one of its lines."""
-        number = self.cell_number(self.filename) if self.cell_number else None
-        return Location(self.filename, line, self.lines[line - 1].strip(), number, self.function)
+        return Location(self.filename, line, self.lines[line - 1].strip(), self.cell, self.function)
 
     def way(self, line: int) -> list[tuple[list[ast.stmt], int]]:
         """Return the blocks around a line, the outermost first, and which statement of each it is in."""
@@ -64,7 +73,7 @@ class Scope:
         every = [each for each in statements(self.body) if name in bound_by(each)]
         if len(every) < 2:
             return every[0] if every else None
-        way = self.way(line)
+        way = self.way(line) or [(self.body, len(self.body))]
         for depth in range(len(way) - 1, -1, -1):
             block, at = way[depth]
             for statement in reversed(block[:at]):
@@ -110,7 +119,7 @@ class Scope:
 
     def before(self, line: int) -> Iterator[ast.stmt]:
         """Yield the statements that ran before a line whenever it is come to, in order."""
-        for block, at in self.way(line):
+        for block, at in self.way(line) or [(self.body, len(self.body))]:
             for statement in block[:at]:
                 yield from (each for each in statements([statement]) if _always_runs(statement, each))
 
