@@ -28,6 +28,7 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import start_nodes
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.statements import Scope, bound_by, calls_in, statements
 from tensormagic.reports.base import Location
@@ -111,8 +112,8 @@ class _Source:
         """Yield the steps of optimizers that hold a tensor: the call, its kind and its line."""
         for statement in statements(self.scope.body):
             for call in calls_in(statement, "step"):
-                owner = self.value(call.func.value.id) if isinstance(call.func.value, ast.Name) else None
-                if isinstance(owner, torch.optim.Optimizer):
+                owner: Any = self.value(call.func.value.id) if isinstance(call.func.value, ast.Name) else None
+                if is_kind(owner, torch.optim.Optimizer):
                     held = (one for group in owner.param_groups for one in group["params"])
                     if any(same_start(one, saved) for one in held):
                         yield f"{type(owner).__name__}.step", "step", call.lineno
@@ -185,22 +186,22 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _has_graph(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.grad_fn is not None
+    return is_kind(value, torch.Tensor) and value.grad_fn is not None
 
 
 def _maker_name(spaces: Spaces, node: Any) -> str:
     """Return what the user calls what a node made; empty where it has no name."""
     named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
-    return next((name for name, value in named if isinstance(value, torch.Tensor) and value.grad_fn is node), "")
+    return next((name for name, value in named if is_kind(value, torch.Tensor) and value.grad_fn is node), "")
 
 
 def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
     """Return what the user calls a tensor: by its own name, or as a parameter of a model that has one."""
     named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
     for name, value in named:
-        if isinstance(value, torch.Tensor) and same_start(value, tensor):
+        if is_kind(value, torch.Tensor) and same_start(value, tensor):
             return name
-        if isinstance(value, nn.Module):
+        if is_kind(value, nn.Module):
             inside = (path for path, one in value.named_parameters() if same_start(one, tensor))
             if path := next(inside, ""):
                 return f"{name}.{path}"
