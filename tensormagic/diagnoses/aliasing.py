@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import rebound
+from tensormagic.diagnoses.lines import rebound
 from tensormagic.reports import (
     Finding,
     MemoryReport,

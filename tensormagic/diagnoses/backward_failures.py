@@ -7,17 +7,22 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import prod
 
-from tensormagic.diagnoses.rule import atom, call_on, related_lines, scientific
-from tensormagic.diagnoses.writes import (
+from tensormagic.diagnoses.lines import (
     LONGEST,
     assigned,
-    code,
+    atom,
+    call_on,
     described_write,
-    instead,
+    instead_of_write,
+    set_keyword,
+    shortened_code,
     target_of,
+    text_of,
     writing,
 )
+from tensormagic.diagnoses.rule import related_lines, scientific
 from tensormagic.reports import FailureReport, Finding, Location, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
 from tensormagic.words import listed, plural
@@ -92,7 +97,7 @@ def _remedy(first: SavedWrite | None, name: str, *, traced: bool) -> str:
         )
     if "." in name and first.call.endswith("_") and first.location is not None:  # a module's own parameter
         return f"Do it after the backward, which needs the values that the forward used: `{first.location.text}`"
-    return instead(first)
+    return instead_of_write(first)
 
 
 def tensor_name(modified: ModifiedSavedTensor, write: SavedWrite | None) -> str:
@@ -193,17 +198,16 @@ def _freed_remedy(freed: FreedGraph) -> str:
 
 def _keeping(first: Location | None) -> str:
     """Return the call of the earlier backward, as it is written, so that it keeps its graph."""
-    call = call_on(first.text if first is not None else "", "backward", "grad")
+    call = call_on(text_of(first), "backward", "grad")
     if call is None or len(ast.unparse(call)) > LONGEST:
         return "backward(retain_graph=True)"
-    call.keywords = [*(one for one in call.keywords if one.arg != "retain_graph"),
-                     ast.keyword("retain_graph", ast.Constant(value=True))]  # fmt: skip
+    set_keyword(call, "retain_graph", ast.Constant(value=True))
     return ast.unparse(call)
 
 
 def _scaled_weight(freed: FreedGraph) -> str:
     """Return what to do with a weight that is not a leaf: it was computed once, outside the loop, and is used again."""
-    text = freed.joint_location.text if freed.joint_location is not None else ""
+    text = text_of(freed.joint_location)
     made = re.fullmatch(r"(?P<name>[\w.]+) = (?P<value>.+)", text)
     if made is None or "requires_grad=True" not in text:
         return ""
@@ -231,7 +235,7 @@ NOT_A_SCALAR = "grad can be implicitly created only for scalar outputs"
 def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     """TM305: backward was called on something that is not one number."""
     tensors = [one for one in report.operands if one.is_tensor and one.requires_grad and one.shape]
-    root = next((one for one in tensors if _elements(one.shape) != 1), None)
+    root = next((one for one in tensors if prod(one.shape) != 1), None)
     if root is None:
         return
     bare = root.name.removesuffix("[0]")
@@ -243,9 +247,9 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
         code="TM305",
         severity="error",
         message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
-        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: {needs} a single number.",
+        f"{plural(prod(root.shape), 'element')}, shape {root.shape}: {needs} a single number.",
         location=report.location,
-        evidence={"elements": _elements(root.shape)},
+        evidence={"elements": prod(root.shape)},
         remedy=_to_a_scalar(name, report),
         subject=name,
         related=related_lines(("made here", root.location)),
@@ -254,9 +258,8 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
 
 def _to_a_scalar(name: str, report: FailureReport) -> str:
     """Return what to do instead, as the line has it."""
-    line = report.location.text if report.location is not None else ""
     asks = report.function.endswith("grad")
-    call = call_on(line, "grad" if asks else "backward")
+    call = call_on(text_of(report.location), "grad" if asks else "backward")
     given = call.args[0] if call is not None and asks and call.args else None
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) and not asks else given
     code = atom(owner) if owner is not None else name if name.isidentifier() else "y"
@@ -272,13 +275,6 @@ def _to_a_scalar(name: str, report: FailureReport) -> str:
         f"Reduce it to one number, `{code}.mean().backward()` (or `.sum()`); or pass the gradient to start from: "
         f"`gradient=torch.ones_like({code})`."
     )
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 ON_A_LEAF = "leaf Variable that requires grad is being used in an in-place operation"
@@ -301,9 +297,9 @@ def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
         "records.",
         location=report.location,
         evidence={"shape": str(leaf.shape)} if leaf is not None else {},
-        remedy="If it is an update or an initialisation, keep it out of the graph: "
-        f"`with torch.no_grad(): {code(node) if node is not None else '…'}`. If it should be part of the graph, write "
-        f"into a copy, `{name if name and ' ' not in name else 'w'}.clone()`.",
+        remedy="If it is an update or an initialisation, keep it out of the graph: `with torch.no_grad(): "
+        f"{shortened_code(node) if node is not None else '…'}`. If it should be part of the graph, write into a copy, "
+        f"`{name if name and ' ' not in name else 'w'}.clone()`.",
         subject=name,
         related=related_lines(("made here", leaf.location if leaf is not None else None)),
     )

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
-from tensormagic.diagnoses.rule import called, every_call, expression, how_often, of_kind, related_lines, times
+from tensormagic.diagnoses.lines import text_of
+from tensormagic.diagnoses.rule import every_call, expression, how_often, of_kind, related_lines, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
 from tensormagic.words import binding, count, listed, number_of_bytes, plural, tuple_text
 
@@ -151,7 +152,7 @@ def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
         narrow = next((operand for operand in one.operands if operand.dtype != "float64"), None)
         if wide is None or narrow is None or not narrow.requires_grad or wide.requires_grad:
             continue
-        name = called(wide, "one operand")
+        name = wide.name or "one operand"
         origin = ", from NumPy," if one.detail == "numpy" else ""
         root = wide.name if re.fullmatch(r"(self\.)?\w+", wide.name) else wide.name.partition("[")[0]
         code = f"`{root} = {root}.float()`" if re.fullmatch(r"(self\.)?\w+", root) else "`.float()`"
@@ -159,7 +160,7 @@ def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
             code="TM805",
             severity="warning",
             message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
-            f"{tuple_text(wide.shape)} is float64, so {called(narrow, 'the other')} ({narrow.dtype}) is promoted.",
+            f"{tuple_text(wide.shape)} is float64, so {narrow.name or 'the other'} ({narrow.dtype}) is promoted.",
             location=report.location(one.location),
             evidence={each.dtype: each.name or tuple_text(each.shape) for each in (wide, narrow)},
             remedy=f"Convert the data once: {code}; NumPy makes float64 by default.",
@@ -194,7 +195,7 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
             code="TM102",
             severity="note",
             message=f"{one.op} copies {number_of_bytes(one.nbytes)} {how_often(one)}{in_all}: "
-            f"{called(source, 'its input')}, of shape {tuple_text(source.shape)} and strides "
+            f"{source.name or 'its input'}, of shape {tuple_text(source.shape)} and strides "
             f"{tuple_text(source.stride)}, cannot be viewed{wanted}.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
@@ -213,7 +214,8 @@ def mixed_formats(report: TraceReport) -> Iterator[Finding]:
     for one in sorted(costly, key=lambda one: -one.nbytes * one.calls)[:MOST_LINES]:
         result = one.result
         odd, other = one.operands if result is None or _lies(one.operands[0]) != _lies(result) else one.operands[::-1]
-        odd_name, other_name = (called(x, "the weight" if x is one.operands[1] else "its input") for x in (odd, other))
+        roles = ("its input", "the weight") if odd is one.operands[0] else ("the weight", "its input")
+        odd_name, other_name = odd.name or roles[0], other.name or roles[1]
         work = "brings" if one.detail == "converted" else "reads"
         way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
             f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
@@ -248,11 +250,11 @@ def uninitialised(report: TraceReport) -> Iterator[Finding]:
         yield Finding(
             code="TM104",
             severity="error",
-            message=f"{one.op} reads {called(operand, 'memory')}, of shape {shape}, before anything was written to it: "
+            message=f"{one.op} reads {operand.name or 'memory'}, of shape {shape}, before anything was written to it: "
             "its values are whatever was in that memory.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "shape": shape},
-            remedy=_with_values(made.text if made is not None else ""),
+            remedy=_with_values(text_of(made)),
             subject=operand.name,
             related=related_lines(("made without values", made)),
         )

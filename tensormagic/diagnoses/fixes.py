@@ -12,21 +12,24 @@ import re
 from collections.abc import Callable
 
 from tensormagic.diagnoses import fixes_of_values as values
-from tensormagic.diagnoses.mismatches import tried_way
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     atom,
     call_on,
     called_function,
-    expressions,
+    expression_of,
+    keyword_of,
+    names_in,
     only_place,
+    set_keyword,
     spans,
     spliced,
     statement_of,
     targets,
     update_by_hand,
     with_create_graph,
+    without_out,
 )
-from tensormagic.diagnoses.writes import without_out
+from tensormagic.diagnoses.mismatches import tried_way
 from tensormagic.reports import Finding, Report, TraceReport
 
 MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; there may be more than that
@@ -36,26 +39,15 @@ Fix = Callable[[Finding, Report, str], str]
 
 def _the_line(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives the line as it should be: it assigns to the same, and adds nothing but what is needed."""
-    given = targets(line)
-    return next(
-        (
-            span
-            for span in spans(finding)
-            if given
-            and targets(span) == given
-            and {node.id for node in expressions(span) if isinstance(node, ast.Name)}
-            <= {"nn", "torch", *(node.id for node in expressions(line) if isinstance(node, ast.Name))}
-        ),
-        "",
-    )
+    known = {"nn", "torch"} | names_in(line)
+    return next((span for span in values.lines_for(finding, line) if names_in(span) <= known), "")
 
 
 def _before(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives a statement that comes before the line: it binds a name that the line uses anew."""
-    used = {node.id for node in expressions(line) if isinstance(node, ast.Name)}
     for span in spans(finding):
         bound = targets(span)
-        if len(bound) == 1 and bound[0] in used:
+        if len(bound) == 1 and bound[0] in names_in(line):
             return f"{span}\n{line}"
     return ""
 
@@ -105,7 +97,7 @@ def _out_of_place(finding: Finding, report: Report, line: str) -> str:
     statement = statement_of(line)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         call = statement.value
-        if any(each.arg == "out" for each in call.keywords):
+        if keyword_of(call, "out") is not None:
             return without_out(ast.unparse(call))
         if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
             return ""
@@ -194,11 +186,6 @@ def _without_graph(finding: Finding, _report: Report, line: str) -> str:
     return spliced(line, call.args[0], f"{atom(call.args[0])}.detach()")
 
 
-def _each_its_own(finding: Finding, _report: Report, line: str) -> str:
-    """The remedy makes each of the layers anew, on the line that makes them."""
-    return next((span for span in spans(finding) if targets(span) and targets(span) == targets(line)), "")
-
-
 def _frozen(_finding: Finding, _report: Report, line: str) -> str:
     statement = statement_of(line)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -253,16 +240,11 @@ def _listed(finding: Finding, report: Report, line: str) -> str:
 
 def _without_create_graph(_finding: Finding, _report: Report, line: str) -> str:
     call = call_on(line, "backward")
-    if call is None or not any(one.arg == "create_graph" for one in call.keywords):
+    if call is None or keyword_of(call, "create_graph") is None:
         return ""
-    old = ast.unparse(call)
-    call.keywords = [one for one in call.keywords if one.arg != "create_graph"]
-    place = only_place(line, old)
+    place = only_place(line, ast.unparse(call))
+    set_keyword(call, "create_graph", None)
     return spliced(line, place, ast.unparse(call)) if place is not None else ""
-
-
-def _with_create_graph(_finding: Finding, _report: Report, line: str) -> str:
-    return with_create_graph(line)
 
 
 def _cleared_to_none(_finding: Finding, _report: Report, line: str) -> str:
@@ -283,7 +265,7 @@ def _with_mode(finding: Finding, _report: Report, line: str) -> str:
     if call is None or "training=self.training" not in finding.remedy or "self" not in line:
         return ""
     place = only_place(line, ast.unparse(call))
-    call.keywords.append(ast.keyword("training", ast.parse("self.training", mode="eval").body))
+    set_keyword(call, "training", expression_of("self.training"))
     return spliced(line, place, ast.unparse(call)) if place is not None else ""
 
 
@@ -302,7 +284,7 @@ FIXES: dict[str, Fix] = {
     "TM106": values.permuted,
     "TM314": _detached,
     "TM315": _without_create_graph,
-    "TM317": _with_create_graph,
+    "TM317": lambda _, __, line: with_create_graph(line),
     "TM610": _with_mode,
     "TM611": values.logarithms,
     "TM621": _with_keys_that_fit,
@@ -332,7 +314,7 @@ FIXES: dict[str, Fix] = {
     "TM605": lambda *given: _the_line(*given) if given[0].severity != "note" else "",
     "TM608": values.expected_input,
     "TM612": values.over_what_is_summed,
-    "TM614": _each_its_own,
+    "TM614": lambda finding, _, line: next(values.lines_for(finding, line), ""),
     "TM615": _frozen,
     "TM617": _leaf_in_place,
     "TM618": _unscaled,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     atom,
     call_on,
     expressions,
+    keyword_of,
+    names_in,
     only_place,
     operand_of,
     spans,
@@ -22,6 +25,11 @@ from tensormagic.reports import Finding, Report, TraceReport
 _SMALL = "1e-8"
 _CLAMPED = frozenset({"log", "log2", "log10"})
 _LIFTED = frozenset({"sqrt", "rsqrt"})
+
+
+def lines_for(finding: Finding, line: str) -> Iterator[str]:
+    """Yield the lines that the remedy gives in place of a line: they assign to the same."""
+    return (span for span in spans(finding) if targets(span) and targets(span) == targets(line))
 
 
 def reshaped(finding: Finding, _report: Report, line: str) -> str:
@@ -67,7 +75,7 @@ def expected_input(finding: Finding, _report: Report, line: str) -> str:
     if call is not None and call.args and finding.remedy.startswith("Use `log_softmax` in place"):
         return spliced(line, call.args[0], f"{atom(call.args[0])}.log()")
     call = call_on(line, "binary_cross_entropy_with_logits")
-    if call is not None and "sigmoid" in finding.remedy and all(one.arg != "pos_weight" for one in call.keywords):
+    if call is not None and "sigmoid" in finding.remedy and keyword_of(call, "pos_weight") is None:
         return line.replace("binary_cross_entropy_with_logits", "binary_cross_entropy")
     call = call_on(line, "log_softmax") if "already the result of log_softmax" in finding.message else None
     given = operand_of(call, "log_softmax") if call is not None else None
@@ -109,7 +117,7 @@ def masked_before(finding: Finding, report: Report, line: str) -> str:
     if finding.remedy.startswith("Fill masked scores") and (softmax := call_on(line, "softmax")) is not None:
         scores = operand_of(softmax, "softmax")
         return spliced(line, scores, f"{atom(scores)}.clamp_min(-1e9)") if scores is not None else ""
-    mended = next((span for span in spans(finding) if targets(span) and targets(span) == targets(line)), "")
+    mended = next(lines_for(finding, line), "")
     if mended and finding.related:
         return mended if _is_bound_before(report, finding, mended) else ""
     return masked_on_its_line(finding.subject, line)
@@ -120,9 +128,8 @@ def _is_bound_before(report: Report, finding: Finding, mended: str) -> bool:
     here, later = finding.location, finding.related[0].location
     if not isinstance(report, TraceReport) or here is None or {here.filename, later.filename} != {report.cell.filename}:
         return False
-    read = {node.id for node in expressions(mended) if isinstance(node, ast.Name)}
     between = [each.strip() for each in report.cell.lines[here.line : later.line - 1]]
-    return here.line < later.line and read.isdisjoint(name for each in between for name in targets(each))
+    return here.line < later.line and names_in(mended).isdisjoint(name for each in between for name in targets(each))
 
 
 def logarithms(finding: Finding, _report: Report, line: str) -> str:

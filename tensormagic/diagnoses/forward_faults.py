@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import as_code, call_on, clipping, related_lines, scientific, spliced
+from tensormagic.diagnoses.lines import as_code, call_on, spliced
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific
 from tensormagic.diagnoses.singular import (
     DOMAIN,
     LOSSES,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.rule import as_code, atom, clipping, related_lines, scientific, spliced, statement_of
-from tensormagic.diagnoses.writes import assigned
+from tensormagic.diagnoses.lines import as_code, assigned, atom, spliced, statement_of, text_of
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     UNTOUCHED,
@@ -74,7 +74,7 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
 
 def _target_and_remedy(place: Location | None) -> tuple[str, str]:
     """Return what is added to, and the line as it should be; plain words where the line is no simple one."""
-    statement = statement_of(place.text if place is not None else "")
+    statement = statement_of(text_of(place))
     if isinstance(statement, ast.AugAssign):
         name = ast.unparse(statement.target)
         return name, f"Add only the number: `{name} += {atom(statement.value)}.item()`"

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from tensormagic.diagnoses.backward_failures import severity
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     UPDATE_IN_PLACE,
+    assigned,
     call_on,
-    fixed,
-    passes_words,
-    shortest,
     spliced,
     statement_of,
+    text_of,
     under_no_grad,
     update_by_hand,
     with_create_graph,
 )
-from tensormagic.diagnoses.writes import assigned
+from tensormagic.diagnoses.rule import fixed, passes_words, shortest
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -119,7 +118,7 @@ def instead(report: TraceReport, cut: Cut, *, starts: bool = False) -> str:
     Where backward ``starts`` from what came out, it is the loss itself that counts or chooses.
     """
     place, made = report.location(cut.location), report.location(cut.source_location)
-    text = "" if place is None else place.text
+    text = text_of(place)
     if starts and cut.op in _ACCURACY:
         return f"use a loss of the scores themselves, {_ACCURACY[cut.op]}: an accuracy has no gradient"
     if is_drawn(cut, place):
@@ -406,16 +405,18 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         cut = report.cuts[one.cut] if one.cut is not None else None
         called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
         why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
-        within = report.location(cut.call_location if cut is not None else None)
-        made = within or ended
-        if update := update_by_hand(made.text if made is not None else "", of_leaf=within is not None):
+        called_from = report.location(cut.call_location if cut is not None else None)
+        made = called_from or ended
+        if update := update_by_hand(text_of(made), of_leaf=called_from is not None):
             what = (
                 f"new tensors for {update.name}, which require"
                 if update.several
                 else f"a new {update.name}, which requires"
             )
             why, ended = f"an update made {what} no gradient", made
-            remedy = UPDATE_IN_PLACE.format(update.in_place if within is not None else under_no_grad(update.in_place))
+            remedy = UPDATE_IN_PLACE.format(
+                update.in_place if called_from is not None else under_no_grad(update.in_place)
+            )
         traced = (report.location(step.location) for step in report.passes)
         if remedy == _ASK and any(place is not None and "create_graph=True" in place.text for place in traced):
             why, remedy = _CONSTANT

@@ -10,16 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
-from tensormagic.diagnoses.rule import (
-    as_code,
-    call_on,
-    called,
-    neighbours,
-    of_kind,
-    optimizers_of,
-    reached,
-    related_lines,
-)
+from tensormagic.diagnoses.lines import as_code, call_on, text_of
+from tensormagic.diagnoses.rule import neighbours, of_kind, optimizers_of, reached, related_lines
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,
@@ -91,7 +83,7 @@ def normalised_twice(report: TraceReport) -> Iterator[Finding]:
         clash = _CLASHES.get((one.op, one.detail))
         if clash is None or not one.operands:
             continue
-        here, name = report.location(one.location), called(one.operands[0], "its input")
+        here, name = report.location(one.location), one.operands[0].name or "its input"
         side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
         words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
         yield Finding(
@@ -272,7 +264,7 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
         if not leaves & learning or leaves & _leaves(graph, around):
             continue  # what the sample meets depends on the distribution as well: its log-probability
         here = report.location(node.location)
-        call = call_on(here.text if here is not None else "", "normal")
+        call = call_on(text_of(here), "normal")
         given = (
             [] if call is None else [*call.args, *(one.value for one in call.keywords if one.arg in {"mean", "std"})]
         )
@@ -367,11 +359,11 @@ def undetached(report: TraceReport) -> Iterator[Finding]:
     """TM314: an advantage or a bootstrapped target with a gradient of its own."""
     for one in of_kind(report, "advantage"):
         says = "multiplies the log-probability of a policy's choice and has a gradient of its own"
-        message = f"{called(one.operands[0], 'the difference')} {says}: the policy's loss trains what made it, too."
+        message = f"{one.operands[0].name or 'the difference'} {says}: the policy's loss trains what made it, too."
         yield _undetached(report, one, "note", message)
     for one in of_kind(report, "target"):
         says = f"the target of {one.op}, comes out of the network that is trained and has a gradient"
-        message = f"{called(one.operands[0], 'it')}, {says}: the loss moves the target towards the prediction as well."
+        message = f"{one.operands[0].name or 'it'}, {says}: the loss moves the target towards the prediction as well."
         yield _undetached(report, one, "warning" if one.detail == "best" else "note", message)
 
 

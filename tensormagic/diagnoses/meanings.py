@@ -8,19 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     UPDATE_IN_PLACE,
+    assigned,
     atom,
     call_on,
-    called,
-    every_call,
-    of_kind,
-    related_lines,
+    described_write,
     spliced,
+    text_of,
     under_no_grad,
     update_by_hand,
 )
-from tensormagic.diagnoses.writes import assigned, described_write
+from tensormagic.diagnoses.rule import every_call, of_kind, related_lines
 from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
@@ -52,7 +51,7 @@ def regrouped(report: TraceReport) -> Iterator[Finding]:
         if one.result is None or not one.operands or not every_call(one):
             continue
         old, new = one.operands[0].shape, one.result.shape
-        name = called(one.operands[0], "the tensor")
+        name = one.operands[0].name or "the tensor"
         sure = one.detail == "split" or (one.detail == "permuted" and len(old) > 3)
         yield _finding(report, "TM106", one, (
             "warning" if sure else "note",
@@ -117,7 +116,7 @@ def stored_views(report: TraceReport) -> Iterator[Finding]:
 def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
     """Return the line that stores, with a copy; an example where there is none, or are several."""
     here = report.location(one.location)
-    call = call_on(here.text if here is not None else "", one.op)
+    call = call_on(text_of(here), one.op)
     stored = ast.unparse(call.args[0]) if call is not None and call.args else ""
     lines = {line.strip() for line in report.cell.lines if line.strip().startswith(f"{stored}.append(")}
     line = lines.pop() if stored and len(lines) == 1 else ""
@@ -146,7 +145,7 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
                     else f"{one.op} ignores the mode of {module} unless `training` is passed"
                 )
                 here = report.location(one.location)
-                call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+                call = call_on(text_of(here), "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
                 as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
                 seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
                 yield _finding(report, "TM610", one, (
@@ -160,7 +159,7 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
     """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
     for one in of_kind(report, "no logarithms"):
-        first, second = (called(x, otherwise) for x, otherwise in zip(one.operands, ("its input", "its target"),
+        first, second = (x.name or otherwise for x, otherwise in zip(one.operands, ("its input", "its target"),
                                                                         strict=True))  # fmt: skip
         if one.detail == "target":
             says = f"kl_div takes probabilities as its target, and {second} has values below 0"
@@ -197,7 +196,7 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
 
 def _softmax(one: Observation) -> _Description:
     kind, dim, *rest = one.detail.split()
-    name = called(one.operands[0], "its input")
+    name = one.operands[0].name or "its input"
     if kind == "alone":
         says = f"{one.op} goes over dimension {dim} of {name}, of shape {tuple_text(one.operands[0].shape)}"
         without = "the loss is 0" if one.op == "cross_entropy" else "the result is 1"
@@ -227,7 +226,7 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
     A note after attention that takes places first: the first or last sample may be looked at.
     """
     for one in of_kind(report, "last sample"):
-        name, shape = called(one.operands[0], "the output"), one.operands[0].shape
+        name, shape = one.operands[0].name or "the output", one.operands[0].shape
         if one.detail.startswith("attention"):
             at = one.detail.rpartition(" ")[2]
             which, size = (
@@ -346,16 +345,15 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
 
 def _update_in_place(read: GradientRead, code: str) -> str:
     """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
-    update = update_by_hand(read.made.text if read.made is not None else "")
+    update = update_by_hand(text_of(read.made))
     is_of_it = update is not None and (update.several or update.name == code)
     return UPDATE_IN_PLACE.format(under_no_grad(update.in_place)) if update and is_of_it else ""
 
 
 def _leaf_first(read: GradientRead, code: str) -> str:
     """Return what to do where the line that reads it is an update: what is updated has to be a leaf."""
-    line = read.location.text if read.location is not None else ""
-    made = re.fullmatch(rf"{re.escape(code)} = (.+)", read.made.text if read.made is not None else "")
-    if not read.single or made is None or not re.match(rf"{re.escape(code)}(\.data)? -= ", line):
+    made = re.fullmatch(rf"{re.escape(code)} = (.+)", text_of(read.made))
+    if not read.single or made is None or not re.match(rf"{re.escape(code)}(\.data)? -= ", text_of(read.location)):
         return ""
     value = re.sub(r",\s*requires_grad=True", "", made[1])
     return f"Make it a leaf: compute its values first, set `requires_grad` last: `{code} = ({value}).requires_grad_()`."

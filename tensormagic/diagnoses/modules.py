@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_left_out, read_only_cut
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     as_code,
     called_function,
     expressions,
-    fixed,
-    optimizers_of,
-    passes_words,
-    shortest,
+    only_statement,
+    parsed,
+    set_keyword,
     spliced,
+    text_of,
 )
+from tensormagic.diagnoses.rule import fixed, optimizers_of, passes_words, shortest
 from tensormagic.reports import (
     Finding,
     Location,
@@ -131,7 +132,7 @@ def _as_parameter(found: UnregisteredTensor) -> str:
         return f"self.{attribute} = nn.Parameter({attribute})"
     target, value = made
     if isinstance(value, ast.Call):
-        value.keywords = [given for given in value.keywords if given.arg != "requires_grad"]
+        set_keyword(value, "requires_grad", None)
         if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
             value = value.func.value
     return f"{target} = nn.Parameter({ast.unparse(value)})"
@@ -153,20 +154,17 @@ class _Bare(ast.NodeTransformer):
         self.generic_visit(node)
         if ast.unparse(node.func).rpartition(".")[2] == "Parameter" and node.args:
             return node.args[0]
-        node.keywords = [given for given in node.keywords if given.arg != "requires_grad"]
+        set_keyword(node, "requires_grad", None)
         return node
 
 
 def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:
     """Return what the line that makes the attribute assigns to, and what it assigns; None where that is not simple."""
-    try:
-        (statement,) = ast.parse(found.location.text if found.location else "").body
-    except (SyntaxError, ValueError):
+    statement = only_statement(parsed(text_of(found.location)))
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        return (ast.unparse(target), statement.value) if isinstance(target, ast.Attribute) else None
-    return None
+    target = statement.targets[0]
+    return (ast.unparse(target), statement.value) if isinstance(target, ast.Attribute) else None
 
 
 _LONGEST = 100  # characters of what is put into a container that is written anew
@@ -229,11 +227,7 @@ def _are_named(inside: str) -> bool:
 
 def _inside(hidden: UnregisteredModules) -> str:
     """Return what the line puts into the container, where it is one short expression."""
-    text = hidden.location.text if hidden.location is not None else ""
-    try:
-        (statement,) = ast.parse(text).body
-    except (SyntaxError, ValueError):
-        return "…"
+    statement = only_statement(parsed(text_of(hidden.location)))
     value = statement.value if isinstance(statement, ast.Assign) else None
     empty = isinstance(value, ast.List | ast.Dict) and not ast.dump(value).count("Call")
     return "" if empty else ast.unparse(value) if isinstance(value, ast.expr) else "…"

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
-from tensormagic.diagnoses.rule import COPIED, as_code, fixed, optimizer_code, shortest, step_line, twin_of
+from tensormagic.diagnoses.lines import as_code
+from tensormagic.diagnoses.rule import COPIED, fixed, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,

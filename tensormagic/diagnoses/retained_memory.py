@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import rebound, related_lines
+from tensormagic.diagnoses.lines import rebound
+from tensormagic.diagnoses.rule import related_lines
 from tensormagic.reports import (
     Finding,
     Leak,

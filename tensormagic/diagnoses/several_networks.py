@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced
 from tensormagic.diagnoses.optimizers import targets_with_gradients
 from tensormagic.diagnoses.rule import (
     COPIED,
-    as_code,
-    atom,
-    call_on,
     optimizer_code,
     optimizers_of,
     related_lines,
     scientific,
-    spliced,
     step_line,
     twin_of,
 )

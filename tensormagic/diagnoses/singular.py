@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import call_on, expressions, neighbours, related_lines, spliced, statement_of, within
+from tensormagic.diagnoses.lines import call_on, expressions, spliced, statement_of, text_of, within
+from tensormagic.diagnoses.rule import neighbours, related_lines
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
@@ -305,7 +306,7 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
         location=location,
         evidence={"nan": nonfinite.nan, "elements": nonfinite.count, "zeros saved": nonfinite.saved_zero,
                   "pass": nonfinite.pass_number},
-        remedy=_remedy(node, found.selecting, (location.text if location else "", line.text if line else "")),
+        remedy=_remedy(node, found.selecting, (text_of(location), text_of(line))),
         subject=node.op,
         node=(found.at, node.index),
         related=related_lines((f"left out by {found.selecting.op}", line), besides=location),

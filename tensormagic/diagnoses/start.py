@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.backward_failures import LINEAR
-from tensormagic.diagnoses.rule import as_code, scientific
+from tensormagic.diagnoses.lines import as_code
+from tensormagic.diagnoses.rule import scientific
 from tensormagic.reports import Extent, FunctionCheck, Probe, StartReport
 from tensormagic.words import count, listed, part_of, plural, tuple_text
 

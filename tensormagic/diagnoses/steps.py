@@ -9,17 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import (
-    as_code,
-    call_on,
-    of_kind,
-    optimizer_code,
-    optimizers_of,
-    related_lines,
-    scientific,
-    update_by_hand,
-)
-from tensormagic.diagnoses.writes import LONGEST
+from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, update_by_hand
+from tensormagic.diagnoses.rule import of_kind, optimizer_code, optimizers_of, related_lines, scientific
 from tensormagic.reports import (
     Accumulation,
     Clipping,

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead
-from tensormagic.diagnoses.rule import (
-    as_code,
-    neighbours,
-    optimizer_code,
-    passes_words,
-    reached,
-    rebound,
-    scientific,
-)
+from tensormagic.diagnoses.lines import as_code, rebound
+from tensormagic.diagnoses.rule import neighbours, optimizer_code, passes_words, reached, scientific
 from tensormagic.reports import (
     Cut,
     GradientFacts,

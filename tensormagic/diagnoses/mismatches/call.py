@@ -14,11 +14,11 @@ from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
 
-from tensormagic.diagnoses.rule import as_code
+from tensormagic.diagnoses.lines import as_code, expression_of, keyword_of
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import MismatchKind
 from tensormagic.reports.storage import resolved, why_not
-from tensormagic.words import count, listed, plural
+from tensormagic.words import binding, count, listed, plural
 
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
 # arguments says it. The user's own name for it is what sentences and code use.
@@ -82,10 +82,9 @@ class Given:
         """How code writes it; ready to take an attribute or an index."""
         quoted = _QUOTED.search(self.operand.name)
         text = quoted[1] if quoted else self.operand.name
-        body = parsed(text)
-        if body is None:
+        if expression_of(text) is None:
             return self.place or _CODES.get(self.role, self.role) or "x"
-        return text if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
+        return binding(text)
 
     @property
     def can_be_assigned(self) -> bool:
@@ -196,9 +195,9 @@ class Call:
 
     def written(self, keyword: str) -> str:
         """Return what the user's own call gives for a keyword, as it is written there; empty where it gives none."""
-        body = parsed(self.report.call)
-        given = {each.arg: each.value for each in body.keywords} if isinstance(body, ast.Call) else {}
-        return ast.unparse(given[keyword]) if keyword in given else ""
+        body = expression_of(self.report.call)
+        given = keyword_of(body, keyword) if isinstance(body, ast.Call) else None
+        return ast.unparse(given) if given is not None else ""
 
     def of_shape(self, shape: Shape) -> Given | None:
         """Return the tensor that has this shape, if exactly one has."""
@@ -224,14 +223,6 @@ class Call:
 
 
 _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})
-
-
-def parsed(text: str) -> ast.expr | None:
-    """Return the expression that a text is; None where it is none."""
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
 
 
 def needed(value: ValueT | None) -> ValueT:

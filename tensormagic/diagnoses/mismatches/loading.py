@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, unlike
+from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, unlike
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import count
@@ -58,7 +58,7 @@ def _of_no_known_kind(kind: str) -> Mismatch:
     instead = (
         "a number or a tensor" if kind == "NoneType" else _IMAGE if kind.startswith("PIL.") else "tensors or numbers"
     )
-    what = "None" if kind == "NoneType" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    what = "None" if kind == "NoneType" else article(name)
     way = _INSTEAD.format(instead=instead)
     return mismatch(
         "argument",
