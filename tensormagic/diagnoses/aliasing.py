@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.lines import rebound
-from tensormagic.reports import (
-    Finding,
-    MemoryReport,
-    TensorReport,
-    WatchReport,
-)
+from tensormagic.reports import Finding, MemoryReport, TensorReport, WatchReport
+from tensormagic.reports.base import Scalar
 from tensormagic.words import listed, number_of_bytes, part_of, plural
 
 _VIEWS = frozenset({"base", "view of it", "view of the same base"})
@@ -35,9 +31,8 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
     first = others[0]
     shared = first.overlap_elements
     amount = "" if shared is None else f"{part_of(shared, first.of_elements)} of "
-    so_far = (
-        f" This memory was written to {plural(written, 'time')} so far." if written and first.shares_version else ""
-    )
+    counted = written and first.shares_version
+    so_far = f" This memory was written to {plural(written, 'time')} so far." if counted else ""
     yield Finding(
         code="TM201",
         severity="note",
@@ -50,8 +45,7 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
 
 
 def _copy_of(report: TensorReport) -> str:
-    name, copy = report.name, "copy()" if any(kind.key == "numpy" for kind in report.kinds) else "clone()"
-    return rebound(name, copy)
+    return rebound(report.name, "copy()" if any(kind.key == "numpy" for kind in report.kinds) else "clone()")
 
 
 def internal_overlap(report: TensorReport) -> Iterator[Finding]:
@@ -100,14 +94,19 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         return
     held = [holder.path for holder in holders.of_tensor]
     name = report.name if report.name in held or report.name.isidentifier() else held[0]
-    yield Finding(
+    evidence: dict[str, Scalar] = {"bytes read": read, "storage bytes": storage.nbytes, "holders": len(held)}
+    yield _keeping(report.name, name, read, storage.nbytes, evidence)
+
+
+def _keeping(view: str, code: str, read: int, nbytes: int, evidence: dict[str, Scalar]) -> Finding:
+    return Finding(
         code="TM205",
         severity="warning",
-        message=f"{report.name} reads {number_of_bytes(read)} and keeps {number_of_bytes(storage.nbytes)} alive: "
-        "nothing else uses this storage.",
-        evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(held)},
-        remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{name} = {name}.clone()`",
-        subject=report.name,
+        message=f"{view} reads {number_of_bytes(read)} and keeps {number_of_bytes(nbytes)} alive: nothing else uses "
+        "this storage.",
+        evidence=evidence,
+        remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{code} = {code}.clone()`",
+        subject=view,
     )
 
 
@@ -115,13 +114,5 @@ def storage_keeping_views(report: WatchReport | MemoryReport) -> Iterator[Findin
     """TM205: the same, of everything that a session holds."""
     for view in report.views:
         if view.nbytes >= SMALLEST_STORAGE and view.read * SMALLEST_SHARE <= view.nbytes:
-            yield Finding(
-                code="TM205",
-                severity="warning",
-                message=f"{view.name} reads {number_of_bytes(view.read)} and keeps {number_of_bytes(view.nbytes)} "
-                "alive: nothing else uses this storage.",
-                evidence={"bytes read": view.read, "bytes": view.nbytes},
-                remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{view.name} = "
-                f"{view.name}.clone()`",
-                subject=view.name,
-            )
+            evidence: dict[str, Scalar] = {"bytes read": view.read, "bytes": view.nbytes}
+            yield _keeping(view.name, view.name, view.read, view.nbytes, evidence)

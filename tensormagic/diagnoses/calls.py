@@ -23,26 +23,31 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
     draws = list(of_kind(report, "draw"))
     if not draws:
         return
-    count = sum(one.calls for one in draws)
-    names = listed(list(dict.fromkeys(one.op for one in draws)))
-    lines = "" if len(draws) == 1 else f" on {plural(len(draws), 'line')}"
+    names, times, lines = _in_all(draws)
     yield Finding(
         code="TM701",
         severity="note",
-        message=f"{names} drew {plural(count, 'time')}{lines} from an unseeded generator: the next run gives "
+        message=f"{names} drew {plural(times, 'time')}{lines} from an unseeded generator: the next run gives "
         "different numbers.",
         location=report.location(draws[0].location),
-        evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
+        evidence={"draws": times, "lines": len(draws), "seed": draws[0].detail},
         remedy="To make runs comparable: `torch.manual_seed(0)` before the model is made.",
         subject=draws[0].op,
         related=_others(report, draws),
     )
 
 
+def _in_all(seen: list[Observation]) -> tuple[str, int, str]:
+    """Return what was called on all these lines, how often, and on how many lines, where there are several."""
+    names = listed(list(dict.fromkeys(one.op for one in seen)))
+    return names, sum(one.calls for one in seen), "" if len(seen) == 1 else f" on {plural(len(seen), 'line')}"
+
+
 def _others(report: TraceReport, seen: list[Observation]) -> tuple[RelatedLine, ...]:
     """Return the lines of the first few besides the very first."""
-    times = ((one, f", {count(one.calls)} times" if one.calls > 1 else "") for one in seen[1 : 1 + MOST_LINES])
-    return related_lines(*((f"{one.op}{often}", report.location(one.location)) for one, often in times))
+    often = [f", {count(one.calls)} times" if one.calls > 1 else "" for one in seen]
+    lines = [(f"{one.op}{times}", report.location(one.location)) for one, times in zip(seen, often, strict=True)]
+    return related_lines(*lines[1 : 1 + MOST_LINES])
 
 
 def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
@@ -129,16 +134,14 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     if steps < FEWEST_STEPS or not waits:
         return
     waits.sort(key=lambda one: -one.calls)
-    first, count = waits[0], sum(one.calls for one in waits)
-    lines = "" if len(waits) == 1 else f" on {plural(len(waits), 'line')}"
-    what = listed(list(dict.fromkeys(one.op for one in waits)))
+    first, (names, times, lines) = waits[0], _in_all(waits)
     yield Finding(
         code="TM803",
         severity="note",
-        message=f"The host waits for {first.detail} in every step: {what} read from it "
-        f"{plural(count, 'time')} in {plural(steps, 'step')}{lines}.",
+        message=f"The host waits for {first.detail} in every step: {names} read from it "
+        f"{plural(times, 'time')} in {plural(steps, 'step')}{lines}.",
         location=report.location(first.location),
-        evidence={"waits": count, "steps": steps, "device": first.detail},
+        evidence={"waits": times, "steps": steps, "device": first.detail},
         remedy="Keep the value on the device (`total += loss.detach()`), and read it less often.",
         subject=first.operands[0].name if first.operands else "",
         related=_others(report, waits),

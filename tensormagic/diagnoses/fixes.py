@@ -30,6 +30,7 @@ from tensormagic.diagnoses.lines import (
     without_out,
 )
 from tensormagic.diagnoses.mismatches import tried_way
+from tensormagic.diagnoses.rule import held_by
 from tensormagic.reports import Finding, Report, TraceReport
 
 MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; there may be more than that
@@ -127,8 +128,9 @@ def _cleared(finding: Finding, report: Report, line: str) -> str:
         return f"{line}\n{ast.unparse(step.func.value)}.zero_grad()" if span.endswith(".zero_grad()") else ""
     if not isinstance(report, TraceReport) or report.training is None or call_on(line, "backward") is None:
         return ""
-    holds = report.training.by_hand.holds if report.training.by_hand is not None else ()
-    names = [report.parameters[number].name for number in holds] if len(holds) < MOST_BY_HAND else []
+    by_hand = report.training.by_hand
+    names = [series.name for series in held_by(report, by_hand)] if by_hand is not None else []
+    names = names if len(names) < MOST_BY_HAND else []
     return "\n".join([*(f"{name}.grad = None" for name in names), line]) if span[:-12] in names else ""
 
 

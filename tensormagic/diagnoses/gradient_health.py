@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from tensormagic.diagnoses.lines import as_code, assigned, atom, spliced, statement_of, text_of
-from tensormagic.diagnoses.rule import clipping, related_lines, scientific
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific, training_of, users_of
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     UNTOUCHED,
@@ -28,13 +28,11 @@ FEWEST_STEPS = 4  # over which it grew, by the same number of nodes each time
 
 def growing_graph(report: TraceReport) -> Iterator[Finding]:
     """TM312: backward goes through the steps before as well, or a sum that backward never goes through keeps them."""
-    if report.training is None:
-        return
-    for growth in report.training.growth:
+    for growth in training_of(report).growth:
         if growth.passes >= FEWEST_STEPS:
             yield _growing(report, growth)
     used = {node.location for graph in report.graphs for node in graph.nodes}
-    for found in report.training.sums:
+    for found in training_of(report).sums:
         if found.steps >= FEWEST_STEPS and found.location not in used and report.state != "running":
             place = report.location(found.location)
             name, remedy = _target_and_remedy(place)
@@ -165,7 +163,7 @@ def _leaf_node(report: TraceReport, name: str) -> tuple[tuple[int, int] | None, 
     for number, graph in enumerate(report.graphs):
         leaf = next((node for node in graph.nodes if node.kind == "accumulate" and node.variable == name), None)
         if leaf is not None:
-            users = [graph.nodes[edge.source] for edge in graph.edges if edge.target == leaf.index]
+            users = users_of(graph, leaf.index)
             return (number, leaf.index), report.location(users[0].location) if users else None
     return None, None
 

@@ -11,18 +11,30 @@ from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
-from tensormagic.diagnoses.rule import neighbours, of_kind, optimizers_of, reached, related_lines
+from tensormagic.diagnoses.rule import (
+    held_by,
+    in_steps,
+    neighbours,
+    of_kind,
+    optimizers_of,
+    reached,
+    related_lines,
+    training_of,
+    users_of,
+)
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,
     Finding,
     Graph,
+    Location,
     ModelMode,
     Observation,
     Severity,
     TraceReport,
     UntrainedNorm,
 )
+from tensormagic.reports.base import Scalar
 from tensormagic.words import count, plural
 
 # TM608: losses that are given what they make themselves.
@@ -70,8 +82,10 @@ _TWICE = _Clash(
 _CLASHES: dict[tuple[str, str], _Clash] = {
     **{("cross_entropy", made): _CROSS_ENTROPY for made in ("softmax", "sigmoid")},
     ("cross_entropy", "log_softmax"): _SAME,
-    **{("binary_cross_entropy_with_logits", made): _BINARY for made in ("softmax", "sigmoid")},
-    **{("binary_cross_entropy_with_logits", made): _BINARY for made in ("log_softmax", "logsigmoid")},
+    **{
+        ("binary_cross_entropy_with_logits", made): _BINARY
+        for made in ("softmax", "sigmoid", "log_softmax", "logsigmoid")
+    },
     **{("nll_loss", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
     **{("binary_cross_entropy", made): _TWICE for made in ("softmax", "sigmoid")},
 }
@@ -119,18 +133,12 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
     # A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone
     # or its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an
     # earlier training has left, may be meant so: a note.
-    for mode in report.training.modes if report.training is not None else ():
+    for mode in training_of(report).modes:
         if mode.longest >= FEWEST_STEPS:
             always = mode.eval_steps == mode.steps
             kept = mode.norms > mode.unused_norms
-            when = f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
-            if not always:
-                when = f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
-            own = (
-                use
-                for use in optimizers_of(report)
-                if any(report.parameters[at].owner == mode.model for at in use.holds)
-            )
+            when = in_steps(mode.eval_steps, mode.steps) + ("" if always else f", from step {count(mode.first)} on")
+            own = (use for use in optimizers_of(report) if mode.model in {one.owner for one in held_by(report, use)})
             pattern = next((next(iter(use.patterns), None) for use in own), None)
             yield Finding(
                 code="TM606",
@@ -165,10 +173,8 @@ def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
     Left alone is what a training uses: targets, teachers, samples of a generator. Its values come back as a cut in the
     graph of a backward; an evaluation's do not.
     """
-    training = report.training
-    if training is None:
-        return
-    trained = {report.parameters[number].owner for use in training.optimizers for number in use.holds}
+    training = training_of(report)
+    trained = {series.owner for series in held_by(report, *training.optimizers)}
     used = {cut.location for graph in report.graphs for cut in graph.cuts if cut.target is not None}
     found: dict[tuple[str, int | None], list[UntrainedNorm]] = {}
     for norm in training.norms:
@@ -215,23 +221,15 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 yield _term(report, graph, cut)
             elif _is_sampled_past(report, graph, cut):
                 handled.add(where)
-                here = report.location(cut.location)
                 assert cut.target is not None
                 assert cut.source is not None
-                source = graph.nodes[cut.source]
-                name = source.variable or source.module or cut.source_name
-                joined = report.location(graph.nodes[cut.target].location)
-                yield Finding(
-                    code="TM313",
-                    severity="note",
-                    message=f"No gradient reaches `{name or 'the parameters'}` through this sample: "
-                    f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss "
-                    "alone.",
-                    location=here or joined,
+                source, here = graph.nodes[cut.source], report.location(cut.location)
+                yield _sample(
+                    source.variable or source.module or cut.source_name,
+                    f"{call_words(cut, here)} cuts it off",
+                    f"{instead(report, cut)}.",
+                    lines=(here, report.location(graph.nodes[cut.target].location)),
                     evidence={"kind": cut.kind, "times": cut.count},
-                    remedy=f"If it should learn from its samples, {instead(report, cut)}.",
-                    subject=name,
-                    related=related_lines(("used here", joined), besides=here),
                 )
         yield from _drawn_without_slope(report, graph)
 
@@ -257,7 +255,7 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
     for node in graph.nodes:
         if node.op != "normal":
             continue
-        users = [edge.source for edge in graph.edges if edge.target == node.index]
+        users = [user.index for user in users_of(graph, node.index)]
         below = neighbours(graph)[1]
         leaves = _leaves(graph, reached(below, [node.index]))
         around = reached(below, users, {one.index for one in graph.nodes if one is not node}.__contains__)
@@ -265,22 +263,30 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
             continue  # what the sample meets depends on the distribution as well: its log-probability
         here = report.location(node.location)
         call = call_on(text_of(here), "normal")
-        given = (
-            [] if call is None else [*call.args, *(one.value for one in call.keywords if one.arg in {"mean", "std"})]
-        )
+        keywords = [one.value for one in call.keywords if one.arg in {"mean", "std"}] if call is not None else []
+        given = [*call.args, *keywords] if call is not None else []
         name = next((ast.unparse(one) for one in given if not isinstance(one, ast.Constant)), "")
         used = report.location(graph.nodes[users[0]].location) if users else None
-        yield Finding(
-            code="TM313",
-            severity="note",
-            message=f"No gradient reaches `{name or 'the parameters'}` through this sample: {drawn.why}, so "
-            "the distribution learns from other terms of the loss alone.",
-            location=here,
-            evidence={"op": node.op},
-            remedy=f"If it should learn from its samples, {drawn.remedy[0].lower()}{drawn.remedy[1:]}",
-            subject=name,
-            related=related_lines(("used here", used), besides=here),
-        )
+        remedy = f"{drawn.remedy[0].lower()}{drawn.remedy[1:]}"
+        yield _sample(name, drawn.why, remedy, lines=(here, used), evidence={"op": node.op})
+
+
+_Lines = tuple[Location | None, Location | None]  # where a sample is drawn, and where it is used
+
+
+def _sample(name: str, why: str, remedy: str, *, lines: _Lines, evidence: dict[str, Scalar]) -> Finding:
+    here, used = lines
+    return Finding(
+        code="TM313",
+        severity="note",
+        message=f"No gradient reaches `{name or 'the parameters'}` through this sample: {why}, so the distribution "
+        "learns from other terms of the loss alone.",
+        location=here or used,
+        evidence=evidence,
+        remedy=f"If it should learn from its samples, {remedy}",
+        subject=name,
+        related=related_lines(("used here", used), besides=here),
+    )
 
 
 def _leaves(graph: Graph, nodes: set[int]) -> set[str]:

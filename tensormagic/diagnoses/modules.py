@@ -17,7 +17,7 @@ from tensormagic.diagnoses.lines import (
     spliced,
     text_of,
 )
-from tensormagic.diagnoses.rule import fixed, optimizers_of, passes_words, shortest
+from tensormagic.diagnoses.rule import fixed, held_by, optimizers_of, passes_words, shortest, training_of
 from tensormagic.reports import (
     Finding,
     Location,
@@ -412,8 +412,8 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
 
     Where a call was seen to cut the gradient, TM303 reports it; where the model was made anew, TM604.
     """
-    training = report.training
-    if training is None or report.state == "running":
+    training = training_of(report)
+    if report.state == "running":
         return
     optimized = {number for use in training.optimizers for number in use.holds}
     cuts = (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts))
@@ -424,7 +424,7 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
     known = report.passes_traced == report.passes_seen and training.optimizers_seen == len(training.optimizers)
     for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
         idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
-        held = [report.parameters[number] for number in use.holds]
+        held = held_by(report, use)
         missing = [series for series in held if series.owner and _is_missing(series)]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             who = shortest([series.name for series in missing], [series.name for series in report.parameters])

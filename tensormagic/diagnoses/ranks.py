@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from statistics import median
 
+from tensormagic.diagnoses.rule import training_of
 from tensormagic.reports import EVERYTHING, Difference, Finding, RankReport, TraceReport, UnshardedParameters
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, ranks_text, seconds_text, short_number
 
@@ -207,7 +208,7 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
 
 def same_order(report: TraceReport) -> Iterator[Finding]:
     """TM905: a DistributedSampler that was not given the epoch gives the same order again."""
-    for one in report.training.same_order if report.training is not None else ():
+    for one in training_of(report).same_order:
         yield Finding(
             code="TM905", severity="warning",
             message=f"{one.loader} gave its data in the same order in two rounds of the loop over {one.epoch}: its "

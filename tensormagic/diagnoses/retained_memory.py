@@ -1,4 +1,4 @@
-"""TM501 to TM504: retained memory, alive and of no use to anybody, after a run or in a session."""
+"""TM501 to TM504: retained memory, alive and of no use to anybody: history, the last error, stored graphs, growth."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.base import Severity
 from tensormagic.words import listed, number_of_bytes, plural
-
-# TM501 to TM504: memory that is alive and of no use to anybody: history, the last error, stored graphs, growth.
 
 LARGE = 16 * 2**20  # bytes; below that nobody misses them
 LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared

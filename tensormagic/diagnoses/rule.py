@@ -15,6 +15,7 @@ from tensormagic.reports import (
     Finding,
     Frame,
     Graph,
+    IdleOptimizer,
     LeftOut,
     Location,
     Node,
@@ -234,7 +235,13 @@ def optimizers_of(report: TraceReport) -> tuple[OptimizerUse, ...]:
     return training_of(report).optimizers
 
 
-def held_by(report: TraceReport, *uses: OptimizerUse) -> list[ParameterSeries]:
+def updaters_of(report: TraceReport) -> list[OptimizerUse]:
+    """Return the optimizers that made steps in a run, and updates by hand as if an optimizer made them."""
+    by_hand = training_of(report).by_hand
+    return [*optimizers_of(report), *([by_hand] if by_hand is not None else [])]
+
+
+def held_by(report: TraceReport, *uses: OptimizerUse | IdleOptimizer) -> list[ParameterSeries]:
     """Return the parameters of models that some optimizers hold, as far as the run knows them."""
     return [report.parameters[number] for use in uses for number in use.holds]
 

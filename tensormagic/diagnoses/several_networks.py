@@ -5,18 +5,21 @@ What is certain from the run is a warning; what may be meant is a note that name
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced
 from tensormagic.diagnoses.optimizers import targets_with_gradients
 from tensormagic.diagnoses.rule import (
     COPIED,
+    held_by,
     optimizer_code,
     optimizers_of,
     related_lines,
     scientific,
     step_line,
+    training_of,
     twin_of,
+    updaters_of,
 )
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
@@ -45,8 +48,8 @@ def _places(graph: Graph, names: set[str]) -> list[int]:
     return [node.index for node in graph.nodes if node.kind == "accumulate" and node.variable in names]
 
 
-def _names(report: TraceReport, holds: Sequence[int]) -> set[str]:
-    return {report.parameters[number].name for number in holds}
+def _names(parameters: Iterable[ParameterSeries]) -> set[str]:
+    return {series.name for series in parameters}
 
 
 def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
@@ -56,11 +59,11 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
     one body, whose losses add up in the body, are left alone.
     """
     for use in optimizers_of(report):
-        own = _names(report, use.holds)
-        others = [
-            other for other in optimizers_of(report) if other is not use and not set(other.holds) & set(use.holds)
-        ]
-        passed = [other for other in others if _is_behind(report, own, _names(report, other.holds))]
+        own = _names(held_by(report, use))
+        others = (
+            other for other in optimizers_of(report) if other is not use and set(other.holds).isdisjoint(use.holds)
+        )
+        passed = [other for other in others if _is_behind(report, own, _names(held_by(report, other)))]
         if use.foreign >= FEWEST_STEPS and 2 * use.foreign > use.steps and passed:
             left = report.location(use.foreign_at)
             yield Finding(
@@ -79,12 +82,9 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
 
 def alike_units(report: TraceReport) -> Iterator[Finding]:
     """TM408: weights whose units were made the same, and that are the same after steps: they learn one thing."""
-    training = report.training
-    if training is None or not training.alike:
-        return
-    users = [*training.optimizers, *([training.by_hand] if training.by_hand is not None else [])]
+    users = updaters_of(report)
     steps = {number: use.steps for use in users for number in use.holds if use.rate != 0}
-    many = [report.parameters[number] for number in training.alike if steps.get(number, 0) >= FEWEST_STEPS]
+    many = [report.parameters[number] for number in training_of(report).alike if steps.get(number, 0) >= FEWEST_STEPS]
     paths = [Paths(graph) for graph in report.graphs]
     found = [
         series for series in many
@@ -124,7 +124,7 @@ def _units(series: ParameterSeries) -> int:
 
 def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
     """TM620: a loop over an iterator in a loop that does not make it anew: from the second round on it is empty."""
-    for one in report.training.used_up if report.training is not None else ():
+    for one in training_of(report).used_up:
         after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
         gone_through_again = (
             "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
@@ -145,7 +145,7 @@ def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
 
 def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM621: ``load_state_dict(strict=False)`` with keys that the module does not have; or its own tensors."""
-    for load in report.training.loads if report.training is not None else ():
+    for load in training_of(report).loads:
         if load.own:
             yield Finding(
                 code="TM621",
@@ -199,10 +199,10 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
 
     A critic that gradients pass through on their way to the network that is stepped is left alone.
     """
-    training, uses = report.training, optimizers_of(report)
+    uses = optimizers_of(report)
     steps = max((use.steps for use in uses), default=0)
-    for idle in training.idle if training is not None else ():
-        held = [report.parameters[number] for number in idle.holds]
+    for idle in training_of(report).idle:
+        held = held_by(report, idle)
         if (line := _named_alone(report, f"{idle.name}.step")) is not None and any(series.touched for series in held):
             yield Finding(
                 code="TM622",
@@ -215,8 +215,7 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
             )
             continue
         touched = [series for series in held if series.touched >= FEWEST_STEPS] if steps >= FEWEST_STEPS else []
-        stepped = {name for use in uses for name in _names(report, use.holds)}
-        if touched and _is_behind(report, {series.name for series in held}, stepped) is not True:
+        if touched and _is_behind(report, _names(held), _names(held_by(report, *uses))) is not True:
             owners = list(dict.fromkeys(series.owner for series in touched))
             name = idle.name if idle.name.isidentifier() else "optimizer"
             yield Finding(
@@ -246,26 +245,25 @@ _COMPARED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "s
 
 def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
     """TM623: what is called a target or a teacher is the network itself, gets gradients, or never changes."""
-    training = report.training
-    stepped = {report.parameters[number].owner for use in optimizers_of(report) for number in use.holds}
-    for names in training.names if training is not None else ():
+    uses = optimizers_of(report)
+    held = held_by(report, *uses)
+    for names in training_of(report).names:
         copies = [name for name in names if COPIED.search(name.rpartition(".")[2])]
         others = [name for name in names if name not in copies]
-        if copies and others and stepped & set(names):
+        if copies and others and any(series.owner in names for series in held):
             yield Finding(
                 code="TM623",
                 severity="warning",
                 message=f"{copies[0]} and {others[0]} are one module: with each step on {others[0]}, {copies[0]} "
                 "changes as well.",
-                location=step_line(report, *optimizers_of(report)),
+                location=step_line(report, *uses),
                 evidence={"names": len(names)},
                 remedy=f"Make a copy: `{copies[0]} = copy.deepcopy({others[0]})`",
                 subject=copies[0],
             )
     yield from targets_with_gradients(report)
-    held = {number for use in optimizers_of(report) for number in use.holds}
-    trained = {report.parameters[number].owner for number in held if report.parameters[number].touched}
-    steps = max((use.steps for use in optimizers_of(report)), default=0)
+    trained = {series.owner for series in held if series.touched}
+    steps = max((use.steps for use in uses), default=0)
     if steps >= FEWEST_UNTIL_COPIED:
         reported: set[str] = set()
         for graph in report.graphs:
@@ -284,7 +282,7 @@ def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
                         severity="note",
                         message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
                         f"changed it in {plural(steps, 'step')}.",
-                        location=report.location(cut.location) or step_line(report, *optimizers_of(report)),
+                        location=report.location(cut.location) or step_line(report, *uses),
                         evidence={"steps": steps, "parameters": len(cut.left_out)},
                         remedy=f"If it should follow {twin}, copy the weights now and then: "
                         f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
@@ -300,7 +298,7 @@ FEWEST_MOVES = 2  # the first step after the freezing may use what the last back
 def frozen_moves(report: TraceReport) -> Iterator[Finding]:
     """TM624: parameters that ask for no gradient any more, and that steps move by what is left in their ``.grad``."""
     alike: dict[tuple[object, ...], list[FrozenUpdate]] = {}
-    for one in report.training.frozen if report.training is not None else ():
+    for one in training_of(report).frozen:
         if one.steps >= FEWEST_MOVES:
             alike.setdefault((one.optimizer, one.zero, one.location), []).append(one)
     for one, *others in alike.values():

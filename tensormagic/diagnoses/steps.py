@@ -9,8 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, update_by_hand
-from tensormagic.diagnoses.rule import of_kind, optimizer_code, optimizers_of, related_lines, scientific
+from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, text_of, update_by_hand
+from tensormagic.diagnoses.rule import (
+    held_by,
+    in_steps,
+    of_kind,
+    optimizer_code,
+    optimizers_of,
+    related_lines,
+    scientific,
+    training_of,
+    updaters_of,
+)
 from tensormagic.reports import (
     Accumulation,
     Clipping,
@@ -52,17 +62,9 @@ def _evidence(use: OptimizerUse, patterns: list[StepPattern]) -> dict[str, Scala
     return {"steps": use.steps, "of these": _total(patterns), "first": min(pattern.first for pattern in patterns)}
 
 
-def _steps(number: int, use: OptimizerUse) -> str:
-    """Return ``"in all 6 steps"`` or ``"in 5 of its 6 steps"``."""
-    if number < use.steps:
-        return f"in {count(number)} of its {plural(use.steps, 'step')}"
-    return {1: "in its one step", 2: "in both of its steps"}.get(number, f"in all of its {count(number)} steps")
-
-
 def accumulated(report: TraceReport) -> Iterator[Finding]:
     """TM309: steps in a row used gradients in which a backward had added to what an earlier step used already."""
-    by_hand = report.training.by_hand if report.training is not None else None
-    for use in (*optimizers_of(report), *([by_hand] if by_hand is not None else [])):
+    for use in updaters_of(report):
         patterns = _of_kind(use, "accumulated")
         if not patterns or not _in_a_row(patterns):
             continue
@@ -71,8 +73,8 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
         grown = _grown(report, use.accumulation)
         if use.name:
             message = (
-                f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
-                f"earlier step had already used{grown}."
+                f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included "
+                f"what an earlier step had already used{grown}."
             )
             remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
         else:
@@ -121,7 +123,7 @@ def emptied(report: TraceReport) -> Iterator[Finding]:
             yield Finding(
                 code="TM310",
                 severity="error" if always else "warning",
-                message=f"{use.name} steps without gradients, {_steps(_total(patterns), use)}: they were "
+                message=f"{use.name} steps without gradients, {in_steps(_total(patterns), use.steps)}: they were "
                 f"zeroed between the backward and the step{', so nothing is learned' if always else ''}.",
                 location=cleared or step,
                 evidence=_evidence(use, patterns),
@@ -253,7 +255,7 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 subject=use.name,
             )
         elif use.rate:
-            held = [report.parameters[number] for number in use.holds]
+            held = held_by(report, use)
             # Measured twice at least: the first may be an update of a rate that warms up.
             lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
             if lost:
@@ -283,9 +285,9 @@ def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
     uses = optimizers_of(report)
     optimizer = optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
-    for clip in report.training.clips if report.training is not None else ():
+    for clip in training_of(report).clips:
         place = report.location(clip.location)
-        call = call_on(place.text, "clip_grad_norm_") if place is not None else None
+        call = call_on(text_of(place), "clip_grad_norm_")
         text = ast.unparse(call) if call is not None else ""
         found = _clip(clip, text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)", optimizer)
         if found is None:
@@ -352,10 +354,8 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
 
     Who needs it differentiates again, which is another backward pass.
     """
-    training = report.training
-    by_hand = training.by_hand if training is not None else None
-    uses = training.optimizers if training is not None else ()
-    uses = uses or ((by_hand,) if by_hand is not None else ())
+    by_hand = training_of(report).by_hand
+    uses = optimizers_of(report) or ((by_hand,) if by_hand is not None else ())
     if not uses or report.inner_passes_seen:
         return
     use, steps = uses[0], max(one.steps for one in uses)
@@ -378,8 +378,8 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
 
 def drifting_norms(report: TraceReport) -> Iterator[Finding]:
     """TM619: batch normalisations whose weights are frozen take statistics from the training's batches: a note."""
-    training = report.training
-    if training is None or not (training.optimizers or training.by_hand):
+    training = training_of(report)
+    if not training.optimizers and not training.by_hand:
         return
     frozen = {series.name for series in report.parameters if not series.requires_grad and not series.touched}
     norms = [norm for norm in training.drifting if f"{norm.module}.weight" in frozen and norm.batches > 1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from tensormagic.diagnoses.rule import neighbours, reached
+from tensormagic.diagnoses.rule import neighbours, reached, users_of
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
 from tensormagic.words import count, is_or_are, listed, plural
 
@@ -340,7 +340,7 @@ def _before_the_loss(graph: Graph, node: Node) -> str:
     """Return what to do about a ReLU that is the last operation of the model: only a loss uses what it makes."""
     if node.op not in {"relu", "threshold"}:
         return ""
-    users = {graph.nodes[edge.source].op for edge in graph.edges if edge.target == node.index}
+    users = {user.op for user in users_of(graph, node.index)}
     if not users or not users <= _LOSSES:
         return ""
     return (
