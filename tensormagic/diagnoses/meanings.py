@@ -19,8 +19,8 @@ from tensormagic.diagnoses.lines import (
     under_no_grad,
     update_by_hand,
 )
-from tensormagic.diagnoses.rule import every_call, of_kind, related_lines
-from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
+from tensormagic.diagnoses.rule import every_call, grouped, of_kind, related_lines
+from tensormagic.reports import Finding, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
 from tensormagic.words import binding, count, listed, plural, tuple_text
@@ -132,50 +132,42 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
 
     A warning where a module in eval mode was seen to drop; a note while it was only seen in training.
     """
-    dropped = {one.location for one in of_kind(report, "dropout in eval")}
-    for kind in ("dropout in eval", "dropout"):
-        for one in of_kind(report, kind):
-            if kind == "dropout in eval" or one.location not in dropped:
-                evaluated = kind != "dropout"
-                how, _, module = one.detail.partition(" ")
-                made = how == "made"
-                why = (
-                    f"the dropout is not a submodule of {module}, so eval() does not reach it"
-                    if made
-                    else f"{one.op} ignores the mode of {module} unless `training` is passed"
-                )
-                here = report.location(one.location)
-                call = call_on(text_of(here), "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
-                as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
-                seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
-                yield _finding(report, "TM610", one, (
-                    "warning" if evaluated else "note",
-                    f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
-                    f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
-                    f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
-                ))  # fmt: skip
+    dropped = list(of_kind(report, "dropout in eval"))
+    lines = {one.location for one in dropped}
+    for one in (*dropped, *(one for one in of_kind(report, "dropout") if one.location not in lines)):
+        how, _, module = one.detail.partition(" ")
+        why = f"{one.op} ignores the mode of {module} unless `training` is passed"
+        remedy = f"Pass the mode: `F.{one.op}(x, p, training=self.training)`"
+        if how == "made":
+            why = f"the dropout is not a submodule of {module}, so eval() does not reach it"
+            line = text_of(report.location(one.location))
+            call = call_on(line, "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+            as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
+            remedy = f"Make it in `__init__`: `self.{one.op} = {as_made}`"
+        if one.kind == "dropout in eval":
+            says = f"{plural(one.seen, 'call')} in eval mode still dropped elements: {why}."
+            yield _finding(report, "TM610", one, ("warning", says, remedy))
+        else:
+            says = f"{why}; nothing was evaluated in this run."
+            yield _finding(report, "TM610", one, ("note", says, remedy))
 
 
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
     """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
     for one in of_kind(report, "no logarithms"):
-        first, second = (x.name or otherwise for x, otherwise in zip(one.operands, ("its input", "its target"),
-                                                                        strict=True))  # fmt: skip
+        first, second = (operand.name for operand in one.operands)
         if one.detail == "target":
-            says = f"kl_div takes probabilities as its target, and {second} has values below 0"
-            names = ", ".join(operand.name or other for operand, other in zip(one.operands, ("log_p", "log_q"),
-                                                                             strict=True))  # fmt: skip
-            remedy = f"If {second} holds logarithms: `F.kl_div({names}, log_target=True)`"
+            says = f"kl_div takes probabilities as its target, and {second or 'its target'} has values below 0"
+            call = f"F.kl_div({first or 'log_p'}, {second or 'log_q'}, log_target=True)"
+            remedy = f"If {second or 'its target'} holds logarithms: `{call}`"
         else:
             what = "probabilities" if one.detail == "probabilities" else "values above 0"
-            says = f"kl_div takes logarithms of probabilities, and {first} holds {what}"
-            remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
-            if one.detail != "probabilities":
-                remedy = f"Pass logarithms: `F.log_softmax({first}, dim=-1)`"
-            if first == "its input":
-                remedy = "Pass logarithms: `F.log_softmax(scores, dim=-1)`"
-        yield _finding(report, "TM611", one, ("warning", f"{says}: the result is not a divergence.", remedy),
-                       "made here")  # fmt: skip
+            says = f"kl_div takes logarithms of probabilities, and {first or 'its input'} holds {what}"
+            remedy = f"Pass logarithms: `F.log_softmax({first or 'scores'}, dim=-1)`"
+            if one.detail == "probabilities" and first:
+                remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
+        described: _Description = ("warning", f"{says}: the result is not a divergence.", remedy)
+        yield _finding(report, "TM611", one, described, "made here")
 
 
 def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
@@ -202,10 +194,9 @@ def _softmax(one: Observation) -> _Description:
         without = "the loss is 0" if one.op == "cross_entropy" else "the result is 1"
         says += f": with one score to choose from, {without} everywhere, and no gradient goes back."
         for_one = "For yes or no by one score: `F.binary_cross_entropy_with_logits(scores, targets)`"
-        others = (
-            "" if one.op == "cross_entropy" else "; for weights over places: normalise the dimension that is summed"
-        )
-        return "warning", says, for_one + others
+        if one.op != "cross_entropy":
+            for_one += "; for weights over places: normalise the dimension that is summed"
+        return "warning", says, for_one
     if kind == "classes":
         says = f"{one.op} picks classes from dimension 1 of {name}, and its softmax went over dimension {dim}"
         return "warning", f"{says}: samples compete with each other for each class.", "Over the classes: `dim=1`"
@@ -282,10 +273,8 @@ _ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
 
 def changed_unseen(report: TraceReport) -> Iterator[Finding]:
     """TM302: a saved tensor was changed in a way that autograd cannot see: what backward computed is wrong."""
-    described: dict[tuple[Location | None, str], list[ModifiedSavedTensor]] = {}
-    for modified in report.silent_errors.unseen if report.silent_errors is not None else ():
-        described.setdefault((modified.writes[0].location, modified.writes[0].call), []).append(modified)
-    yield from map(_unseen, described.values())
+    unseen = report.silent_errors.unseen if report.silent_errors is not None else ()
+    yield from map(_unseen, grouped(unseen, lambda one: (one.writes[0].location, one.writes[0].call)).values())
 
 
 def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
@@ -296,12 +285,11 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
     names = [tensor_name(each, first) if each.name or not made_of_array else made_of_array for each in same]
     names = list(dict.fromkeys(names))
     more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
-    how, what_hides, remedy = (
-        (f"through the NumPy array of {described_write(first)}", "NumPy", _ARRAY)
-        if first.kind == "array"
-        else (f"by {described_write(first)}", "`.data`", _DATA)
-    )
-    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": modified.writes_seen}
+    how, what_hides, remedy = f"by {described_write(first)}", "`.data`", _DATA
+    seen: dict[str, Scalar] = {"writes seen": modified.writes_seen}
+    if first.kind == "array":
+        how, what_hides, remedy = f"through the NumPy array of {described_write(first)}", "NumPy", _ARRAY
+        seen = {}
     return Finding(
         code="TM302",
         severity="error",
@@ -335,19 +323,19 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
                 f"leaf, {made}, and torch keeps .grad only for leaves.",
                 location=read.location,
                 evidence={"backward passes before": read.passes, "times": read.count},
-                remedy=_update_in_place(read, code)
-                or _leaf_first(read, code)
-                or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
+                remedy=_of_non_leaf(read, code),
                 subject=name,
                 related=related_lines(("made here", read.made)),
             )
 
 
-def _update_in_place(read: GradientRead, code: str) -> str:
-    """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
-    update = update_by_hand(text_of(read.made))
-    is_of_it = update is not None and (update.several or update.name == code)
-    return UPDATE_IN_PLACE.format(under_no_grad(update.in_place)) if update and is_of_it else ""
+def _of_non_leaf(read: GradientRead, code: str) -> str:
+    """Return what to do to have the gradient: by what made the tensor, and what it is read for."""
+    update = update_by_hand(text_of(read.made))  # ``w = w - lr * w.grad`` makes a new tensor
+    if update is not None and (update.several or update.name == code):
+        return UPDATE_IN_PLACE.format(under_no_grad(update.in_place))
+    asked = f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}"
+    return _leaf_first(read, code) or asked
 
 
 def _leaf_first(read: GradientRead, code: str) -> str:

@@ -1,4 +1,4 @@
-"""TM6xx: modules, their parameters, and what trains them."""
+"""TM601, TM603, TM605, TM609, TM614, TM615: modules, and what they do not know of themselves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names
 from tensormagic.diagnoses.lines import (
     as_code,
     called_function,
+    expression_of,
     expressions,
     only_statement,
     parsed,
@@ -17,7 +18,7 @@ from tensormagic.diagnoses.lines import (
     spliced,
     text_of,
 )
-from tensormagic.diagnoses.rule import fixed, held_by, optimizers_of, passes_words, shortest, training_of
+from tensormagic.diagnoses.rule import fixed, grouped, held_by, optimizers_of, passes_words, shortest, training_of
 from tensormagic.reports import (
     Finding,
     Location,
@@ -33,9 +34,14 @@ from tensormagic.reports import (
 from tensormagic.reports.base import Scalar
 from tensormagic.words import count, listed, plural
 
-# TM603, TM605, TM609: what a module does not know of itself, and parameters that were one and are two.
-
-_MAKES = ("__init__", "init", "reset", "build", "setup", "make", "create")  # what methods that make a module begin with
+_MAKES = (
+    "init",
+    "reset",
+    "build",
+    "setup",
+    "make",
+    "create",
+)  # what the names of methods that make a module begin with
 
 
 def _modules(report: TraceReport | WatchReport) -> ModulesReport:
@@ -49,36 +55,24 @@ def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
     it; a note before there is an optimizer, for the optimizer may be given the tensor by hand, and for what could be a
     buffer.
     """
-    found = [
-        one
-        for one in _modules(report).unregistered_tensors
-        if not (one.optimized or one.kept_elsewhere)
-        # made with the module, or set from outside: what `forward` leaves there is a memory
-        and (not one.method or one.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES)))
-    ]
+    loose = (one for one in _modules(report).unregistered_tensors if not one.optimized and not one.kept_elsewhere)
+    # Made with the module, or set from outside: what `forward` leaves there is a memory.
+    found = [one for one in loose if not one.method or one.method.lstrip("_").startswith(_MAKES)]
     yield from (_parameter(one) for one in found if one.requires_grad and not one.grad_fn)
     yield from (_computed(one) for one in found if one.grad_fn and one.method == "__init__")
-    for module in dict.fromkeys(one.module for one in found):
-        buffers = [
-            one
-            for one in found
-            if one.module == module and (not one.requires_grad and one.shape and one.method and one.registered > 0)
-        ]
-        if buffers:
-            yield _buffers(module, buffers)
+    buffers = [one for one in found if not one.requires_grad and one.shape and one.method and one.registered > 0]
+    yield from (_buffers(module, those) for module, those in grouped(buffers, lambda one: one.module).items())
 
 
 def _parameter(found: UnregisteredTensor) -> Finding:
     missing = f"{found.name} requires a gradient, but is a plain tensor and not in {found.owner}.parameters()"
+    updated = "an optimizer made from these will not update it"
     if found.siblings:
         updated = f"the optimizer updates {plural(found.siblings, 'parameter')} of {found.owner} and never this tensor"
-        message = f"{missing}, so {updated}, and state_dict() leaves it out."
-    else:
-        message = f"{missing}, so an optimizer made from these will not update it, and state_dict() leaves it out."
     return Finding(
         code="TM603",
         severity="warning" if found.siblings else "note",
-        message=message,
+        message=f"{missing}, so {updated}, and state_dict() leaves it out.",
         location=found.location,
         evidence={"shape": str(found.shape), "parameters optimized": found.siblings},
         remedy=f"Make it a Parameter: `{_as_parameter(found)}`",
@@ -91,8 +85,8 @@ def _computed(found: UnregisteredTensor) -> Finding:
         code="TM603",
         severity="warning",
         message=f"{found.name} is not a Parameter but the result of {found.grad_fn} on one, computed when "
-        f"{found.module} was built: "
-        f"{found.owner}.parameters() holds neither, so no optimizer made from it updates them.",
+        f"{found.module} was built: {found.owner}.parameters() holds neither, so no optimizer made from it updates "
+        "them.",
         location=found.location,
         evidence={"shape": str(found.shape), "made by": found.grad_fn},
         remedy=f"Compute first, make it a Parameter last: `{_parameter_last(found)}`; move the whole module: "
@@ -107,10 +101,9 @@ def _buffers(module: str, found: list[UnregisteredTensor]) -> Finding:
     now = f": it is on {first.device}, the module on {first.module_device}" if elsewhere else ""
     verb, them = ("is a plain tensor", "it") if len(found) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
-    attribute = first.name.rpartition(".")[2]
-    made = _made(first)
-    owner = made[0].rpartition(".")[0] if made is not None else "self"
-    as_buffer = f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
+    attribute, made = first.name.rpartition(".")[2], _made(first)
+    owner, value = (made[0].rpartition(".")[0], ast.unparse(made[1])) if made is not None else ("self", attribute)
+    as_buffer = f'{owner}.register_buffer("{attribute}", {value})'
     return Finding(
         code="TM603",
         severity="note",
@@ -190,11 +183,9 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     inside = _copies(inside) or inside  # `[layer] * 3` would register one layer three times
     keys = ""
     if hidden.container == "dict" and not _are_named(inside):
-        tree = ast.parse(inside, mode="eval").body if kind == "ParameterDict" else None
-        values = [tree.value] if isinstance(tree, ast.DictComp) else tree.values if isinstance(tree, ast.Dict) else []
-        nested = tree is not None and all(isinstance(each, ast.Dict | ast.DictComp) for each in values)
-        value = "nn.ParameterDict(value)" if nested else "value"
-        kind = "ModuleDict" if value != "value" else kind
+        value = "value"
+        if kind == "ParameterDict" and all(isinstance(each, ast.Dict | ast.DictComp) for each in _values(inside)):
+            kind, value = "ModuleDict", "nn.ParameterDict(value)"
         inside = f"{{str(key): {value} for key, value in {inside}.items()}}" if len(inside) < _LONGEST else "…"
         keys = f", whose keys are text: `self.{attribute}[str(key)]`"
     if kind == "ParameterList" and re.match(r"[\[(]\s*[\[(]", inside):  # a ParameterList registers no pairs
@@ -215,14 +206,21 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
 
 def _are_named(inside: str) -> bool:
     """Return whether a module can register what is written there: a flat dictionary whose keys may be text."""
-    tree = ast.parse(inside, mode="eval").body if inside not in {"", "…"} else None
+    if any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in _values(inside)):
+        return False
+    tree = expression_of(inside)
     if isinstance(tree, ast.DictComp):
-        return not isinstance(tree.value, ast.Dict | ast.DictComp | ast.List) and "range(" not in inside
-    if not isinstance(tree, ast.Dict):
-        return True
-    keys = [getattr(key, "value", "") for key in tree.keys]
-    flat = not any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in tree.values)
-    return flat and not any(isinstance(key, int | float | tuple) for key in keys)
+        return "range(" not in inside
+    keys = [getattr(key, "value", "") for key in tree.keys] if isinstance(tree, ast.Dict) else []
+    return not any(isinstance(key, int | float | tuple) for key in keys)
+
+
+def _values(inside: str) -> list[ast.expr]:
+    """Return the values of a dictionary that is written there, or of a comprehension of one."""
+    tree = expression_of(inside)
+    if isinstance(tree, ast.DictComp):
+        return [tree.value]
+    return tree.values if isinstance(tree, ast.Dict) else []
 
 
 def _inside(hidden: UnregisteredModules) -> str:
@@ -241,9 +239,8 @@ def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
     for pair in _modules(report).untied:
         evidence: dict[str, Scalar] = {"evidence": pair.evidence, "elements": pair.numel}
         evidence |= {"elements compared": pair.compared} if pair.compared else {}
-        first, second = (
-            as_code(f"{pair.owner}.{name.removeprefix(f'{pair.owner}.')}") for name in (pair.first, pair.second)
-        )
+        prefix = f"{pair.owner}."
+        first, second = (as_code(prefix + name.removeprefix(prefix)) for name in (pair.first, pair.second))
         yield Finding(
             code="TM609",
             severity="note" if pair.evidence == "equal values" else "warning",
@@ -266,9 +263,8 @@ _WHY = {
 
 def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM614: one module stands several times in a row in a container: a note, as weights may be shared on purpose."""
-    alike: dict[tuple[object, ...], list[RepeatedModule]] = {}
-    for one in _modules(report).repeated:
-        alike.setdefault((one.kind, one.module, one.times, one.parameters, one.location), []).append(one)
+    repeated = _modules(report).repeated
+    alike = grouped(repeated, lambda one: (one.kind, one.module, one.times, one.parameters, one.location))
     for same in alike.values():
         kind, attribute = re.escape(same[0].kind), re.escape(same[0].container.rpartition(".")[2])
         times = _line(report, rf"^(?=.*\b(?:{kind}|{attribute})\b).*\]\s*\*")
@@ -325,21 +321,19 @@ def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]
     """TM615: `module.requires_grad = False`, or a misspelt name: an attribute that nothing reads; nothing is frozen."""
     for flag in _modules(report).flags:
         place = _line(report, rf"\.{flag.attribute}\s*=\s*False") or _last_backward(report)
-        what = "a module has no such switch" if flag.is_module else "a parameter has no such switch"
+        what, whose, updated = "a parameter has no such switch", flag.of, "it"
+        if flag.is_module:
+            what, updated = "a module has no such switch", f"{count(flag.optimized)} of them"
+            whose = f"{plural(flag.asking, 'parameter')} of {flag.of}"
         gets = "asks for a gradient" if flag.asking == 1 else "ask for gradients"
-        stepped = (
-            f", and an optimizer updates {count(flag.optimized)} of them" if flag.optimized and flag.is_module else ""
-        )
-        stepped = ", and an optimizer updates it" if flag.optimized and not flag.is_module else stepped
-        whose = f"{plural(flag.asking, 'parameter')} of {flag.of}" if flag.is_module else flag.of
-        of = as_code(flag.of)
+        stepped = f", and an optimizer updates {updated}" if flag.optimized else ""
         yield Finding(
             code="TM615",
             severity="warning" if flag.optimized else "note",
             message=f"{flag.name} = False freezes nothing: {what}, and {whose} still {gets}{stepped}.",
             location=place,
             evidence={"still asking": flag.asking, "optimized": flag.optimized},
-            remedy=f"Freeze with the method: `{of}.requires_grad_(False)`",
+            remedy=f"Freeze with the method: `{as_code(flag.of)}.requires_grad_(False)`",
             subject=flag.name,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
 from tensormagic.diagnoses.lines import as_code
-from tensormagic.diagnoses.rule import COPIED, fixed, held_by, optimizer_code, shortest, step_line, twin_of
+from tensormagic.diagnoses.rule import COPIED, fixed, grouped, held_by, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,
@@ -88,10 +88,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
 
 
 def _by_owner(parameters: _Parameters) -> Iterable[tuple[str, _Parameters]]:
-    found: dict[str, _Parameters] = {}
-    for series in parameters:
-        found.setdefault(series.owner, []).append(series)
-    return found.items()
+    return grouped(parameters, lambda series: series.owner).items()
 
 
 def _twin(report: TraceReport, training: Training, owner: str, missing: _Parameters) -> str:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
 from tensormagic.reports import (
@@ -271,6 +271,18 @@ def twin_of(report: TraceReport, owner: str, parts: Sequence[ParameterSeries | L
     for series in report.parameters:
         shapes.setdefault(series.owner, {})[series.name.removeprefix(series.owner)] = series.shape
     return next((name for name in among if name and mine.items() <= shapes.get(name, {}).items()), "")
+
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Return what has one key together, in the order in which it came."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 # Ways through a graph.

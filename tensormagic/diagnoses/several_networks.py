@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced
+from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced, text_of
 from tensormagic.diagnoses.optimizers import targets_with_gradients
 from tensormagic.diagnoses.rule import (
     COPIED,
+    grouped,
     held_by,
     optimizer_code,
     optimizers_of,
@@ -24,7 +25,6 @@ from tensormagic.diagnoses.rule import (
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     Finding,
-    FrozenUpdate,
     Graph,
     Location,
     ParameterSeries,
@@ -85,28 +85,20 @@ def alike_units(report: TraceReport) -> Iterator[Finding]:
     users = updaters_of(report)
     steps = {number: use.steps for use in users for number in use.holds if use.rate != 0}
     many = [report.parameters[number] for number in training_of(report).alike if steps.get(number, 0) >= FEWEST_STEPS]
-    paths = [Paths(graph) for graph in report.graphs]
-    found = [
-        series for series in many
-        if series.touched >= FEWEST_STEPS and any(path.users(series.name) for path in paths)
-    ]  # fmt: skip
+    paths = [Paths(graph) for graph in report.graphs] if many else []
+    found = [one for one in many if one.touched >= FEWEST_STEPS and any(path.users(one.name) for path in paths)]
     if not found:
         return
-    still = all(not any(norm > 0 for norm in series.norms) for series in found)
     first, names = found[0], [series.name for series in found]
     more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
-    what = (
-        "their gradients are exactly zero, because the weights around them are zero as well"
-        if still
-        else "weights that begin with the same value get the same gradients, so all units learn the same"
-    )
+    what = "their gradients are exactly zero, because the weights around them are zero as well"
+    if any(norm > 0 for series in found for norm in series.norms):
+        what = "weights that begin with the same value get the same gradients, so all units learn the same"
     taken = max(steps.values())
     every = "Both" if _units(first) == 2 else f"All {count(_units(first))}"
-    initialised = (
-        f"nn.init.kaiming_uniform_({as_code(first.name)})"
-        if first.is_parameter
-        else f"{first.name} = torch.randn{first.shape} / {scientific(first.shape[0] ** 0.5)}"
-    )
+    initialised = f"nn.init.kaiming_uniform_({as_code(first.name)})"
+    if not first.is_parameter:
+        initialised = f"{first.name} = torch.randn{first.shape} / {scientific(first.shape[0] ** 0.5)}"
     yield Finding(
         code="TM408",
         severity="warning",
@@ -126,11 +118,9 @@ def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
     """TM620: a loop over an iterator in a loop that does not make it anew: from the second round on it is empty."""
     for one in training_of(report).used_up:
         after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
-        gone_through_again = (
-            "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
-            if "DataLoader" in one.type_name
-            else f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
-        )
+        remedy = f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
+        if "DataLoader" in one.type_name:
+            remedy = "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
         yield Finding(
             code="TM620",
             severity="warning" if one.rounds > 1 else "note",
@@ -138,7 +128,7 @@ def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
             f"it is used up after {after}, and the others do nothing.",
             location=report.location(one.location),
             evidence={"type": one.type_name, "rounds": one.rounds},
-            remedy=gone_through_again,
+            remedy=remedy,
             subject=one.name,
         )
 
@@ -162,21 +152,22 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
         elif 2 * load.unexpected >= load.given:
             loaded, here = load.given - load.unexpected, report.location(load.location)
             what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
+            entry = _under(text_of(here), load.example) if load.given < load.missing else ""
             remedy = (
-                f"Take `{load.strip}` from the keys: `{{key.removeprefix({load.strip!r}): value for key, value in "
-                "state.items()}`"
-                if load.strip
-                else f"Load what stands under that key: `{_under(here.text, load.example)}`"
-                if here is not None and load.given < load.missing and _under(here.text, load.example)
-                else f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that "
-                "are missing, and those that it did not expect"
+                f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that are "
+                "missing, and those that it did not expect"
             )
+            if load.strip:
+                renamed = f"{{key.removeprefix({load.strip!r}): value for key, value in state.items()}}"
+                remedy = f"Take `{load.strip}` from the keys: `{renamed}`"
+            elif entry:
+                remedy = f"Load what stands under that key: `{entry}`"
             yield Finding(
                 code="TM621",
                 severity="warning" if not loaded else "note",
                 message=f"load_state_dict(strict=False) loaded {what} into {load.module}: it was given "
                 f"`{load.example}`, and the module has `{load.wanted}` ({plural(load.missing, 'key')} missing).",
-                location=report.location(load.location),
+                location=here,
                 evidence={"given": load.given, "unexpected": load.unexpected, "missing": load.missing},
                 remedy=f"{remedy}.",
                 subject=load.module,
@@ -297,21 +288,15 @@ FEWEST_MOVES = 2  # the first step after the freezing may use what the last back
 
 def frozen_moves(report: TraceReport) -> Iterator[Finding]:
     """TM624: parameters that ask for no gradient any more, and that steps move by what is left in their ``.grad``."""
-    alike: dict[tuple[object, ...], list[FrozenUpdate]] = {}
-    for one in training_of(report).frozen:
-        if one.steps >= FEWEST_MOVES:
-            alike.setdefault((one.optimizer, one.zero, one.location), []).append(one)
-    for one, *others in alike.values():
-        same = [one, *others]
+    moved = (one for one in training_of(report).frozen if one.steps >= FEWEST_MOVES)
+    for same in grouped(moved, lambda one: (one.optimizer, one.zero, one.location)).values():
+        one = same[0]
         cleared, step = report.location(one.cleared), report.location(one.location)
         to_zeros = one.zero and cleared is not None and "set_to_none=False" in cleared.text
-        ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
-        left = (
-            f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
-            if one.zero
-            else "what an earlier backward left"
-        )
-        frozen = report.location(one.frozen)
+        left = "what an earlier backward left"
+        if one.zero:
+            ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
+            left = f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
         code = as_code(one.parameter) if " " not in one.parameter else "parameter"
         here = cleared if to_zeros else step
         verb, them = ("is", "it") if len(same) == 1 else ("are", "them")
@@ -327,5 +312,5 @@ def frozen_moves(report: TraceReport) -> Iterator[Finding]:
             else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = "
             "None`.",
             subject=one.parameter,
-            related=related_lines(("frozen here", frozen), ("moved here", step), besides=here),
+            related=related_lines(("frozen here", report.location(one.frozen)), ("moved here", step), besides=here),
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, text_of, update_by_hand
 from tensormagic.diagnoses.rule import (
+    grouped,
     held_by,
     in_steps,
     of_kind,
@@ -201,10 +202,10 @@ def made_anew(report: TraceReport) -> Iterator[Finding]:
 
     A note for SGD, which has a state only with momentum, and where each made several steps: rounds may be meant.
     """
-    groups: dict[tuple[str, int | None, tuple[int, ...]], list[OptimizerUse]] = {}
-    for use in optimizers_of(report):
-        if use.holds and len({pattern.location for pattern in use.patterns}) == 1:
-            groups.setdefault((use.type_name, use.patterns[0].location, use.holds), []).append(use)
+    on_one_line = (
+        use for use in optimizers_of(report) if use.holds and len({one.location for one in use.patterns}) == 1
+    )
+    groups = grouped(on_one_line, lambda use: (use.type_name, use.patterns[0].location, use.holds))
     for (kind, line, holds), uses in groups.items():
         once, same = all(use.steps == 1 for use in uses), sum(use.again for use in uses) >= len(uses) - 1
         if len(uses) >= FEWEST_ANEW and same and (kind not in _WITHOUT_STATE or (once and kind == "SGD")):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from tensormagic.diagnoses import why_question as absent
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
-from tensormagic.diagnoses.rule import neighbours, reached, scientific, shortest
+from tensormagic.diagnoses.rule import grouped, neighbours, reached, scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words, upstream
 from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import is_or_are, listed, part_of, plural
@@ -258,9 +258,7 @@ def explain(facts: GradientFacts, trace: TraceReport | None = None) -> WhyReport
 def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport | None = None) -> WhyReport:
     """Return the parameters of a module by the reason for which their gradients are what they are."""
     answers = [explain(facts, trace) for facts in every]
-    groups: dict[tuple[str, object], list[WhyReport]] = {}
-    for answer in answers:
-        groups.setdefault((answer.reason, answer.location), []).append(answer)
+    groups = grouped(answers, lambda answer: (answer.reason, answer.location))
     names = [answer.name for answer in answers]
     described = tuple(
         WhyGroup(reason=reason, names=tuple(shortest([answer.name for answer in found], names)),

@@ -6,6 +6,7 @@ import re
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, as_dtype, dtype_of, floating, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
+from tensormagic.diagnoses.rule import grouped
 from tensormagic.reports import Mismatch
 from tensormagic.words import is_or_are, listed
 
@@ -170,9 +171,7 @@ value cannot be converted to type \w+ without overflow
 )
 def devices(call: Call) -> Mismatch | None:
     """Explain operands on different devices: whatever the message names, the operands say which is where."""
-    found: dict[str, list[Given]] = {}
-    for one in call.tensors:
-        found.setdefault(one.device, []).append(one)
+    found = grouped(call.tensors, lambda one: one.device)
     if len(found) > 2 and all(not one.ndim for one in found.get("cpu", [])):
         found.pop("cpu", None)  # a single number on the CPU goes with every device
     if len(found) < 2:
