@@ -25,7 +25,7 @@ from tensormagic.diagnoses.lines import (
 from tensormagic.diagnoses.rule import related_lines, scientific
 from tensormagic.reports import FailureReport, Finding, Location, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
-from tensormagic.words import listed, plural
+from tensormagic.words import capitalised, listed, plural
 
 # TM301, TM304, TM305, TM308, TM311: what a backward raises, with both lines that it is made of.
 
@@ -69,16 +69,13 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
 
 def _kept_graph(modified: ModifiedSavedTensor, location: Location | None, first: SavedWrite | None) -> str:
     """Return what to do where an earlier step's graph was kept, and a step changed what it saved."""
-    backward, carried = (
-        modified.backward or location,
-        [name for name in assigned(modified.location) if name.isidentifier()],
-    )
-    if first is None or first.kind != "step" or backward is None or "retain_graph=True" not in backward.text:
+    backward = text_of(modified.backward or location)
+    # of several on one line it is the others that kept their graph
+    if first is None or first.kind != "step" or "retain_graph=True" not in backward or backward.count("backward(") > 1:
         return ""
-    if backward.text.count("backward(") > 1:  # of several on one line it is the others that kept their graph
-        return ""
+    carried = [name for name in assigned(modified.location) if name.isidentifier()]
     again = rf"\b{re.escape(carried[0])}\b.*=.*\b{re.escape(carried[0])}\b" if len(carried) == 1 else "$^"
-    is_carried = modified.location is not None and re.search(again, modified.location.text) is not None
+    is_carried = bool(re.search(again, text_of(modified.location)))
     keeps = "Leave out `retain_graph=True`, which keeps the graphs of earlier steps"
     if not is_carried and carried:
         again = f"compute {listed(carried)} again in each step, inside the loop"
@@ -184,10 +181,10 @@ def _freed_remedy(freed: FreedGraph) -> str:
     if made_to_learn := _scaled_weight(freed):
         return made_to_learn
     if freed.first == freed.backward:
-        what, leaf = listed(names) or "it", f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
+        leaf = f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
         return (
-            f"Compute {what} again in each step, inside the loop. If it is a weight, make it a leaf before the "
-            f"loop{leaf}. If it is a constant, `.detach()` it once."
+            f"Compute {listed(names) or 'it'} again in each step, inside the loop. If it is a weight, make it a leaf "
+            f"before the loop{leaf}. If it is a constant, `.detach()` it once."
         )
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (
@@ -212,14 +209,13 @@ def _scaled_weight(freed: FreedGraph) -> str:
     if made is None or "requires_grad=True" not in text:
         return ""
     value = re.sub(r",\s*requires_grad=True|requires_grad=True,\s*", "", made["value"])
-    what = f"`{made['name']} = nn.Parameter({value})`" if "." in made["name"] else (
-        f"`{made['name']} = ({value}).requires_grad_()`")  # fmt: skip
-    return f"Make it a leaf: compute its values first, set `requires_grad` last: {what}."
+    leaf = f"nn.Parameter({value})" if "." in made["name"] else f"({value}).requires_grad_()"
+    return f"Make it a leaf: compute its values first, set `requires_grad` last: `{made['name']} = {leaf}`."
 
 
 def _lstm_state(names: list[str], op: str, location: Location | None) -> list[str]:
     """Return the one name of an LSTM's state: it is a tuple."""
-    is_lstm = op == "mkldnn_rnn_layer" or (location is not None and "lstm" in location.text.lower())
+    is_lstm = op == "mkldnn_rnn_layer" or "lstm" in text_of(location).lower()
     return names if is_lstm and len(names) == 1 else []
 
 
@@ -234,7 +230,7 @@ NOT_A_SCALAR = "grad can be implicitly created only for scalar outputs"
 
 def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     """TM305: backward was called on something that is not one number."""
-    tensors = [one for one in report.operands if one.is_tensor and one.requires_grad and one.shape]
+    tensors = (one for one in report.operands if one.is_tensor and one.requires_grad)
     root = next((one for one in tensors if prod(one.shape) != 1), None)
     if root is None:
         return
@@ -246,7 +242,7 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     yield Finding(
         code="TM305",
         severity="error",
-        message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
+        message=f"{capitalised(name) if ' ' in name else name} has "
         f"{plural(prod(root.shape), 'element')}, shape {root.shape}: {needs} a single number.",
         location=report.location,
         evidence={"elements": prod(root.shape)},
@@ -260,11 +256,14 @@ def _to_a_scalar(name: str, report: FailureReport) -> str:
     """Return what to do instead, as the line has it."""
     asks = report.function.endswith("grad")
     call = call_on(text_of(report.location), "grad" if asks else "backward")
-    given = call.args[0] if call is not None and asks and call.args else None
-    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) and not asks else given
-    code = atom(owner) if owner is not None else name if name.isidentifier() else "y"
+    root, code = None, name if name.isidentifier() else "y"
+    if call is not None and asks:
+        root = call.args[0] if call.args else None
+    elif call is not None and isinstance(call.func, ast.Attribute):
+        root = call.func.value
+    code = atom(root) if root is not None else code
     if asks:
-        if call is not None and given is not None:
+        if call is not None and root is not None:
             call.args[0] = ast.parse(f"{code}.sum()", mode="eval").body
         number = ast.unparse(call) if call is not None else f"torch.autograd.grad({code}.sum(), …)"
         return (
@@ -366,9 +365,10 @@ def _returned_remedy(wrong: WrongReturn) -> str:
         return f"Return `None` for {wrong.argument or 'that argument'}."
     if wrong.problem == "not a tensor":
         number = re.fullmatch(r"return ([\w.+-]+)", wrong.returns[0].text if wrong.returns else "")
-        code = f"`return {number[1]} * grad_output`" if number and wrong.got in {"float", "int"} else (
-            "`torch.full_like(grad_output, value)`")  # fmt: skip
-        return f"Return a tensor, what arrives times the slope: {code}; or `None` if there is no gradient."
+        code = "torch.full_like(grad_output, value)"
+        if number is not None and wrong.got in {"float", "int"}:
+            code = f"return {number[1]} * grad_output"
+        return f"Return a tensor, what arrives times the slope: `{code}`; or `None` if there is no gradient."
     return _CONVERSIONS[wrong.problem].format(name=wrong.argument or "x")
 
 

@@ -166,8 +166,8 @@ def _real_part(finding: Finding, _report: Report, line: str) -> str:
     if not isinstance(statement, ast.Return) or not finding.remedy.startswith("Return its real part"):
         return ""
     value = statement.value
-    several = value.elts if isinstance(value, ast.Tuple) else [value] if value is not None else []
-    given = [one for one in several if not (isinstance(one, ast.Constant) and one.value is None)]
+    several = value.elts if isinstance(value, ast.Tuple) else [value]
+    given = [one for one in several if one is not None and not (isinstance(one, ast.Constant) and one.value is None)]
     return spliced(line, given[0], f"{atom(given[0])}.real") if len(given) == 1 else ""
 
 
@@ -178,14 +178,11 @@ def _without_graph(finding: Finding, _report: Report, line: str) -> str:
         return ""
     if isinstance(statement, ast.AugAssign):
         return spliced(line, statement.value, f"{atom(statement.value)}.detach()")
-    if (
-        call is None
-        or len(call.args) != 1
-        or not isinstance(statement, ast.Expr)
-        or isinstance(call.args[0], ast.Tuple | ast.List | ast.Dict | ast.Starred)
-    ):
+    if call is None or len(call.args) != 1 or not isinstance(statement, ast.Expr):
         return ""
-    return spliced(line, call.args[0], f"{atom(call.args[0])}.detach()")
+    (given,) = call.args
+    several = isinstance(given, ast.Tuple | ast.List | ast.Dict | ast.Starred)
+    return "" if several else spliced(line, given, f"{atom(given)}.detach()")
 
 
 def _frozen(_finding: Finding, _report: Report, line: str) -> str:
@@ -216,7 +213,7 @@ def _stepped_by_the_scaler(_finding: Finding, report: Report, line: str) -> str:
 def _scaler(report: Report) -> str:
     """Return the name of the one ``GradScaler`` of which a cell scales; empty where there is none, or several."""
     lines = report.cell.lines if isinstance(report, TraceReport) else ()
-    names = {found[1] for each in lines if (found := re.search(r"\b(\w+)\.scale\(", each))}
+    names = {name for each in lines for name in re.findall(r"\b(\w+)\.scale\(", each)[:1]}
     return names.pop() if len(names) == 1 else ""
 
 

@@ -24,6 +24,7 @@ from tensormagic.words import count, plural
 # TM312: the graph grows from step to step, because something with a history is carried over into the next step.
 
 FEWEST_STEPS = 4  # over which it grew, by the same number of nodes each time
+_ONLY_THE_NUMBER = "Add only the number: `loss.item()`, or `loss.detach()`."
 
 
 def growing_graph(report: TraceReport) -> Iterator[Finding]:
@@ -79,11 +80,9 @@ def _target_and_remedy(place: Location | None) -> tuple[str, str]:
     if isinstance(statement, ast.Assign):
         name = ast.unparse(statement.targets[0])
         terms = list(_terms(statement.value, name))
-        if place is not None and len(terms) == 1 and (mended := spliced(place.text, terms[0],
-                                                                      f"{atom(terms[0])}.item()")):  # fmt: skip
-            return name, f"Add only the number: `{mended}`"
-        return name, "Add only the number: `loss.item()`, or `loss.detach()`."
-    return "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."
+        mended = spliced(text_of(place), terms[0], f"{atom(terms[0])}.item()") if len(terms) == 1 else ""
+        return name, f"Add only the number: `{mended}`" if mended else _ONLY_THE_NUMBER
+    return "A sum", _ONLY_THE_NUMBER
 
 
 def _terms(value: ast.expr, name: str) -> Iterator[ast.expr]:
@@ -91,8 +90,9 @@ def _terms(value: ast.expr, name: str) -> Iterator[ast.expr]:
     if isinstance(value, ast.BinOp):
         for side in (value.left, value.right):
             yield from _terms(side, name)
-    elif not isinstance(value, ast.Constant) and name not in {each.id for each in ast.walk(value)
-                                                              if isinstance(each, ast.Name)}:  # fmt: skip
+        return
+    read = {each.id for each in ast.walk(value) if isinstance(each, ast.Name)}
+    if not isinstance(value, ast.Constant) and name not in read:
         yield value
 
 
@@ -179,9 +179,9 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
         if best is not None:
             lost = sum(weight.per_element < best.per_element * VANISHING_RATIO for weight in faint)
             node, location = _leaf_node(report, worst.name)
-            known = ({norm for norm in series.norms if norm != UNTOUCHED}
-                     for series in report.parameters if len(series.shape) > 1)  # fmt: skip
-            zero = sum(norms == {0} for norms in known)  # every one: next to ones below 1e-6, those have underflowed
+            every = (series for series in report.parameters if len(series.shape) > 1)
+            # In every pass: next to gradients below 1e-6, those have underflowed.
+            zero = sum({norm for norm in series.norms if norm != UNTOUCHED} == {0} for series in every)
             others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
             squashes = any(each.op in _SQUASHING for graph in report.graphs for each in graph.nodes)
             beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
@@ -240,7 +240,8 @@ def exploding(report: TraceReport) -> Iterator[Finding]:
 
 def _over_steps(report: TraceReport) -> Finding | None:
     """Judge every parameter by the largest early norm in its model: one that only catches up does not explode."""
-    rows = [(series, *ends) for series in report.parameters if (ends := _ends(series)) is not None]
+    ends = ((series, _ends(series)) for series in report.parameters)
+    rows = [(series, *known) for series, known in ends if known is not None]
     early: dict[str, float] = {}
     for series, first, _ in rows:
         early[series.owner] = max(early.get(series.owner, 0.0), first)

@@ -14,6 +14,13 @@ from tensormagic.words import binding
 
 LONGEST = 72  # characters of a line that are quoted
 
+SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floor_divide": "//", "floordiv": "//",
+    "matmul": "@", "pow": "**", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&",
+    "or": "|", "xor": "^",
+}  # fmt: skip
+"""How code writes a function of two operands, by its name; of one sign, the last is the method of an operator."""
+
 # Reading code.
 
 
@@ -250,10 +257,6 @@ def _in_place(value: ast.expr, target: ast.expr | None, *, of_leaf: bool) -> str
 
 # Which part of a line writes to memory, how to say it, and what to write instead.
 
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.MatMult: "@",
-}  # fmt: skip
 # What torch is called with for an operator: ``y += 1`` reaches it as ``add_``.
 _OPERATOR_CALLS = {
     "add_": ast.Add, "sub_": ast.Sub, "mul_": ast.Mult, "div_": ast.Div, "pow_": ast.Pow, "floor_divide_": ast.FloorDiv,
@@ -329,8 +332,9 @@ def instead_of_write(write: SavedWrite) -> str:
     node = writing(write)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name | ast.Attribute):
         target, value = ast.unparse(node.target), ast.unparse(node.value)
+        sign = ast.unparse(node).removeprefix(target).partition("=")[0].strip()
         value = f"({value})" if _binds_weaker(node.value, node.op) else value
-        return f"Make a new tensor: `{target} = {target} {_OPERATORS[type(node.op)]} {value}`."
+        return f"Make a new tensor: `{target} = {target} {sign} {value}`."
     if write.call == "__setitem__" or isinstance(node, ast.AugAssign):
         return _into_a_copy(target_of(node), node)
     if write.kind == "out":

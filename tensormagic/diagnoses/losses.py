@@ -35,7 +35,7 @@ from tensormagic.reports import (
     UntrainedNorm,
 )
 from tensormagic.reports.base import Scalar
-from tensormagic.words import count, plural
+from tensormagic.words import capitalised, count, plural
 
 # TM608: losses that are given what they make themselves.
 
@@ -114,8 +114,7 @@ def normalised_twice(report: TraceReport) -> Iterator[Finding]:
 
 def _floor(one: Observation) -> str:
     """Return below what the loss cannot fall: the best of scores from 0 to 1 are 1 for one class, 0 for the rest."""
-    shape = one.operands[0].shape
-    classes = shape[1] if len(shape) > 1 else shape[0] if shape else 0
+    classes = (0, *one.operands[0].shape[:2])[-1]
     if classes < 2:
         return ""
     least = math.log1p((classes - 1) / math.e)
@@ -339,7 +338,6 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
             if cut.target in sums and not learned:
                 handled.add(cut.location)
                 here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
-                mended = instead(report, cut)
                 yield Finding(
                     code="TM317",
                     severity="warning",
@@ -347,7 +345,7 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
                     f"{call_words(cut, here)} was called without `create_graph=True`.",
                     location=here or joined,
                     evidence={"times": cut.count},
-                    remedy=f"{mended[:1].upper()}{mended[1:]}.",
+                    remedy=f"{capitalised(instead(report, cut))}.",
                     subject=cut.source_name,
                     related=related_lines(("added here", joined), besides=here),
                 )

@@ -227,8 +227,10 @@ def _inside(hidden: UnregisteredModules) -> str:
     """Return what the line puts into the container, where it is one short expression."""
     statement = only_statement(parsed(text_of(hidden.location)))
     value = statement.value if isinstance(statement, ast.Assign) else None
-    empty = isinstance(value, ast.List | ast.Dict) and not ast.dump(value).count("Call")
-    return "" if empty else ast.unparse(value) if isinstance(value, ast.expr) else "…"
+    if value is None:
+        return "…"
+    empty = isinstance(value, ast.List | ast.Dict) and "Call" not in ast.dump(value)
+    return "" if empty else ast.unparse(value)
 
 
 def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:

@@ -56,7 +56,9 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
         return
     nan = any(math.isnan(norm) for _, norm in bad)
     last = report.passes[-1] if report.passes else None
-    after = report.sampling.ranges[-1][1] if report.sampling.ranges else last.step if last is not None else 0
+    after = last.step if last is not None else 0
+    if report.sampling.ranges:
+        after = report.sampling.ranges[-1][1]
     names = listed([series.name for series, _ in bad])
     yield Finding(
         code="TM402",
@@ -384,7 +386,8 @@ def _faint(narrow: list[Node], frames: list[Frame]) -> _Loss | None:
     """Return the first node on the way back whose gradient is below the normal numbers, in every pass."""
     for node in reversed(narrow):
         norms = [frame.norms[node.index] for frame in frames if frame.norms[node.index] > 0]
-        row = next((row for frame in reversed(frames) if (row := frame.measured(node.index)) is not None), None)
+        rows = [frame.measured(node.index) for frame in frames]
+        row = next((row for row in reversed(rows) if row is not None), None)
         if row is None or len(norms) < FEWEST_PASSES or node.dtype != "float16" or not node.shapes:
             continue
         there = 1 - row[_ZERO]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tensormagic.diagnoses.lines import as_code, call_on, text_of
+from tensormagic.diagnoses.lines import SIGNS, as_code, call_on, text_of
 from tensormagic.reports import (
     SEVERITIES,
     Finding,
@@ -194,13 +194,10 @@ def how_often(one: Observation) -> str:
     return f"in both of its {one.calls} calls" if one.calls == 2 else f"in each of its {count(one.calls)} calls"
 
 
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "pow": "**"}
-
-
 def expression(one: Observation) -> str:
     """Return a call of two operands as a user would write it, with the names that are known."""
     left, right = (operand.name or "…" for operand in one.operands[:2])
-    sign = _OPERATORS.get(one.op)
+    sign = SIGNS.get(one.op)
     if left == right == "…":
         return one.op
     return f"{one.op}({left}, {right})" if sign is None else f"{_wrapped(left)} {sign} {_wrapped(right)}"
@@ -273,6 +270,16 @@ def twin_of(report: TraceReport, owner: str, parts: Sequence[ParameterSeries | L
     return next((name for name in among if name and mine.items() <= shapes.get(name, {}).items()), "")
 
 
+def is_floating(dtype: str) -> bool:
+    """Whether a dtype is one of real floating point numbers."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_differentiable(dtype: str) -> bool:
+    """Whether tensors of a dtype can have gradients."""
+    return is_floating(dtype) or dtype.startswith("complex")
+
+
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
@@ -286,6 +293,11 @@ def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, 
 
 
 # Ways through a graph.
+
+RESHAPING = frozenset({
+    "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "clone", "to_copy",
+})  # fmt: skip
+"""Ops that hand all elements on, in another shape, memory or dtype."""
 
 
 def neighbours(graph: Graph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:

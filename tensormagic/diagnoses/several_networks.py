@@ -22,7 +22,7 @@ from tensormagic.diagnoses.rule import (
     twin_of,
     updaters_of,
 )
-from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.diagnoses.zero_gradients import COMPARING, Paths
 from tensormagic.reports import (
     Finding,
     Graph,
@@ -231,7 +231,6 @@ def _named_alone(report: TraceReport, code: str) -> Location | None:
 
 
 FEWEST_UNTIL_COPIED = 100  # steps; target networks are often copied after so many
-_COMPARED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub", "rsub"})
 
 
 def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
@@ -261,7 +260,7 @@ def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
             for cut in graph.cuts:
                 owners = {one.owner for one in cut.left_out}
                 owner = next(iter(owners), "")
-                is_target = cut.target is not None and graph.nodes[cut.target].op in _COMPARED
+                is_target = cut.target is not None and graph.nodes[cut.target].op in COMPARING
                 still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
                 if len(owners) != 1 or not still or not is_target or owner in reported or owner in trained:
                     continue

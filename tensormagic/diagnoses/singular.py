@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.lines import call_on, expressions, spliced, statement_of, text_of, within
-from tensormagic.diagnoses.rule import frame_of, neighbours, related_lines
+from tensormagic.diagnoses.rule import RESHAPING, frame_of, neighbours, related_lines
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
@@ -167,10 +167,7 @@ SELECTING = frozenset({"where", "masked_fill", "masked_scatter", "masked_select"
 # Behind these a logarithm is mended by fusing the two, whatever is left out: TM402 says so.
 _FUSED = frozenset({"softmax", "sigmoid"})
 # What hands a gradient on element for element, so that where it is zero says who made it so.
-_PASSING = frozenset({
-    "add", "sub", "rsub", "neg", "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute",
-    "transpose", "t", "clone", "to_copy", "sum", "mean", "stack", "cat", "alias",
-})  # fmt: skip
+_PASSING = RESHAPING | {"add", "sub", "rsub", "neg", "sum", "mean", "stack", "cat", "alias"}
 # What does so but can make zeros of its own: then the zeros are counted.
 _SCALING = frozenset({"mul", "div", "pow", "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "square"})
 _ZERO_SHARE = MEASURES.index("zero_share")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.backward_failures import LINEAR
 from tensormagic.diagnoses.lines import as_code
-from tensormagic.diagnoses.rule import scientific
+from tensormagic.diagnoses.rule import is_floating, scientific
 from tensormagic.reports import Extent, FunctionCheck, Probe, StartReport
 from tensormagic.words import count, listed, part_of, plural, tuple_text
 
@@ -93,7 +93,7 @@ def _input(what: str, x: Extent) -> Probe:
         return Probe(what, "wrong", f"{shape}: {plural(x.bad, 'value')} NaN or infinite", "Clean the data first")
     if x.low is None or x.high is None:
         return Probe(what, "unknown", shape)
-    if x.dtype.startswith(("float", "bfloat")):
+    if is_floating(x.dtype):
         span = f"{shape}, from {scientific(x.low)} to {scientific(x.high)}, mean {scientific(x.mean)}, "
         span += f"standard deviation {scientific(x.std)}"
         if x.low == x.high:
@@ -113,7 +113,7 @@ def _labels(report: StartReport) -> Iterator[Probe]:
         yield Probe("targets", "wrong", f"{shape}: {plural(y.bad, 'value')} NaN or infinite", "Clean the data first")
     elif y.low is None or y.high is None:
         yield Probe("targets", "unknown", shape)
-    elif y.dtype.startswith(("float", "bfloat")):
+    elif is_floating(y.dtype):
         fits = out is None or out == y.shape or (math.prod(out) == math.prod(y.shape) and len(out) == len(y.shape))
         text = f"{shape}, from {scientific(y.low)} to {scientific(y.high)}"
         if fits:

@@ -69,29 +69,27 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
         patterns = _of_kind(use, "accumulated")
         if not patterns or not _in_a_row(patterns):
             continue
-        most, times = _most(patterns), _total(patterns)
+        most, times, leaf = _most(patterns), _total(patterns), _leaf(report, use)
         backward, step = report.location(most.backward), report.location(most.location)
-        grown = _grown(report, use.accumulation)
-        if use.name:
+        message = (
+            f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included what an "
+            "earlier step had already used"
+        )
+        remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
+        if not use.name:  # an update by hand
             message = (
-                f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included "
-                f"what an earlier step had already used{grown}."
+                f"{leaf}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "
+                "included what an earlier update had already used"
             )
-            remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
-        else:
-            message = (
-                f"{_leaf(report, use)}.grad is not zeroed between updates: in {count(times)} of "
-                f"{plural(use.steps, 'update')}, it included what an earlier update had already used{grown}."
-            )
-            remedy = f"Clear it after each update: `{as_code(_leaf(report, use))}.grad = None`"
+            remedy = f"Clear it after each update: `{as_code(leaf)}.grad = None`"
         yield Finding(
             code="TM309",
             severity="warning",
-            message=message,
+            message=f"{message}{_grown(report, use.accumulation)}.",
             location=step or backward,
             evidence=_evidence(use, patterns),
             remedy=remedy,
-            subject=use.name or _leaf(report, use),
+            subject=use.name or leaf,
             related=related_lines(("accumulates here", backward if step else None)),
         )
 
@@ -162,23 +160,22 @@ def without_backward(report: TraceReport) -> Iterator[Finding]:
         times = _total(repeated)
         if times >= IN_A_ROW or (repeated and times * 2 >= use.steps):
             most = _most(repeated)
+            here = report.location(most.location)
             before = next((one.location for one in use.patterns if one.first == most.first - 1), None)
-            remedy = f"Step once for each backward: `loss.backward(); {optimizer}.step()`"
+            instead = f"`loss.backward(); {optimizer}.step()`"
             if before != most.location:
-                remedy = f"Step once for each backward: leave out the second `{optimizer}.step()`"
+                instead = f"leave out the second `{optimizer}.step()`"
             again = "once" if times == 1 else f"{count(times)} times"
             yield Finding(
                 code="TM607",
                 severity="warning",
                 message=f"{use.name} stepped again on the same gradients, {again} in {plural(use.steps, 'step')}: no "
                 "backward ran since the step before.",
-                location=report.location(most.location),
+                location=here,
                 evidence=_evidence(use, repeated),
-                remedy=remedy,
+                remedy=f"Step once for each backward: {instead}",
                 subject=use.name,
-                related=related_lines(
-                    ("the step before", report.location(before)), besides=report.location(most.location)
-                ),
+                related=related_lines(("the step before", report.location(before)), besides=here),
             )
         if use.steps == _total(without) >= IN_A_ROW and not report.passes_seen:
             yield Finding(
@@ -291,22 +288,20 @@ def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:
         call = call_on(text_of(place), "clip_grad_norm_")
         text = ast.unparse(call) if call is not None else ""
         found = _clip(clip, text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)", optimizer)
-        if found is None:
-            continue
-        times, says, remedy = found
-        of = f"all of its {count(clip.calls)} calls"
-        if times < clip.calls:
-            of = f"{count(times)} of {plural(clip.calls, 'call')}"
-        names = ("calls", "late", "empty", "exhausted", "scaled")
-        yield Finding(
-            code="TM618",
-            severity="warning",
-            message=f"clip_grad_norm_ {says.format(of=of)}.",
-            location=place,
-            evidence={name: getattr(clip, name) for name in names},
-            remedy=remedy,
-            subject="clip_grad_norm_",
-        )
+        if found is not None:
+            times, says, remedy = found
+            of = f"all of its {count(clip.calls)} calls"
+            if times < clip.calls:
+                of = f"{count(times)} of {plural(clip.calls, 'call')}"
+            yield Finding(
+                code="TM618",
+                severity="warning",
+                message=f"clip_grad_norm_ {says.format(of=of)}.",
+                location=place,
+                evidence={name: getattr(clip, name) for name in ("calls", "late", "empty", "exhausted", "scaled")},
+                remedy=remedy,
+                subject="clip_grad_norm_",
+            )
 
 
 _NOTHING = "clipped nothing in {of}"
@@ -363,8 +358,9 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
     always = all(one.graphed >= one.steps >= FEWEST_MEASURED for one in uses)
     if always and report.passes_seen <= steps + (use is by_hand):  # an update by hand is seen by the next pass
         backward = next((one.backward for one in use.patterns if one.backward is not None), None)
-        by_steps = f"{count(use.steps)} steps of {use.name}"
-        whose = f"{count(use.graphed)} backward passes" if use is by_hand else by_steps
+        whose = f"{count(use.steps)} steps of {use.name}"
+        if use is by_hand:
+            whose = f"{count(use.graphed)} backward passes"
         yield Finding(
             code="TM315",
             severity="warning",

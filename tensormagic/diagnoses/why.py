@@ -13,7 +13,7 @@ from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
 from tensormagic.diagnoses.rule import grouped, neighbours, reached, scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words, upstream
 from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WhyGroup, WhyReport
-from tensormagic.words import is_or_are, listed, part_of, plural
+from tensormagic.words import capitalised, is_or_are, listed, part_of, plural
 
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
 
@@ -288,8 +288,7 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     if not amiss:
         return _all_in_order(name, groups)
     has = "has" if amiss == 1 else "have"
-    which = part_of(amiss, len(answers), "parameter")
-    which = f"{which[0].upper()}{which[1:]} of {name}"
+    which = f"{capitalised(part_of(amiss, len(answers), 'parameter'))} of {name}"
     reasons = {group.reason for group in groups if not group.fine}
     if reasons in ({"vanishing"}, {"exploding"}):
         return f"{which} {has} a gradient that {'vanishes' if reasons == {'vanishing'} else 'explodes'}."

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead
 from tensormagic.diagnoses.lines import as_code, rebound
-from tensormagic.diagnoses.rule import neighbours, optimizer_code, optimizers_of, passes_words, reached, scientific
+from tensormagic.diagnoses.rule import (
+    is_differentiable,
+    neighbours,
+    optimizer_code,
+    optimizers_of,
+    passes_words,
+    reached,
+    scientific,
+)
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -21,7 +29,7 @@ from tensormagic.reports import (
     TraceReport,
     WhyReport,
 )
-from tensormagic.words import binding, listed, plural
+from tensormagic.words import binding, capitalised, listed, plural
 
 # The way from a tensor towards the loss, stop by stop: from a traced run, or from the graph as it is.
 
@@ -223,8 +231,7 @@ class Question:
         """That the run did not see it, as a sentence; empty where it did, or there is no run."""
         if self.trace is None or self.is_seen:
             return ""
-        words = run_words(self.trace)
-        return f"{words[:1].upper()}{words[1:]} did not see {self.name}."
+        return f"{capitalised(run_words(self.trace))} did not see {self.name}."
 
     def close(self, left: float | None, right: float | None) -> bool:
         """Return whether two norms are the same, up to the rounding of float32."""
@@ -276,7 +283,7 @@ def not_asked(question: Question) -> WhyReport | None:
     if facts.inference:
         says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never records it."
         return question.described("inference tensor", says, remedy=(rebound(code, "clone().requires_grad_()"),))
-    if not facts.dtype.startswith(("float", "bfloat", "complex")):
+    if not is_differentiable(facts.dtype):
         says = (
             f"{grad} is None because {name} is {facts.dtype}: only floating-point and complex tensors have gradients."
         )
@@ -348,7 +355,7 @@ def cut_off(question: Question) -> WhyReport | None:
     mend = instead(trace, cut)
     return question.described(
         "cut off", says, evidence=(rests,), location=place, path=cut_way(trace, graph, cut, question.name),
-        remedy=(f"{mend[:1].upper()}{mend[1:]}." if mend else "",),
+        remedy=(f"{capitalised(mend)}." if mend else "",),
     )  # fmt: skip
 
 

@@ -191,11 +191,9 @@ def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
     for write in report.writes:
         clash = write.clash
         if clash is not None and clash.kind == "overlaps itself":
-            stored = (
-                ""
-                if clash.elements is None
-                else f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
-            )
+            stored = ""
+            if clash.elements is not None:
+                stored = f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
             yield _clash(
                 "TM202", _severity(clash), write, clash,
                 message=f"{_target(write)} holds elements several times{stored}, and is written to in place: "
@@ -215,14 +213,11 @@ def reads_what_it_writes(report: WritesReport) -> Iterator[Finding]:
     """TM203: an op reads memory that it writes: what it reads depends on what it has written already."""
     for write in report.writes:
         clash = write.clash
-        if clash is None or clash.kind != "reads what it writes":
-            continue
-        amount = "elements" if clash.elements is None else part_of(clash.elements, clash.of_elements)
-        yield _clash(
-            "TM203", _severity(clash, wrong="error"), write, clash,
-            message=f"This line reads {amount} that it writes in {_target(write)}: {_outcome(clash)}.",
-            remedy=_separate(write),
-        )  # fmt: skip
+        if clash is not None and clash.kind == "reads what it writes":
+            amount = "elements" if clash.elements is None else part_of(clash.elements, clash.of_elements)
+            message = f"This line reads {amount} that it writes in {_target(write)}: {_outcome(clash)}."
+            severity = _severity(clash, wrong="error")
+            yield _clash("TM203", severity, write, clash, message=message, remedy=_separate(write))
 
 
 def _severity(clash: Clash, wrong: Severity = "warning") -> Severity:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from tensormagic.diagnoses.rule import neighbours, reached, users_of
+from tensormagic.diagnoses.rule import RESHAPING, neighbours, reached, users_of
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
-from tensormagic.words import count, is_or_are, listed, plural
+from tensormagic.words import count, listed, plural
 
 # How the gradient travels through a graph: which ops use a weight, what reached them, and over which others it came.
 #
@@ -26,10 +26,7 @@ USERS = frozenset({
     "mkldnn_rnn_layer", "cudnn_rnn",
 })  # fmt: skip
 # … and those that stand between a weight and its user.
-_BETWEEN = frozenset({
-    "t", "transpose", "permute", "view", "reshape", "unsafe_view", "expand", "to_copy", "clone", "unsqueeze", "squeeze",
-    "slice", "select", "split", "chunk", "contiguous", "as_strided",
-})  # fmt: skip
+_BETWEEN = RESHAPING | {"slice", "select", "split", "chunk", "contiguous", "as_strided"}
 
 Value = TypeVar("Value", bound=Any)  # anything that can be compared
 
@@ -221,7 +218,8 @@ class _Silent:
 
 def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
     """TM405: the gradient of whole layers is exactly zero, although a path leads there."""
-    silent = {found.series.name: found for series in report.parameters if (found := _silent(report, series))}
+    found = (_silent(report, series) for series in report.parameters)
+    silent = {one.series.name: one for one in found if one is not None}
     if not silent:
         return
     described: set[str] = set()
@@ -349,10 +347,10 @@ def _before_the_loss(graph: Graph, node: Node) -> str:
     )
 
 
-_LOSSES = frozenset({
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "nll_loss", "log_softmax", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "poisson_nll_loss", "sub", "rsub",
-})  # fmt: skip
+COMPARING = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsub"})
+_LOSSES = COMPARING | {
+    "nll_loss", "log_softmax", "binary_cross_entropy", "binary_cross_entropy_with_logits", "poisson_nll_loss",
+}  # fmt: skip
 
 
 def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
@@ -360,20 +358,21 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
     node = graph.nodes[where[1]]
     flat, location = flat_of(node), report.location(node.location)
     assert flat is not None
-    kept_passes = len(dead.frames)
     kept = "kept " if len(report.passes) < report.passes_seen else ""
-    passes = plural(kept_passes, f"{kept}backward pass", f"{kept}backward passes")
-    shown = "" if kept_passes == 1 else "all " if first.always else "the last "
-    place = f" in {node.module}" * bool(node.module) + (f" ({location.label})" if location else "")
-    names, gets = listed(dead.names), "gets" if is_or_are(len(dead.names)) == "is" else "get"
-    yet = "" if first.always else f" of {count(report.passes_seen)}"
+    passes = plural(len(dead.frames), f"{kept}backward pass", f"{kept}backward passes")
+    if len(dead.frames) > 1:
+        passes = f"all {passes}" if first.always else f"the last {passes}"
+    if not first.always:
+        passes += f" of {count(report.passes_seen)}"
+    place = (f" in {node.module}" if node.module else "") + (f" ({location.label})" if location else "")
+    gets = "gets" if len(dead.names) == 1 else "get"
     return Finding(
         code="TM405",
         severity="warning",
-        message=f"{names} {gets} a gradient of exactly zero in {shown}{passes}{yet}: {node.op}{place} lets nothing "
+        message=f"{listed(dead.names)} {gets} a gradient of exactly zero in {passes}: {node.op}{place} lets nothing "
         f"through, because {flat.why}.",
         location=location,
-        evidence={"leaves": len(dead.names), "passes": kept_passes, "first": dead.frames[0].pass_number,
+        evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number,
                   "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},
         remedy=_before_the_loss(graph, node) or flat.remedy,
         subject=dead.names[0],

@@ -227,7 +227,7 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
     with dtypes: [one.dtype for one in call.tensors if one not in given][:1]
     with own: [one.dtype for one in given]
-    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if floating(dtype) and dtype not in own]
+    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if is_floating(dtype) and dtype not in own]
     try: torch.as_tensor({text}{"".join(more)}) for text in texts when plain
     try: [{text}, …] for text in texts when wanted == "tuple of Tensors" and got == "Tensor"
 
