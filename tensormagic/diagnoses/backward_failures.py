@@ -61,7 +61,7 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
         remedy=_kept_graph(modified, report.location, first)
         or _remedy(first, modified.name, traced=modified.graph is not None),
         subject=modified.op if " " in name else name,
-        node=place_of(modified),
+        node=node_of(modified),
         related=related_lines((f"saved by {modified.op}", modified.location if first is not None else None),
                       ("backward", modified.backward)),
     )  # fmt: skip
@@ -112,7 +112,7 @@ def saver(modified: ModifiedSavedTensor) -> str:
     return f"{modified.op} in {modified.module}" if modified.module not in {"", modified.op} else modified.op
 
 
-def place_of(found: ModifiedSavedTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
+def node_of(found: ModifiedSavedTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
     """Return graph and node of a fault, where there is a trace that they are of."""
     return None if found.graph is None or found.node is None else (found.graph, found.node)
 
@@ -130,7 +130,7 @@ def freed_graph(report: FailureReport) -> Iterator[Finding]:
         evidence={"nodes in both graphs": freed.shared, "first node without its tensors": freed.op},
         remedy=_freed_remedy(freed),
         subject=freed.root or _root_of(report) or freed.op,
-        node=place_of(freed),
+        node=node_of(freed),
         related=related_lines(("freed by the earlier backward", freed.first),
                       ("made here, and used again", None if freed.whole else freed.joint_location)),
     )  # fmt: skip
@@ -319,7 +319,7 @@ def custom_function_return(report: FailureReport) -> Iterator[Finding]:
         evidence={"got": wrong.got, "expected": wrong.expected},
         remedy=_returned_remedy(wrong),
         subject=wrong.function,
-        node=place_of(wrong),
+        node=node_of(wrong),
         related=related_lines(*others, ("applied here", wrong.location), ("backward", wrong.backward)),
     )
 
@@ -390,7 +390,7 @@ def _caught(check: _Check, report: TraceReport) -> Iterator[Finding]:
                 refused = f"torch refused this backward{often}, and the code around it caught the {errors}"
                 yield replace(
                     found,
-                    severity=severity(report, one.location, one.count),
+                    severity=severity_of_caught(report, one.location, one.count),
                     message=f"{found.message.removesuffix('.')}; {refused}.",
                     evidence={**found.evidence, "times refused": one.count},
                 )
@@ -403,7 +403,7 @@ def _as_failure(report: TraceReport, one: SwallowedError) -> FailureReport:
     )  # fmt: skip
 
 
-def severity(report: TraceReport, location: int | None, count: int) -> Severity:
+def severity_of_caught(report: TraceReport, location: int | None, count: int) -> Severity:
     """Return how bad it is that backward was refused on a line, so often, and the error caught."""
     went_through = any(done.location == location and done.outcome == "finished" for done in report.passes)
     return "warning" if count >= AGAIN and not went_through else "note"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tensormagic.diagnoses.lines import text_of
-from tensormagic.diagnoses.rule import every_call, expression, how_often, of_kind, related_lines, times
+from tensormagic.diagnoses.rule import every_call, expression, how_often, observed, related_lines, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
 from tensormagic.words import binding, count, listed, number_of_bytes, plural, tuple_text
 
@@ -20,7 +20,7 @@ _SEEDS = {"torch": "`torch.manual_seed(0)`", "numpy": "give NumPy a seed", "pyth
 
 def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
     """TM701: once a run: draws from a default generator whose seed torch chose itself."""
-    draws = list(of_kind(report, "draw"))
+    draws = list(observed(report, "draw"))
     if not draws:
         return
     names, times, lines = _in_all(draws)
@@ -97,7 +97,7 @@ def seeded_again(report: RngRunReport) -> Iterator[Finding]:
 
 def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
     """TM704: the workers of a loader begin with one generator's state, or go through the same stream."""
-    for one in of_kind(report, "same draws"):
+    for one in observed(report, "same draws"):
         workers, dataset, *own = one.detail.split()
         if own:
             says = (
@@ -130,7 +130,7 @@ FEWEST_STEPS = 3  # fewer are no loop
 def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     """TM803: once a run: lines that make the host wait for a device at least once a step."""
     steps = report.steps_seen if report.sampling is None else report.passes_traced
-    waits = [one for one in of_kind(report, "synchronised") if one.calls >= steps and every_call(one)]
+    waits = [one for one in observed(report, "synchronised") if one.calls >= steps and every_call(one)]
     if steps < FEWEST_STEPS or not waits:
         return
     waits.sort(key=lambda one: -one.calls)
@@ -150,7 +150,7 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
 
 def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
     """TM805: what is trained in float32 became float64 because it met data in float64: once, at the first line."""
-    for one in of_kind(report, "promoted"):
+    for one in observed(report, "promoted"):
         wide = next((operand for operand in one.operands if operand.dtype == "float64"), None)
         narrow = next((operand for operand in one.operands if operand.dtype != "float64"), None)
         if wide is None or narrow is None or not narrow.requires_grad or wide.requires_grad:
@@ -187,7 +187,7 @@ MIXED_CALLS = 3
 def hidden_copy(report: TraceReport) -> Iterator[Finding]:
     """TM102: ``reshape``, ``flatten`` or ``ravel`` could not give a view, and copied much: the largest few lines."""
     large = [
-        one for one in of_kind(report, "copy")
+        one for one in observed(report, "copy")
         if one.nbytes >= HIDDEN_COPY and one.nbytes * times(one) >= HIDDEN_COPIES
     ]  # fmt: skip
     for one in sorted(large, key=lambda one: -one.nbytes * times(one))[:MOST_LINES]:
@@ -211,7 +211,7 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
 def mixed_formats(report: TraceReport) -> Iterator[Finding]:
     """TM103: a channels-last and a contiguous operand met in every call of a line: the largest few lines."""
     costly = [
-        one for one in of_kind(report, "mixed formats")
+        one for one in observed(report, "mixed formats")
         if one.nbytes >= MIXED_BYTES and one.calls >= MIXED_CALLS and every_call(one) and len(one.operands) == 2
     ]  # fmt: skip
     for one in sorted(costly, key=lambda one: -one.nbytes * one.calls)[:MOST_LINES]:
@@ -244,7 +244,7 @@ def _lies(operand: Operand) -> str:
 def uninitialised(report: TraceReport) -> Iterator[Finding]:
     """TM104: memory was read that nobody had written: what ``torch.empty`` gives is what happened to lie there."""
     described: set[int | None] = set()
-    for one in of_kind(report, "uninitialised"):
+    for one in observed(report, "uninitialised"):
         if one.made in described:  # many reads of what one line made are one fault
             continue
         described.add(one.made)
@@ -276,7 +276,7 @@ def _with_values(line: str) -> str:
 
 def both_broadcast(report: TraceReport) -> Iterator[Finding]:
     """TM105: a column met a row of the same length, and one number was made of the table that came out."""
-    for one in of_kind(report, "both broadcast"):
+    for one in observed(report, "both broadcast"):
         if len(one.operands) != 2 or one.result is None:
             continue
         shapes = [operand.shape for operand in (*one.operands, one.result)]

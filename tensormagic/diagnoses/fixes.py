@@ -20,8 +20,8 @@ from tensormagic.diagnoses.lines import (
     keyword_of,
     names_in,
     only_place,
+    remedy_code,
     set_keyword,
-    spans,
     spliced,
     statement_of,
     targets,
@@ -46,7 +46,7 @@ def _the_line(finding: Finding, _report: Report, line: str) -> str:
 
 def _before(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives a statement that comes before the line: it binds a name that the line uses anew."""
-    for span in spans(finding):
+    for span in remedy_code(finding):
         bound = targets(span)
         if len(bound) == 1 and bound[0] in names_in(line):
             return f"{span}\n{line}"
@@ -84,7 +84,7 @@ def _leaf_in_place(finding: Finding, report: Report, line: str) -> str:
     update = update_by_hand(line, of_leaf=True)
     if update is None:
         return _without_cut(finding, report, line) if finding.code == "TM306" else ""
-    given = any(update.in_place.endswith(span) for span in spans(finding))  # a loop around it stays
+    given = any(update.in_place.endswith(span) for span in remedy_code(finding))  # a loop around it stays
     return update.in_place if given else _updated_in_place(finding, report, line)
 
 
@@ -122,7 +122,7 @@ def _unrecorded(finding: Finding, _report: Report, line: str) -> str:
 
 def _cleared(finding: Finding, report: Report, line: str) -> str:
     """Cleared when the step has used them, the gradients of the next backward stand alone."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     step = call_on(line, "step")
     if step is not None and isinstance(step.func, ast.Attribute) and not step.args:
         return f"{line}\n{ast.unparse(step.func.value)}.zero_grad()" if span.endswith(".zero_grad()") else ""
@@ -136,7 +136,7 @@ def _cleared(finding: Finding, report: Report, line: str) -> str:
 
 def _detached_after(finding: Finding, _report: Report, line: str) -> str:
     """What the next step begins with is detached once this one's backward has run; made in the same function."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     carried = finding.remedy.startswith("Detach what is carried") and call_on(line, "backward") is not None
     (name,) = targets(span) if len(targets(span)) == 1 else ("",)
     here = finding.location.function if finding.location is not None else ""
@@ -155,7 +155,7 @@ def _copied(finding: Finding, _report: Report, line: str) -> str:
 
 def _averaged(finding: Finding, _report: Report, line: str) -> str:
     """A loss that is not reduced, and is called so, becomes its mean."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     named = re.fullmatch(r"\w*loss\w*|.*\.pow\(2\)|.*\.square\(\)", span.removesuffix(".mean().backward()"))
     return span if named and span.endswith(".mean().backward()") and call_on(line, "backward") is not None else ""
 
@@ -199,7 +199,7 @@ def _unscaled(finding: Finding, report: Report, line: str) -> str:
     """
     if statement_of(line) is None:
         return ""
-    span = next((span for span in spans(finding) if span.startswith("scaler.unscale_(")), "")
+    span = next((span for span in remedy_code(finding) if span.startswith("scaler.unscale_(")), "")
     scaler = _scaler(report)
     return f"{span.replace('scaler', scaler, 1)}\n{line}" if span and scaler else ""
 
@@ -225,13 +225,13 @@ def _on_the_device(_finding: Finding, _report: Report, line: str) -> str:
 
 
 def _epoch_set(finding: Finding, _report: Report, line: str) -> str:
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     return f"{span}\n{line}" if ".set_epoch(" in span and line.startswith("for ") else ""
 
 
 def _listed(finding: Finding, report: Report, line: str) -> str:
     """What is used up becomes a list, in the first round before the loop; its name is bound in the same function."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     training = report.training if isinstance(report, TraceReport) else None
     own = training is not None and any(one.own for one in training.used_up if one.name == finding.subject)
     return f"{span}\n{line}" if own and finding.remedy.startswith("Make a list") else ""
@@ -271,9 +271,9 @@ def _with_mode(finding: Finding, _report: Report, line: str) -> str:
 def _with_keys_that_fit(finding: Finding, _report: Report, line: str) -> str:
     """The keys of what is loaded lose what they begin with; of a checkpoint, its entry is loaded."""
     if finding.remedy.startswith("Load what stands under that key"):
-        return spans(finding)[0]
+        return remedy_code(finding)[0]
     call = call_on(line, "load_state_dict")
-    keys = next((span for span in spans(finding) if span.endswith(" in state.items()}")), "")
+    keys = next((span for span in remedy_code(finding) if span.endswith(" in state.items()}")), "")
     if call is None or not call.args or not keys:
         return ""
     return spliced(line, call.args[0], keys.replace("state.items()", f"{atom(call.args[0])}.items()"))

@@ -14,7 +14,7 @@ from tensormagic.diagnoses.lines import (
     names_in,
     only_place,
     operand_of,
-    spans,
+    remedy_code,
     spliced,
     statement_of,
     targets,
@@ -29,18 +29,18 @@ _LIFTED = frozenset({"sqrt", "rsqrt"})
 
 def lines_for(finding: Finding, line: str) -> Iterator[str]:
     """Yield the lines that the remedy gives in place of a line: they assign to the same."""
-    return (span for span in spans(finding) if targets(span) and targets(span) == targets(line))
+    return (span for span in remedy_code(finding) if targets(span) and targets(span) == targets(line))
 
 
 def reshaped(finding: Finding, _report: Report, line: str) -> str:
     """A view of what lies apart becomes a reshape."""
-    wanted = any(".reshape(" in span for span in spans(finding)[:1])
+    wanted = any(".reshape(" in span for span in remedy_code(finding)[:1])
     return line.replace(".view(", ".reshape(") if wanted and line.count(".view(") == 1 else ""
 
 
 def squeezed(finding: Finding, _report: Report, line: str) -> str:
     """The column of the pair loses its last dimension."""
-    for span in spans(finding)[:1]:
+    for span in remedy_code(finding)[:1]:
         column = span.removesuffix(".squeeze(-1)")
         place = only_place(line, column) if column != span else None
         if place is not None:
@@ -139,13 +139,13 @@ def logarithms(finding: Finding, _report: Report, line: str) -> str:
         return ""
     given = call.args[0].id
     ways = {f"{given}.log()", f"F.log_softmax({given}, dim=-1)"}
-    return next((spliced(line, call.args[0], span) for span in spans(finding) if span in ways), "")
+    return next((spliced(line, call.args[0], span) for span in remedy_code(finding) if span in ways), "")
 
 
 def permuted(finding: Finding, _report: Report, line: str) -> str:
     """Dimensions change places instead of sizes; what is merged afterwards has the sizes that the line gives."""
     call = call_on(line, "view", "reshape")
-    for span in spans(finding) if call is not None and isinstance(call.func, ast.Attribute) else ():
+    for span in remedy_code(finding) if call is not None and isinstance(call.func, ast.Attribute) else ():
         assert call is not None
         assert isinstance(call.func, ast.Attribute)
         if span.startswith(f"{ast.unparse(call.func.value)}.") and ".view(" not in span:  # of one batch's sizes
@@ -156,7 +156,7 @@ def permuted(finding: Finding, _report: Report, line: str) -> str:
 
 def widened(finding: Finding, _report: Report, line: str) -> str:
     """What wraps in uint8 is computed in float32."""
-    for span in spans(finding)[:1]:
+    for span in remedy_code(finding)[:1]:
         place = only_place(line, span.removesuffix(".float()")) if span.endswith(".float()") else None
         if place is not None:
             return spliced(line, place, span)

@@ -20,10 +20,10 @@ from tensormagic.diagnoses.singular import (
     OVERFLOW,
     SINGULARITIES,
     first_nonfinite,
+    loss_of,
     nan_in_where,
-    value_of,
+    nonfinite_kind,
     when,
-    worst,
 )
 from tensormagic.reports import (
     Finding,
@@ -101,7 +101,7 @@ def _measured(report: TraceReport) -> Fault | None:
     graph = report.graphs[at]
     nan = [int(index) for index, (number, _) in frame.forward.bad.items() if number]
     nonfinite = graph.forward_nonfinite
-    lost = _is_bad(value_of(report, frame.pass_number)) or nan
+    lost = _is_bad(loss_of(report, frame.pass_number)) or nan
     if lost and nonfinite is not None and nonfinite.pass_number == frame.pass_number and nonfinite.given is False:
         first = NonfiniteSource(
             nonfinite.pass_number, nonfinite.node, "made", nonfinite.nan, nonfinite.inf, nonfinite.count
@@ -209,7 +209,7 @@ def _place_of(report: TraceReport, graph: Graph, node: Node) -> Location | None:
 def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[str, str]:
     """Return the sentence and the remedy."""
     first, node = found.first, report.graphs[found.at].nodes[found.first.node]
-    kind, bad = worst(first.nan, first.inf)
+    kind, bad = nonfinite_kind(first.nan, first.inf)
     at = when(report, first.pass_number)
     line = f", {place.label}" if place else ""
     if first.source == "made":
@@ -249,7 +249,7 @@ def _inside(node: Node) -> str:
 def _why(node: Node, found: Fault) -> str:
     """Return what it made, and of what."""
     first = found.first
-    kind, bad = worst(first.nan, first.inf)
+    kind, bad = nonfinite_kind(first.nan, first.inf)
     share = f"{part_of(bad, max(first.count, bad))} of its result {is_or_are(bad)} {kind}"
     if first.zero or first.negative:
         held = [plural(first.zero, "zero")] if first.zero else []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tensormagic.diagnoses.backward_failures import severity
+from tensormagic.diagnoses.backward_failures import severity_of_caught
 from tensormagic.diagnoses.lines import (
     SIGNS,
     UPDATE_IN_PLACE,
@@ -21,7 +21,7 @@ from tensormagic.diagnoses.lines import (
     update_by_hand,
     with_create_graph,
 )
-from tensormagic.diagnoses.rule import fixed, is_differentiable, passes_words, related_lines, shortest
+from tensormagic.diagnoses.rule import is_differentiable, passes_words, related_lines, shortest, to_freeze
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -109,7 +109,7 @@ def _call(cut: Cut) -> str:
     return cut.op if cut.kind == "frozen" else f".{cut.op}()"
 
 
-def instead(report: TraceReport, cut: Cut, *, starts: bool = False) -> str:
+def instead_of_cut(report: TraceReport, cut: Cut, *, starts: bool = False) -> str:
     """Return what to write instead of a cut, beginning with a small letter; the mended line where that is plain.
 
     Where backward ``starts`` from what came out, it is the loss itself that counts or chooses.
@@ -270,7 +270,7 @@ def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
 def _places(report: TraceReport) -> list[_Place]:
     """Return the places that cut ways a gradient would have taken, as far as something behind them got none."""
     found: dict[tuple[str, str, int | None], _Place] = {}
-    for cut, used, at, is_root in _detachment(report):
+    for cut, used, at, is_root in _cuts_with_users(report):
         place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used, at))
         place.is_root |= is_root
         place.selects &= cut.selects
@@ -278,7 +278,7 @@ def _places(report: TraceReport) -> list[_Place]:
     return [place for place in found.values() if place.left_out]
 
 
-def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:
+def _cuts_with_users(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:
     """Yield each cut that feeds a node, the line and the place of the node, and whether backward started there."""
     for place, graph in enumerate(report.graphs):
         for cut in graph.cuts:
@@ -359,7 +359,7 @@ def _share(report: TraceReport, missing: Sequence[LeftOut]) -> str:
 
 def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
     cut, where = place.cut, report.location(place.cut.location)
-    mend = instead(report, cut, starts=place.is_root)
+    mend = instead_of_cut(report, cut, starts=place.is_root)
     name, is_bound, _ = text_of(where).partition("=")
     same = (cut.kind, cut.op, cut.location)
     losses = sum(any((one.kind, one.op, one.location) == same for one in graph.cuts) for graph in report.graphs)
@@ -369,7 +369,7 @@ def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who:
     described = f"If {'it' if len(who) == 1 else 'they'} should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
-    return f"{described} {fixed(who)}".strip()
+    return f"{described} {to_freeze(who)}".strip()
 
 
 # TM306: backward on a value that nothing leads back from: which line made it so, or why nothing ever led back.
@@ -415,7 +415,7 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
             why, remedy = _CONSTANT
         elif remedy == _ASK and asked is not None:
             remedy = f"Require gradients before you compute: `{asked[1]}.requires_grad_()`."
-        caught: Severity = "note" if one.expected else severity(report, one.location, one.count)
+        caught: Severity = "note" if one.expected else severity_of_caught(report, one.location, one.count)
         yield Finding(
             code="TM306",
             severity="error" if REFUSAL in report.error else caught,
@@ -447,7 +447,7 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
 
 def _of_cut(report: TraceReport, cut: Cut) -> Described:
     place = report.location(cut.location)
-    mend = instead(report, cut, starts=True)
+    mend = instead_of_cut(report, cut, starts=True)
     what = "kept autograd from recording it" if cut.kind in UNRECORDED else "cut it off"
     return f"{call_words(cut, place)} {what}", f"{capitalised(mend)}." if mend else ""
 

@@ -117,7 +117,7 @@ def targets(code: str) -> tuple[str, ...]:
     return (ast.unparse(statement.target),) if isinstance(statement, ast.AugAssign) else ()
 
 
-def spans(finding: Finding) -> list[str]:
+def remedy_code(finding: Finding) -> list[str]:
     """Return the pieces of code in the remedy."""
     return re.findall(r"`([^`]+)`", finding.remedy)
 

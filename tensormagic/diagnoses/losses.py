@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
+from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
 from tensormagic.diagnoses.rule import (
     held_by,
     in_steps,
     neighbours,
-    of_kind,
+    observed,
     optimizers_of,
     reached,
     related_lines,
@@ -93,7 +93,7 @@ _CLASHES: dict[tuple[str, str], _Clash] = {
 
 def normalised_twice(report: TraceReport) -> Iterator[Finding]:
     """TM608: softmax or sigmoid, and then a loss that applies it itself."""
-    for one in of_kind(report, "normalised"):
+    for one in observed(report, "normalised"):
         clash = _CLASHES.get((one.op, one.detail))
         if clash is None or not one.operands:
             continue
@@ -226,7 +226,7 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 yield _sample(
                     source.variable or source.module or cut.source_name,
                     f"{call_words(cut, here)} cuts it off",
-                    f"{instead(report, cut)}.",
+                    f"{instead_of_cut(report, cut)}.",
                     lines=(here, report.location(graph.nodes[cut.target].location)),
                     evidence={"kind": cut.kind, "times": cut.count},
                 )
@@ -301,7 +301,7 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     assert cut.target is not None
     here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
     what = cut.source_name or "a value"
-    mend = instead(report, cut)
+    mend = instead_of_cut(report, cut)
     keep = "keep its history: leave out what ends it"
     if cut.left_out:
         keep = "compute it from the outputs of the network that is trained"
@@ -345,7 +345,7 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
                     f"{call_words(cut, here)} was called without `create_graph=True`.",
                     location=here or joined,
                     evidence={"times": cut.count},
-                    remedy=f"{capitalised(instead(report, cut))}.",
+                    remedy=f"{capitalised(instead_of_cut(report, cut))}.",
                     subject=cut.source_name,
                     related=related_lines(("added here", joined), besides=here),
                 )
@@ -361,11 +361,11 @@ def _sums(graph: Graph, allows: Callable[[int], bool]) -> set[int]:
 
 def undetached(report: TraceReport) -> Iterator[Finding]:
     """TM314: an advantage or a bootstrapped target with a gradient of its own."""
-    for one in of_kind(report, "advantage"):
+    for one in observed(report, "advantage"):
         says = "multiplies the log-probability of a policy's choice and has a gradient of its own"
         message = f"{one.operands[0].name or 'the difference'} {says}: the policy's loss trains what made it, too."
         yield _undetached(report, one, "note", message)
-    for one in of_kind(report, "target"):
+    for one in observed(report, "target"):
         says = f"the target of {one.op}, comes out of the network that is trained and has a gradient"
         message = f"{one.operands[0].name or 'it'}, {says}: the loss moves the target towards the prediction as well."
         yield _undetached(report, one, "warning" if one.detail == "best" else "note", message)

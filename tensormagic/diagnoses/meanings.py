@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
+from tensormagic.diagnoses.backward_failures import node_of, saver, tensor_name
 from tensormagic.diagnoses.lines import (
     UPDATE_IN_PLACE,
     assigned,
@@ -19,7 +19,7 @@ from tensormagic.diagnoses.lines import (
     under_no_grad,
     update_by_hand,
 )
-from tensormagic.diagnoses.rule import every_call, grouped, of_kind, related_lines
+from tensormagic.diagnoses.rule import every_call, grouped, observed, related_lines
 from tensormagic.reports import Finding, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
@@ -47,7 +47,7 @@ def regrouped(report: TraceReport) -> Iterator[Finding]:
 
     A note where two sizes changed places, which may be chance; a warning where three or more fit.
     """
-    for one in of_kind(report, "regrouped"):
+    for one in observed(report, "regrouped"):
         if one.result is None or not one.operands or not every_call(one):
             continue
         old, new = one.operands[0].shape, one.result.shape
@@ -101,7 +101,7 @@ def _is_merged(old: Sequence[int], new: Sequence[int]) -> bool:
 
 def stored_views(report: TraceReport) -> Iterator[Finding]:
     """TM206: tensors that were stored one by one are views of one buffer, which was written in between."""
-    for one in of_kind(report, "same memory"):
+    for one in observed(report, "same memory"):
         many, _, kind = one.detail.partition(" ")
         numpy = kind == "numpy"
         says = "from_numpy and as_tensor share the array's memory" if numpy else "it was written after they were stored"
@@ -132,9 +132,9 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
 
     A warning where a module in eval mode was seen to drop; a note while it was only seen in training.
     """
-    dropped = list(of_kind(report, "dropout in eval"))
+    dropped = list(observed(report, "dropout in eval"))
     lines = {one.location for one in dropped}
-    for one in (*dropped, *(one for one in of_kind(report, "dropout") if one.location not in lines)):
+    for one in (*dropped, *(one for one in observed(report, "dropout") if one.location not in lines)):
         how, _, module = one.detail.partition(" ")
         why = f"{one.op} ignores the mode of {module} unless `training` is passed"
         remedy = f"Pass the mode: `F.{one.op}(x, p, training=self.training)`"
@@ -154,7 +154,7 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
 
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
     """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
-    for one in of_kind(report, "no logarithms"):
+    for one in observed(report, "no logarithms"):
         first, second = (operand.name for operand in one.operands)
         if one.detail == "target":
             says = f"kl_div takes probabilities as its target, and {second or 'its target'} has values below 0"
@@ -176,8 +176,10 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
     Proven where a likelihood picks classes from it and where it weighs the samples of a batch against each other;
     else a note: slots and capsules compete on purpose.
     """
-    proven = {one.made for one in of_kind(report, "normalised over") if not one.detail.startswith(("samples", "alone"))}
-    for one in of_kind(report, "normalised over"):
+    proven = {
+        one.made for one in observed(report, "normalised over") if not one.detail.startswith(("samples", "alone"))
+    }
+    for one in observed(report, "normalised over"):
         if not (one.detail.startswith("samples") and one.location in proven):
             found = _finding(report, "TM612", one, _softmax(one), "softmax applied here")
             if found.related and found.location is not None:  # the line to mend comes first
@@ -216,7 +218,7 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
 
     A note after attention that takes places first: the first or last sample may be looked at.
     """
-    for one in of_kind(report, "last sample"):
+    for one in observed(report, "last sample"):
         name, shape = one.operands[0].name or "the output", one.operands[0].shape
         if one.detail.startswith("attention"):
             at = one.detail.rpartition(" ")[2]
@@ -243,7 +245,7 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:
     """TM806: uint8 arithmetic whose result left 0 to 255 and came back at the other end."""
-    for one in of_kind(report, "wrapped"):
+    for one in observed(report, "wrapped"):
         share, _, span = one.detail.partition(" from ")
         lost, _, of = share.partition(" of ")
         low, _, high = span.replace("-", "\u2212").partition(" to ")
@@ -299,7 +301,7 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
         evidence={"tensors": len(names), **seen, "shape": str(modified.shape)},
         remedy=remedy,
         subject=modified.op if " " in names[0] else names[0],
-        node=place_of(modified),
+        node=node_of(modified),
         related=related_lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
     )
 

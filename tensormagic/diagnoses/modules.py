@@ -18,7 +18,7 @@ from tensormagic.diagnoses.lines import (
     spliced,
     text_of,
 )
-from tensormagic.diagnoses.rule import fixed, grouped, held_by, optimizers_of, passes_words, shortest, training_of
+from tensormagic.diagnoses.rule import grouped, held_by, optimizers_of, passes_words, shortest, to_freeze, training_of
 from tensormagic.reports import (
     Finding,
     Location,
@@ -180,7 +180,7 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
-    inside = _copies(inside) or inside  # `[layer] * 3` would register one layer three times
+    inside = _each_anew(inside) or inside  # `[layer] * 3` would register one layer three times
     keys = ""
     if hidden.container == "dict" and not _are_named(inside):
         value = "value"
@@ -288,7 +288,7 @@ def _last_backward(report: TraceReport | WatchReport) -> Location | None:
 def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     one, others = same[0], len(same) - 1
     as_well = f" (and so {'does' if others == 1 else 'do'} {plural(others, 'other container')})" if others else ""
-    line = _copies(place.text, one.module) if place is not None else ""
+    line = _each_anew(place.text, one.module) if place is not None else ""
     make = f"nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])"
     return Finding(
         code="TM614",
@@ -303,7 +303,7 @@ def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     )
 
 
-def _copies(line: str, module: str = "") -> str:
+def _each_anew(line: str, module: str = "") -> str:
     """Return ``[make() for _ in range(n)]`` for ``[make()] * n`` in a line; a copy of what has a name.
 
     Empty where another class than ``module`` is made there: what is repeated was put into the container elsewhere.
@@ -370,7 +370,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 f"loss ({share}).",
                 location=report.location(called),
                 evidence={series.name: series.numel for series in missing[:8]},
-                remedy=f"{remedy} {fixed(places, of[0].owner)}",
+                remedy=f"{remedy} {to_freeze(places, of[0].owner)}",
                 subject=missing[0].name,
                 related=related,
             )

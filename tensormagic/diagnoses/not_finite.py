@@ -23,8 +23,8 @@ from tensormagic.diagnoses.singular import (
     first_bad,
     first_nonfinite,
     nan_in_where,
+    nonfinite_kind,
     when,
-    worst,
 )
 from tensormagic.reports import (
     MEASURES,
@@ -88,7 +88,7 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
     infinite = (numbers.first_positive_infinity, numbers.first_negative_infinity)
     first = numbers.first_nan or min((index for index in infinite if index is not None), default=numbers.first_nan)
     at = "" if not first else f"; the first is {report.name}[{', '.join(map(str, first))}]"
-    kind, bad = worst(numbers.nan, inf)
+    kind, bad = nonfinite_kind(numbers.nan, inf)
     seen = part_of(bad, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
     if numbers.of_what.startswith("the "):  # not its own elements: a sparse tensor's stored values, say
         seen = f"{count(bad)} of {numbers.of_what.removeprefix('the magnitudes of ')}"
@@ -186,7 +186,7 @@ class _Born:
         )  # fmt: skip
 
     def _opening(self, location: Location | None) -> str:
-        kind, _ = worst(self.nonfinite.nan, self.nonfinite.inf)
+        kind, _ = nonfinite_kind(self.nonfinite.nan, self.nonfinite.inf)
         near = "" if self.node.exact_location else "at or before "
         where = f", {near}{location.label}" if location else ""
         seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
@@ -208,7 +208,7 @@ class _Born:
 
     def _sent(self) -> str:
         nonfinite = self.nonfinite
-        kind, bad = worst(nonfinite.nan, nonfinite.inf)
+        kind, bad = nonfinite_kind(nonfinite.nan, nonfinite.inf)
         which = f"{self._to} receives" if self._may_be_the_hook() else f"it sends to {self._to}"
         return f"{part_of(bad, max(nonfinite.count, bad))} {which} {is_or_are(bad)} {kind}"
 
@@ -289,7 +289,7 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
     roots = [index for index in graph.roots if str(index) in frame.bad]
     node, given = graph.nodes[(roots or order)[0]], bool(roots)
     nan, inf = frame.bad[str(node.index)]
-    kind, bad = worst(nan, inf)
+    kind, bad = nonfinite_kind(nan, inf)
     location = report.location(called if given else node.location)
     opening = "A gradient that is not finite was seen"
     if given:

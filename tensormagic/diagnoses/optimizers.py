@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
 from tensormagic.diagnoses.lines import as_code
-from tensormagic.diagnoses.rule import COPIED, fixed, grouped, held_by, optimizer_code, shortest, step_line, twin_of
+from tensormagic.diagnoses.rule import COPIED, grouped, held_by, optimizer_code, shortest, step_line, to_freeze, twin_of
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,
@@ -34,7 +34,7 @@ FEWEST_STEPS = 3  # fewer are no habit
 _Parameters = list[ParameterSeries]
 
 
-def _known(report: TraceReport) -> Training | None:
+def _whole_training(report: TraceReport) -> Training | None:
     """Return what is known of the training, where that is all there was to see of it."""
     training = report.training
     whole = report.passes_traced == report.passes_seen
@@ -64,7 +64,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
     layers are trained and those before them are not, or a small part in the midst of many: that is often meant, and
     costs only the time of their gradients.
     """
-    training = _known(report)
+    training = _whole_training(report)
     if training is None:
         return
     for owner, missing in _by_owner(_left_out(report, training)):
@@ -101,7 +101,7 @@ def _twin(report: TraceReport, training: Training, owner: str, missing: _Paramet
 
 def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
     """TM623: a copy of the network that is trained gets gradients along with it: its values are to be targets."""
-    training = _known(report)
+    training = _whole_training(report)
     if training is None:
         return
     for owner, missing in _by_owner(_left_out(report, training)):
@@ -252,7 +252,7 @@ def made_before_sharding(report: TraceReport) -> Iterator[Finding]:
 
 
 def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
-    training = _known(report)
+    training = _whole_training(report)
     left_out = _left_out(report, training) if training is not None else []
     if training is None or not left_out:
         return
@@ -402,7 +402,7 @@ def _without_gradient(still: UnchangedParameters, numbers: Sequence[int], steps:
         f"from the loss ({share}).",
         location=still.location,
         evidence={"steps": steps, "parameters": len(names), "elements": sum(still.numels[one] for one in numbers)},
-        remedy=f"Use {it} in forward, and the result in the loss. {fixed(places)}",
+        remedy=f"Use {it} in forward, and the result in the loss. {to_freeze(places)}",
         subject=names[0],
     )
 

@@ -152,7 +152,7 @@ def shortest(missing: Sequence[str], of: Sequence[str]) -> list[str]:
     return list(places)
 
 
-def fixed(names: Sequence[str], owner: str = "") -> str:
+def to_freeze(names: Sequence[str], owner: str = "") -> str:
     """Return what to do where no gradient is wanted, with code where what they belong to is a name, and no class."""
     it, they = ("it", "it") if len(names) == 1 else ("them", "they")
     code = ", ".join(f"`{as_code(name)}.requires_grad_(False)`" for name in names[:3]) + (", …" if names[3:] else "")
@@ -170,7 +170,7 @@ def _above(name: str) -> Iterator[str]:
 # What the rules about single calls share: how often a thing was seen, and who is who, in words.
 
 
-def of_kind(report: TraceReport, kind: ObservationKind) -> Iterator[Observation]:
+def observed(report: TraceReport, kind: ObservationKind) -> Iterator[Observation]:
     """Yield what was seen of one kind, where the user's line is known: a finding without a line helps nobody."""
     return (one for one in report.observations if one.kind == kind and one.location is not None)
 

@@ -33,12 +33,12 @@ def first_bad(report: TraceReport) -> tuple[int, int] | None:
     return min(shown, default=None)
 
 
-def worst(nan: int, inf: int) -> tuple[str, int]:
+def nonfinite_kind(nan: int, inf: int) -> tuple[str, int]:
     """Return what to call values of which some are NaN or infinite, and how many of them that is: NaN counts first."""
     return ("NaN", nan) if nan else ("infinite", inf)
 
 
-def value_of(report: TraceReport, pass_number: int) -> float | None:
+def loss_of(report: TraceReport, pass_number: int) -> float | None:
     """Return what a kept pass began with, where that is one number: the loss."""
     return next((done.value for done in report.passes if done.number == pass_number), None)
 
@@ -216,7 +216,7 @@ def _is_zero_times(report: TraceReport, nonfinite: FirstNonfinite, node: Node) -
     """Whether the NaN can only have come from a gradient of 0, or from a value that the loss does not hold."""
     if node.op == "div" and not nonfinite.saved_zero:  # a divisor that is not finite is nothing that was masked
         return False
-    value = value_of(report, nonfinite.pass_number)
+    value = loss_of(report, nonfinite.pass_number)
     if value is not None:
         return math.isfinite(value)
     if nonfinite.saved_bad or node.op in _BAD_VALUE:

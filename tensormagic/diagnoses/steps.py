@@ -14,7 +14,7 @@ from tensormagic.diagnoses.rule import (
     grouped,
     held_by,
     in_steps,
-    of_kind,
+    observed,
     optimizer_code,
     optimizers_of,
     related_lines,
@@ -227,7 +227,7 @@ LEAST_SHARE = 0.1  # of the steps
 
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
-    for gone in of_kind(report, "update lost"):
+    for gone in observed(report, "update lost"):
         if update := update_by_hand(gone.detail):
             yield Finding(
                 code="TM617",

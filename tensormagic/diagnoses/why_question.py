@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.diagnoses.graph_cuts import call_words, instead
+from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut
 from tensormagic.diagnoses.lines import as_code, rebound
 from tensormagic.diagnoses.rule import (
     is_differentiable,
@@ -352,7 +352,7 @@ def cut_off(question: Question) -> WhyReport | None:
     rests = ""
     if question.facts.path is not None:
         rests = f"{question.facts.path.end} still leads back to {question.name}, but nothing called backward on it."
-    mend = instead(trace, cut)
+    mend = instead_of_cut(trace, cut)
     return question.described(
         "cut off", says, evidence=(rests,), location=place, path=cut_way(trace, graph, cut, question.name),
         remedy=(f"{capitalised(mend)}." if mend else "",),
