@@ -75,14 +75,10 @@ class Fault(NamedTuple):
 
 def forward_fault(report: TraceReport) -> Fault | None:
     """Return where the run's forward went wrong, where nothing else is known of it."""
-    found = _searched(report) or _measured(report)
-    return None if found is None or _has_better_finding(report, found) else found
-
-
-def _searched(report: TraceReport) -> Fault | None:
     sources = ((at, graph.nonfinite_source) for at, graph in enumerate(report.graphs))
-    found = [Fault(at, source, source.certain) for at, source in sources if source is not None]
-    return min(found, key=lambda fault: fault.first.pass_number, default=None)
+    searched = [Fault(at, source, source.certain) for at, source in sources if source is not None]
+    found = min(searched, key=lambda fault: fault.first.pass_number, default=None) or _measured(report)
+    return None if found is None or _has_better_finding(report, found) else found
 
 
 def _measured(report: TraceReport) -> Fault | None:

@@ -420,7 +420,9 @@ def stands_in_no_optimizer(report: WatchReport) -> Iterator[Finding]:
 def _stands_in_no_optimizer(still: UnchangedParameters) -> Finding:
     names = shortest([still.names[number] for number in still.unchanged], still.names)
     gets, are, them = ("gets", "is", "it") if len(names) == 1 else ("get", "are", "them")
-    meant = _is_meant_to_stand(still)
+    are_layers = all(still.names[number].count(".") > still.owner.count(".") + 1 for number in still.unchanged)
+    numels = [sum(still.numels[one] for one in some) for some in (still.unchanged, still.trained)]
+    meant = _is_usual(still.unchanged, still.trained, numels, are_layers=are_layers)
     trained = part_of(len(still.trained), len(still.names), "parameter")
     return Finding(
         code="TM602",
@@ -432,9 +434,3 @@ def _stands_in_no_optimizer(still: UnchangedParameters) -> Finding:
         remedy=_frozen(names[:1]) if meant else _added(names[0], still.names, still.optimizer, still.optimizer),
         subject=still.names[still.unchanged[0]],
     )
-
-
-def _is_meant_to_stand(still: UnchangedParameters) -> bool:
-    are_layers = all(still.names[number].count(".") > still.owner.count(".") + 1 for number in still.unchanged)
-    numels = [sum(still.numels[one] for one in some) for some in (still.unchanged, still.trained)]
-    return _is_usual(still.unchanged, still.trained, numels, are_layers=are_layers)

@@ -69,7 +69,10 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
         patterns = _of_kind(use, "accumulated")
         if not patterns or not _in_a_row(patterns):
             continue
-        most, times, leaf = _most(patterns), _total(patterns), _leaf(report, use)
+        most, times = _most(patterns), _total(patterns)
+        grown = use.accumulation.parameter if use.accumulation is not None else None
+        number = grown if grown is not None else next(iter(use.holds), None)
+        leaf = "w" if number is None else report.parameters[number].name
         backward, step = report.location(most.backward), report.location(most.location)
         message = (
             f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included what an "
@@ -103,12 +106,6 @@ def _grown(report: TraceReport, found: Accumulation | None) -> str:
         norms = f"grew from {scientific(found.first_norm)} to {scientific(found.last_norm)}"
         return f"; the norm of {name}.grad {norms}{brought}"
     return f"; {name}.grad has a norm of {scientific(found.last_norm)}{brought}"
-
-
-def _leaf(report: TraceReport, use: OptimizerUse) -> str:
-    found = use.accumulation.parameter if use.accumulation is not None else None
-    number = found if found is not None else next(iter(use.holds), None)
-    return "w" if number is None else report.parameters[number].name
 
 
 def emptied(report: TraceReport) -> Iterator[Finding]:
