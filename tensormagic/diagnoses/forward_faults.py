@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.diagnoses.lines import as_code, call_on, spliced, text_of
-from tensormagic.diagnoses.rule import clipping, related_lines, scientific, users_of
+from tensormagic.diagnoses.paths import users_of
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific
 from tensormagic.diagnoses.singular import (
     DOMAIN,
     LOSSES,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from tensormagic.diagnoses.lines import as_code, assigned, atom, spliced, statement_of, text_of
-from tensormagic.diagnoses.rule import clipping, related_lines, scientific, training_of, users_of
-from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.diagnoses.paths import Paths, users_of
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific, training_of
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,

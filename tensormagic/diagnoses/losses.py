@@ -11,17 +11,8 @@ from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
-from tensormagic.diagnoses.rule import (
-    held_by,
-    in_steps,
-    neighbours,
-    observed,
-    optimizers_of,
-    reached,
-    related_lines,
-    training_of,
-    users_of,
-)
+from tensormagic.diagnoses.paths import neighbours, reached, users_of
+from tensormagic.diagnoses.rule import held_by, in_steps, observed, optimizers_of, related_lines, training_of
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
-from tensormagic.diagnoses.rule import clipping, frame_of, neighbours, optimizers_of, scientific
+from tensormagic.diagnoses.paths import frame_of, neighbours
+from tensormagic.diagnoses.rule import clipping, optimizers_of, scientific
 from tensormagic.diagnoses.singular import (
     ANY,
     HALF_OVERFLOW,

@@ -29,18 +29,17 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     kept = [one for one in report.retained if one.kind == "history" and one.nbytes >= LARGE]
     if not kept:
         return
-    nbytes, first = sum(one.nbytes for one in kept), kept[0]
-    places = listed([_out(one.holders) for one in kept])
+    nbytes, places = sum(one.nbytes for one in kept), [_out(one.holders) for one in kept]
     verb = "keeps" if len(kept) == 1 else "keep"
     yield Finding(
         code="TM501",
         severity="warning",
-        message=f"{places} {verb} {number_of_bytes(nbytes)} alive that none of your variables refers to: "
+        message=f"{listed(places)} {verb} {number_of_bytes(nbytes)} alive that none of your variables refers to: "
         "IPython's output history stores the values of last expressions.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
         remedy=f"Delete it from every place where IPython keeps it: {_deletes(kept)}. A cell that ends with a "
         "semicolon stores nothing there",
-        subject=_out(first.holders),
+        subject=places[0],
     )
 
 
@@ -63,16 +62,15 @@ def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     if not kept:
         return
     nbytes, first = sum(one.nbytes for one in kept), kept[0]
-    both = any(one.kind == "both" for one in kept)
-    locals_ = listed([_local(one) for one in kept])
+    outputs = [one for one in kept if one.kind == "both"]
     yield Finding(
         code="TM502",
         severity="warning",
         message=f"The last error keeps {number_of_bytes(nbytes)} alive that none of your variables refers to: "
-        f"its traceback holds {locals_}.",
+        f"its traceback holds {listed([_local(one) for one in kept])}.",
         location=first.location,
         evidence={"bytes": nbytes, "storages": len(kept)},
-        remedy=_ERROR + (f"; then {_deletes([one for one in kept if one.kind == 'both'])}" if both else ""),
+        remedy=_ERROR + (f"; then {_deletes(outputs)}" if outputs else ""),
         subject=_local(first),
     )
 

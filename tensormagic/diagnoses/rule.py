@@ -1,11 +1,11 @@
-"""What a rule is, and what rules share: findings that are said together, phrases, ways through a graph."""
+"""What a rule is, and what rules share: which findings come first, what a run holds, phrases."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,12 +13,9 @@ from tensormagic.diagnoses.lines import SIGNS, as_code, call_on, text_of
 from tensormagic.reports import (
     SEVERITIES,
     Finding,
-    Frame,
-    Graph,
     IdleOptimizer,
     LeftOut,
     Location,
-    Node,
     Observation,
     ObservationKind,
     OptimizerUse,
@@ -290,47 +287,6 @@ def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, 
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
-
-
-# Ways through a graph.
-
-RESHAPING = frozenset({
-    "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "clone", "to_copy",
-})  # fmt: skip
-"""Ops that hand all elements on, in another shape, memory or dtype."""
-
-
-def neighbours(graph: Graph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """Return for each node those that send it a gradient, and those that it sends one to."""
-    feeders: dict[int, list[int]] = {}
-    targets: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        feeders.setdefault(edge.target, []).append(edge.source)
-        targets.setdefault(edge.source, []).append(edge.target)
-    return feeders, targets
-
-
-def reached(
-    next_to: Mapping[int, Iterable[int]], starts: Iterable[int], allows: Callable[[int], bool] = lambda _: True
-) -> set[int]:
-    """Return the nodes that ways from some nodes lead to, these too, over nodes alone that are allowed."""
-    found, pending = set[int](), list(starts)
-    while pending:
-        at = pending.pop()
-        if at not in found and allows(at):
-            found.add(at)
-            pending += next_to.get(at, ())
-    return found
-
-
-def users_of(graph: Graph, node: int) -> list[Node]:
-    """Return the ops that use what a node made: they send it its gradient."""
-    return [graph.nodes[edge.source] for edge in graph.edges if edge.target == node]
-
-
-def frame_of(graph: Graph, pass_number: int) -> Frame | None:
-    """Return what the nodes got in one pass; None where it was not kept."""
-    return next((frame for frame in graph.frames if frame.pass_number == pass_number), None)
 
 
 def related_lines(*described: tuple[str, Location | None], besides: Location | None = None) -> tuple[RelatedLine, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced, text_of
 from tensormagic.diagnoses.optimizers import targets_with_gradients
+from tensormagic.diagnoses.paths import Paths
 from tensormagic.diagnoses.rule import (
     COPIED,
     grouped,
@@ -22,7 +23,7 @@ from tensormagic.diagnoses.rule import (
     twin_of,
     updaters_of,
 )
-from tensormagic.diagnoses.zero_gradients import COMPARING, Paths
+from tensormagic.diagnoses.zero_gradients import COMPARING
 from tensormagic.reports import (
     Finding,
     Graph,

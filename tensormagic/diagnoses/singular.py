@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.lines import call_on, expressions, spliced, statement_of, text_of, within
-from tensormagic.diagnoses.rule import RESHAPING, frame_of, neighbours, related_lines
+from tensormagic.diagnoses.paths import RESHAPING, frame_of, neighbours
+from tensormagic.diagnoses.rule import related_lines
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 from tensormagic.diagnoses import why_question as absent
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
-from tensormagic.diagnoses.rule import grouped, neighbours, reached, scientific, shortest
+from tensormagic.diagnoses.paths import neighbours, reached
+from tensormagic.diagnoses.rule import grouped, scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words, upstream
 from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import capitalised, is_or_are, listed, part_of, plural

@@ -8,15 +8,8 @@ from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut
 from tensormagic.diagnoses.lines import as_code, rebound
-from tensormagic.diagnoses.rule import (
-    is_differentiable,
-    neighbours,
-    optimizer_code,
-    optimizers_of,
-    passes_words,
-    reached,
-    scientific,
-)
+from tensormagic.diagnoses.paths import neighbours, reached
+from tensormagic.diagnoses.rule import is_differentiable, optimizer_code, optimizers_of, passes_words, scientific
 from tensormagic.reports import (
     Cut,
     Finding,
