@@ -1,4 +1,4 @@
-"""TM2xx: memory that has more than one name, or is kept for the sake of a small part of it."""
+"""TM201, TM202, TM205: memory that has more than one name, or is kept for the sake of a small part of it."""
 
 from __future__ import annotations
 
@@ -68,8 +68,6 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
         subject=report.name,
     )
 
-
-# TM205: memory that is kept for the sake of a small part of it.
 
 SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it

@@ -1,4 +1,4 @@
-"""TM301 to TM311: what a backward raises, and what it lets pass although it is wrong."""
+"""TM301, TM304, TM305, TM308, TM311, TM318: what a backward raises, and a custom one that is quietly wrong."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from tensormagic.diagnoses.rule import related_lines, scientific
 from tensormagic.reports import FailureReport, Finding, Location, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
 from tensormagic.words import capitalised, listed, plural
-
-# TM301, TM304, TM305, TM308, TM311: what a backward raises, with both lines that it is made of.
 
 _RESULTS = frozenset({"result", "output", "out"})
 _UNSEEN_WRITER = (

@@ -1,4 +1,4 @@
-"""What single calls of the forward do beside what was asked: layout, devices, dtypes, random numbers."""
+"""TM102 to TM105, TM701 to TM704, TM803, TM805: what single calls do beside what was asked of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TM303, TM306: the gradient's way ends where something should learn, or before backward has begun."""
+"""TM303, TM306: the gradient's way ends before something that should learn, or before backward has begun."""
 
 from __future__ import annotations
 

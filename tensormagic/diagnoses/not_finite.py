@@ -310,7 +310,7 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
 
 # TM407: gradients that are too small for float16 or float8, or at the end of their range.
 #
-# What overflows becomes infinite and is seen where it is born: `not_finite.half_overflow`. What underflows becomes
+# What overflows becomes infinite and is seen where it is born: `half_overflow`. What underflows becomes
 # zero, or loses its digits, and nothing else shows it. Zeros alone prove nothing (a ReLU zeroes half of a gradient),
 # so the rule looks at what a cast takes away from the norm, and where nothing is cast, by how far all that is not zero
 # lies below the smallest normal number. bfloat16 has the range of float32 and is never meant.

@@ -1,4 +1,4 @@
-"""TM601, TM602, TM604: what gets gradients, what the optimizers hold, and what stands still."""
+"""TM601, TM602, TM604, TM623, TM911: what gets gradients, what the optimizers hold, and what stands still."""
 
 from __future__ import annotations
 

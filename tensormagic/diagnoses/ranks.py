@@ -1,4 +1,4 @@
-"""Findings about several ranks: what they hold, reduce, and do."""
+"""TM900 to TM916: what several ranks hold, reduce, and do."""
 
 from __future__ import annotations
 

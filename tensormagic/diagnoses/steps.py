@@ -1,4 +1,4 @@
-"""TM309, TM310, TM315, TM607, TM616 to TM619: what gradients an optimizer steps on, and what comes of its steps.
+"""TM309, TM310, TM315, TM607, TM616 to TM619, TM625, TM703: what an optimizer steps on, and what comes of it.
 
 Each is judged from what was seen of every step (see `tensormagic.reports.training`), and said only where it is the
 habit of the loop: once may be meant, or an experiment.

@@ -1,4 +1,4 @@
-"""TM2xx of a run: writes that changed more than their line says, or whose result depends on the order."""
+"""TM201 to TM204 of a run: writes that changed more than their line says, or whose result depends on the order."""
 
 from __future__ import annotations
 
