@@ -149,10 +149,10 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
         return f"backward goes through {graph} a second time: the first one freed what it had saved."
     names = _joint(freed)
     belongs = "belong" if len(names) > 1 else "belongs"
-    nodes = f"{plural(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
     return (
         f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
-        f"and {graph if root else 'this backward'} leads back into it: {nodes} visited before."
+        f"and {graph if root else 'this backward'} leads back into it: "
+        f"{plural(freed.shared, 'node of it was', 'nodes of it were')} visited before."
     )
 
 

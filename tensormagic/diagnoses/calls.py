@@ -99,22 +99,18 @@ def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
     """TM704: the workers of a loader begin with one generator's state, or go through the same stream."""
     for one in observed(report, "same draws"):
         workers, dataset, *own = one.detail.split()
+        does = (
+            f"goes through the whole of {dataset}, which does not ask in which worker it is: if all begin alike, every "
+            f"sample comes {workers} times"
+        )
+        remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
         if own:
-            says = (
-                f"Each of {workers} workers gets a copy of {dataset}.{own[0]} in the same state, so they draw the same "
-                "numbers, in every epoch"
-            )
+            does = f"gets a copy of {dataset}.{own[0]} in the same state, so they draw the same numbers, in every epoch"
             remedy = "Seed it in the worker, by `torch.initial_seed()` in a `worker_init_fn`, or draw with torch"
-        else:
-            says = (
-                f"Each of {workers} workers goes through the whole of {dataset}, which does not ask in which worker "
-                f"it is: if all begin alike, every sample comes {workers} times"
-            )
-            remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
         yield Finding(
             code="TM704",
             severity="warning" if own else "note",
-            message=f"{says}.",
+            message=f"Each of {workers} workers {does}.",
             location=report.location(one.location),
             evidence={"workers": int(workers), "epochs": one.calls},
             remedy=f"{remedy}.",
@@ -186,10 +182,8 @@ MIXED_CALLS = 3
 
 def hidden_copy(report: TraceReport) -> Iterator[Finding]:
     """TM102: ``reshape``, ``flatten`` or ``ravel`` could not give a view, and copied much: the largest few lines."""
-    large = [
-        one for one in observed(report, "copy")
-        if one.nbytes >= HIDDEN_COPY and one.nbytes * times(one) >= HIDDEN_COPIES
-    ]  # fmt: skip
+    copies = (one for one in observed(report, "copy") if one.nbytes >= HIDDEN_COPY)
+    large = [one for one in copies if one.nbytes * times(one) >= HIDDEN_COPIES]
     for one in sorted(large, key=lambda one: -one.nbytes * times(one))[:MOST_LINES]:
         source, result = one.operands[0], one.result
         in_all = f", {number_of_bytes(one.nbytes * times(one))} in total" if one.calls > 1 and every_call(one) else ""
@@ -215,23 +209,23 @@ def mixed_formats(report: TraceReport) -> Iterator[Finding]:
         if one.nbytes >= MIXED_BYTES and one.calls >= MIXED_CALLS and every_call(one) and len(one.operands) == 2
     ]  # fmt: skip
     for one in sorted(costly, key=lambda one: -one.nbytes * one.calls)[:MOST_LINES]:
-        result = one.result
-        odd, other = one.operands if result is None or _lies(one.operands[0]) != _lies(result) else one.operands[::-1]
+        odd, other = one.operands
+        if one.result is not None and _lies(odd) == _lies(one.result):
+            odd, other = other, odd
         roles = ("its input", "the weight") if odd is one.operands[0] else ("the weight", "its input")
         odd_name, other_name = odd.name or roles[0], other.name or roles[1]
-        work = "brings" if one.detail == "converted" else "reads"
-        way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
-            f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
+        work, way = "reads", f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}"
+        if one.detail == "converted":
+            work, way = "brings", f"into the {_lies(other)} order of {other_name}"
         name = next((x.name for x in (odd, other) if _lies(x) == "contiguous"), "")
-        fix = f"`{name} = {name}.to(memory_format=torch.channels_last)`" if name.isidentifier() else (
-            "`.to(memory_format=torch.channels_last)`")  # fmt: skip
+        fix = f"{f'{name} = {name}' if name.isidentifier() else ''}.to(memory_format=torch.channels_last)"
         yield Finding(
             code="TM103",
             severity="warning",
             message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "calls": one.calls},
-            remedy=f"Give both the same memory format once, where they are made: {fix}.",
+            remedy=f"Give both the same memory format once, where they are made: `{fix}`.",
             subject=odd.name,
         )
 

@@ -60,8 +60,9 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
         code="TM312",
         severity="warning",
         message=f"The graph grows by {plural(growth.increment, 'node')} per step, from {count(growth.first_size)} to "
-        f"{count(growth.last_size)} in {growth.passes} steps: {plural(growth.older, 'node')} of it "
-        f"{'was' if growth.older == 1 else 'were'} made in earlier steps, and backward goes through them again.",
+        f"{count(growth.last_size)} in {growth.passes} steps: "
+        f"{plural(growth.older, 'node of it was', 'nodes of it were')} made in earlier steps, and backward goes "
+        "through them again.",
         location=joined or backward,
         evidence={"nodes a step": growth.increment, "nodes": growth.last_size, "of earlier steps": growth.older},
         remedy=f"Detach what is carried into the next step: {cut} before it is used again; for a loss that is only "

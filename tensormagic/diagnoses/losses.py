@@ -148,12 +148,11 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
 def _effect(mode: ModelMode) -> str:
     described = []
     if mode.dropouts:
-        described.append(f"{plural(mode.dropouts, 'dropout')} {'does' if mode.dropouts == 1 else 'do'} nothing")
+        described.append(f"{plural(mode.dropouts, 'dropout does', 'dropouts do')} nothing")
     if mode.norms:
-        what = plural(mode.norms, "batch normalisation")
-        verb = "uses" if mode.norms == 1 else "use"
+        norms = plural(mode.norms, "batch normalisation uses", "batch normalisations use")
         fresh = ", which have never seen a batch" if mode.unused_norms == mode.norms else ""
-        described.append(f"{what} {verb} running statistics instead of the batch{fresh}")
+        described.append(f"{norms} running statistics instead of the batch{fresh}")
     return ", and ".join(described)
 
 

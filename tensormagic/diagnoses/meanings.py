@@ -25,18 +25,19 @@ from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
 from tensormagic.words import binding, count, listed, plural, tuple_text
 
-_Description = tuple[Severity, str, str]  # how certain, the sentence, the remedy
 
-
-def _finding(report: TraceReport, code: str, one: Observation, described: _Description, made: str = "") -> Finding:
+def _finding(  # noqa: PLR0913, PLR0917  (a finding about what was observed, by what differs)
+    report: TraceReport, code: str, one: Observation, severity: Severity, message: str, remedy: str, made: str = ""
+) -> Finding:
+    """Return the finding about calls of one line; what is said of the line that ``made`` their operand, where it is."""
     here, before = report.location(one.location), report.location(one.made)
     return Finding(
         code=code,
-        severity=described[0],
-        message=described[1],
+        severity=severity,
+        message=message,
         location=here,
         evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
-        remedy=described[2],
+        remedy=remedy,
         subject=one.operands[0].name if one.operands else one.op,
         related=related_lines((made, before if made else None), besides=here),
     )
@@ -53,13 +54,13 @@ def regrouped(report: TraceReport) -> Iterator[Finding]:
         old, new = one.operands[0].shape, one.result.shape
         name = one.operands[0].name or "the tensor"
         sure = one.detail == "split" or (one.detail == "permuted" and len(old) > 3)
-        yield _finding(report, "TM106", one, (
-            "warning" if sure else "note",
-            (f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in "
-            "memory order and does not swap dimensions, so rows of the result mix elements of several."),
-            (f"To {'split off the heads' if one.detail == 'split' else 'swap dimensions'}: "
-            f"{_swap(name, old, new, one.detail)}"),
-        ))  # fmt: skip
+        aim = "split off the heads" if one.detail == "split" else "swap dimensions"
+        message = (
+            f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in memory "
+            "order and does not swap dimensions, so rows of the result mix elements of several."
+        )
+        remedy = f"To {aim}: {_swap(name, old, new, one.detail)}"
+        yield _finding(report, "TM106", one, "warning" if sure else "note", message, remedy)
 
 
 def _swap(name: str, old: tuple[int, ...], new: tuple[int, ...], detail: str) -> str:
@@ -105,12 +106,12 @@ def stored_views(report: TraceReport) -> Iterator[Finding]:
         many, _, kind = one.detail.partition(" ")
         numpy = kind == "numpy"
         says = "from_numpy and as_tensor share the array's memory" if numpy else "it was written after they were stored"
-        yield _finding(report, "TM206", one, (
-            "note" if numpy else "warning",
-            (f"{one.op} joins {many} tensors that share the same memory: {says}, so each of them holds the values "
-            "written last."),
-            f"Store copies: {_copied(report, one, numpy=numpy)}",
-        ))  # fmt: skip
+        message = (
+            f"{one.op} joins {many} tensors that share the same memory: {says}, so each of them holds the values "
+            "written last."
+        )
+        remedy = f"Store copies: {_copied(report, one, numpy=numpy)}"
+        yield _finding(report, "TM206", one, "note" if numpy else "warning", message, remedy)
 
 
 def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
@@ -146,10 +147,9 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
             remedy = f"Make it in `__init__`: `self.{one.op} = {as_made}`"
         if one.kind == "dropout in eval":
             says = f"{plural(one.seen, 'call')} in eval mode still dropped elements: {why}."
-            yield _finding(report, "TM610", one, ("warning", says, remedy))
+            yield _finding(report, "TM610", one, "warning", says, remedy)
         else:
-            says = f"{why}; nothing was evaluated in this run."
-            yield _finding(report, "TM610", one, ("note", says, remedy))
+            yield _finding(report, "TM610", one, "note", f"{why}; nothing was evaluated in this run.", remedy)
 
 
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
@@ -166,8 +166,8 @@ def no_logarithms(report: TraceReport) -> Iterator[Finding]:
             remedy = f"Pass logarithms: `F.log_softmax({first or 'scores'}, dim=-1)`"
             if one.detail == "probabilities" and first:
                 remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
-        described: _Description = ("warning", f"{says}: the result is not a divergence.", remedy)
-        yield _finding(report, "TM611", one, described, "made here")
+        says += ": the result is not a divergence."
+        yield _finding(report, "TM611", one, "warning", says, remedy, "made here")
 
 
 def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
@@ -181,14 +181,14 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
     }
     for one in observed(report, "normalised over"):
         if not (one.detail.startswith("samples") and one.location in proven):
-            found = _finding(report, "TM612", one, _softmax(one), "softmax applied here")
+            found = _finding(report, "TM612", one, *_softmax(one), "softmax applied here")
             if found.related and found.location is not None:  # the line to mend comes first
                 read = related_lines(("and read here", found.location))
                 found = replace(found, location=found.related[0].location, related=read)
             yield found
 
 
-def _softmax(one: Observation) -> _Description:
+def _softmax(one: Observation) -> tuple[Severity, str, str]:
     kind, dim, *rest = one.detail.split()
     name = one.operands[0].name or "its input"
     if kind == "alone":
@@ -222,25 +222,26 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
         name, shape = one.operands[0].name or "the output", one.operands[0].shape
         if one.detail.startswith("attention"):
             at = one.detail.rpartition(" ")[2]
-            which, size = (
-                "first" if at == "0" else "last",
-                f"{count(shape[1])} samples, for all {count(shape[0])} places",
+            message = (
+                f"{name}[:, {at}] takes the {'first' if at == '0' else 'last'} of {count(shape[1])} samples, for all "
+                f"{count(shape[0])} places: the attention before it was made without batch_first=True, so it attends "
+                "along dimension 0."
             )
-            yield _finding(report, "TM613", one, (
-                "note",
-                (f"{name}[:, {at}] takes the {which} of {size}: the attention before it was made without "
-                "batch_first=True, so it attends along dimension 0."),
-                ("If the input is (batch, places, features): `nn.TransformerEncoderLayer(…, batch_first=True)`, or "
-                "`nn.MultiheadAttention(…, batch_first=True)`"),
-            ))  # fmt: skip
-            continue
-        yield _finding(report, "TM613", one, (
-            "warning",
-            (f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
-            "layer was made without batch_first=True, so its input and output are (time, batch, features)."),
-            (f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
-            f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"),
-        ))  # fmt: skip
+            remedy = (
+                "If the input is (batch, places, features): `nn.TransformerEncoderLayer(…, batch_first=True)`, or "
+                "`nn.MultiheadAttention(…, batch_first=True)`"
+            )
+            yield _finding(report, "TM613", one, "note", message, remedy)
+        else:
+            message = (
+                f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
+                "layer was made without batch_first=True, so its input and output are (time, batch, features)."
+            )
+            remedy = (
+                f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
+                f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"
+            )
+            yield _finding(report, "TM613", one, "warning", message, remedy)
 
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:
@@ -251,12 +252,12 @@ def wrapped(report: TraceReport) -> Iterator[Finding]:
         low, _, high = span.replace("-", "\u2212").partition(" to ")
         names = [operand.name for operand in one.operands if operand.name]
         what = f"{one.op} of {' and '.join(names)}" if names else one.op
-        yield _finding(report, "TM806", one, (
-            "warning",
-            (f"{what} wrapped around in {count(int(lost))} of {plural(int(of), 'element')}: the results go from "
-            f"{low} to {high}, and uint8 holds 0 to 255."),
-            f"Convert first: `{binding(names[0]) if names else 'x'}.float()`",
-        ))  # fmt: skip
+        message = (
+            f"{what} wrapped around in {count(int(lost))} of {plural(int(of), 'element')}: the results go from {low} "
+            f"to {high}, and uint8 holds 0 to 255."
+        )
+        remedy = f"Convert first: `{binding(names[0]) if names else 'x'}.float()`"
+        yield _finding(report, "TM806", one, "warning", message, remedy)
 
 
 # TM302, TM307: what autograd lets pass although it is wrong: writes it cannot see, and gradients that nobody keeps.

@@ -171,16 +171,16 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
     unknown_parameters = sum(use.unknown_parameters for use in users if use.unknown_idle)
     stepped = [series for use in users for series in _stepped(report, use, owner)]
     meant = bool(stepped) and not unknown_parameters and _is_meant(report, missing, stepped)
-    one, hold = len(names) == 1, "holds" if len(users) == 1 else "hold"
-    steps = f"{'steps' if len(users) == 1 else 'step'} {part_of(len(stepped), len(of), 'parameter')}"
-    steps = steps if stepped else f"{hold} only frozen parameters"
+    gets, are = ("gets", "is") if len(names) == 1 else ("get", "are")
+    step, hold = ("steps", "holds") if len(users) == 1 else ("step", "hold")
+    does = f"{step} {part_of(len(stepped), len(of), 'parameter')}" if stepped else f"{hold} only frozen parameters"
     gone = plural(unknown_parameters, "parameter")
     still = f", and still holds {gone} that no model uses any more" if unknown_parameters else ""
     return Finding(
         code="TM602",
         severity="note" if meant else "warning",
-        message=f"{listed(names)} {'gets' if one else 'get'} gradients but {'is' if one else 'are'} in no optimizer: "
-        f"{listed([use.name for use in users])} {steps} of {owner}{still}.",
+        message=f"{listed(names)} {gets} gradients but {are} in no optimizer: "
+        f"{listed([use.name for use in users])} {does} of {owner}{still}.",
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
@@ -343,14 +343,15 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Parameters, *,
     kinds = report.parallel.kinds if report.parallel is not None and not ran else ()
     # what has sharded the parameters of the run, so that they are other objects
     how = next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "") if alike else ""
-    made_again = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
-    no_model, end = " and that no model which ran uses", made_again
+    no_model, end, first = " and that no model which ran uses", "", "Make the optimizer from the model that is trained"
     if how:
         no_model, end = "", f": {how} replaced them after the optimizer was made"
+        first = "Shard the model first, then make the optimizer"
     elif ran:
-        no_model, end = "", ""
-    first = "Shard the model first, then make the optimizer" if how else (
-        f"Make the optimizer from the model that is trained{'' if ran else ', once it exists'}")  # fmt: skip
+        no_model = ""
+    else:
+        end = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
+        first += ", once it exists"
     every = [f"{name}.parameters()" for name in names]
     given = every[0] if len(every) == 1 else f"[{', '.join(f'*{one}' for one in every)}]"
     return Finding(

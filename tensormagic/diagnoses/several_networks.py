@@ -152,7 +152,7 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
             )
         elif 2 * load.unexpected >= load.given:
             loaded, here = load.given - load.unexpected, report.location(load.location)
-            what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
+            what = f"{count(loaded)} of {plural(load.given, 'tensor')}" if loaded else "nothing"
             entry = _under(text_of(here), load.example) if load.given < load.missing else ""
             remedy = (
                 f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that are "

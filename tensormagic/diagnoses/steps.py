@@ -33,7 +33,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 from tensormagic.reports.base import Scalar
-from tensormagic.words import count, listed, percent, plural
+from tensormagic.words import count, is_or_are, listed, percent, plural
 
 IN_A_ROW = 2  # steps; a single one may be meant
 MOSTLY = 2  # times as many backward passes cleared as used: two optimizers that share a line clear one for each used
@@ -380,7 +380,7 @@ def drifting_norms(report: TraceReport) -> Iterator[Finding]:
     if norms:
         owner = norms[0].module.partition(".")[0]
         step = training.optimizers[0].patterns[0].location if training.optimizers else None
-        what = f"{plural(len(norms), 'batch normalisation')} of {owner} {'is' if len(norms) == 1 else 'are'} frozen"
+        what = f"{plural(len(norms), 'batch normalisation')} of {owner} {is_or_are(len(norms))} frozen"
         yield Finding(
             code="TM619",
             severity="note",

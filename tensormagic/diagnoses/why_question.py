@@ -143,9 +143,14 @@ class Question:
         return f"({self.name}).grad" if loose and " " in self.name else f"{self.name}.grad"
 
     @property
+    def run(self) -> TraceReport | None:
+        """The last traced run, unless it is known that it did not meet the tensor."""
+        return None if self.facts.seen is False else self.trace
+
+    @property
     def series(self) -> ParameterSeries | None:
         """What the traced run brought it; None where the run did not know it."""
-        known = self.trace.parameters if self.trace is not None and self.facts.seen is not False else ()
+        known = self.run.parameters if self.run is not None else ()
         return next((one for one in known if one.name == self.name and one.shape == self.facts.shape), None)
 
     @property
@@ -188,7 +193,7 @@ class Question:
     @property
     def graph(self) -> tuple[Graph, int] | None:
         """The graph of the run that leads to it, and its node there."""
-        for graph in self.trace.graphs if self.trace is not None and self.facts.seen is not False else ():
+        for graph in self.run.graphs if self.run is not None else ():
             if (index := leaf_index(graph, self.name)) is not None:
                 return graph, index
         return None
@@ -196,10 +201,10 @@ class Question:
     @property
     def cut(self) -> tuple[Graph | None, Cut] | None:
         """What cut it off from everything that backward went through, one that detached something first."""
-        if self.trace is None or self.facts.seen is False:
+        if self.run is None:
             return None
-        found: list[tuple[Graph | None, Cut]] = [(graph, cut) for graph in self.trace.graphs for cut in graph.cuts]
-        found += [(None, cut) for cut in self.trace.cuts]
+        found: list[tuple[Graph | None, Cut]] = [(graph, cut) for graph in self.run.graphs for cut in graph.cuts]
+        found += [(None, cut) for cut in self.run.cuts]
         mine = [pair for pair in found if any(one.name == self.name for one in pair[1].left_out)]
         return min(mine, key=lambda pair: (pair[1].target is None, pair[1].selects), default=None)
 

@@ -181,8 +181,7 @@ def devices(call: Call) -> Mismatch | None:
         left, right = right, left
     where = [f"{listed(one.name for one in ones)} {is_or_are(len(ones))} on {at}" for at, ones in found.items()]
     where += ["a meta tensor has a shape but no values"] if "meta" in found else []
-    others = {at: right.device if at == left.device else left.device for at in found}
-    parts = [one.whole(at, others[at]) for at, ones in found.items() for one in ones]
+    parts = [one.whole(at, (right if at == left.device else left).device) for at, ones in found.items() for one in ones]
     rule = f"All operands must be on one device: {'; '.join(where)}."
     return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
 
