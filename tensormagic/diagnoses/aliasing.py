@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.lines import rebound
+from tensormagic.diagnoses.retained_memory import LARGE
 from tensormagic.reports import Finding, MemoryReport, TensorReport, WatchReport
 from tensormagic.reports.base import Scalar
 from tensormagic.words import listed, number_of_bytes, part_of, plural
@@ -69,7 +70,6 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
     )
 
 
-SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it
 
 
@@ -82,7 +82,7 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
     if storage is None or layout is None or layout.distinct is None or not storage.resizable or storage.shared:
         return
     read = layout.distinct * report.element_size
-    small = 0 < read * SMALLEST_SHARE <= storage.nbytes and storage.nbytes >= SMALLEST_STORAGE
+    small = 0 < read * SMALLEST_SHARE <= storage.nbytes and storage.nbytes >= LARGE
     holders = report.holders
     if not small or not (report.is_view or layout.storage_offset) or holders is None:
         return
@@ -111,6 +111,6 @@ def _keeping(view: str, code: str, read: int, nbytes: int, evidence: dict[str, S
 def storage_keeping_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM205: the same, of everything that a session holds."""
     for view in report.views:
-        if view.nbytes >= SMALLEST_STORAGE and view.read * SMALLEST_SHARE <= view.nbytes:
+        if view.nbytes >= LARGE and view.read * SMALLEST_SHARE <= view.nbytes:
             evidence: dict[str, Scalar] = {"bytes read": view.read, "bytes": view.nbytes}
             yield _keeping(view.name, view.name, view.read, view.nbytes, evidence)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tensormagic.diagnoses.lines import text_of
-from tensormagic.diagnoses.rule import every_call, expression, how_often, observed, related_lines, times
+from tensormagic.diagnoses.rule import FEWEST_STEPS, every_call, expression, how_often, observed, related_lines, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
 from tensormagic.words import binding, count, listed, number_of_bytes, plural, tuple_text
 
@@ -119,8 +119,6 @@ def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
 
 
 # TM803, TM805: what crossing from one device or dtype to another does beside what was asked.
-
-FEWEST_STEPS = 3  # fewer are no loop
 
 
 def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:

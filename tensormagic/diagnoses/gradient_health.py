@@ -23,18 +23,18 @@ from tensormagic.words import count, plural
 
 # TM312: the graph grows from step to step, because something with a history is carried over into the next step.
 
-FEWEST_STEPS = 4  # over which it grew, by the same number of nodes each time
+FEWEST_GROWN = 4  # over which it grew, by the same number of nodes each time
 _ONLY_THE_NUMBER = "Add only the number: `loss.item()`, or `loss.detach()`."
 
 
 def growing_graph(report: TraceReport) -> Iterator[Finding]:
     """TM312: backward goes through the steps before as well, or a sum that backward never goes through keeps them."""
     for growth in training_of(report).growth:
-        if growth.passes >= FEWEST_STEPS:
+        if growth.passes >= FEWEST_GROWN:
             yield _growing(report, growth)
     used = {node.location for graph in report.graphs for node in graph.nodes}
     for found in training_of(report).sums:
-        if found.steps >= FEWEST_STEPS and found.location not in used and report.state != "running":
+        if found.steps >= FEWEST_GROWN and found.location not in used and report.state != "running":
             place = report.location(found.location)
             name, remedy = _target_and_remedy(place)
             passes = plural(found.steps, "backward pass", "backward passes")
@@ -260,7 +260,7 @@ def _ends(series: ParameterSeries) -> tuple[float, float] | None:
     A line search tries steps that are too long, and throws them away: what it ends with is small.
     """
     finite = _finite(series)
-    if len(finite) < FEWEST_STEPS:
+    if len(finite) < FEWEST_GROWN:
         return None
     quarter = max(len(finite) // 4, 2)
     early, late = median(finite[:quarter]), median(finite[-quarter:])

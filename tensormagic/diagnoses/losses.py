@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
 from tensormagic.diagnoses.paths import neighbours, reached, users_of
-from tensormagic.diagnoses.rule import held_by, in_steps, observed, optimizers_of, related_lines, training_of
+from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,
@@ -114,7 +114,6 @@ def _floor(one: Observation) -> str:
 
 # TM606: a model is trained in the mode that is meant for evaluation, or evaluated in that meant for training.
 
-FEWEST_STEPS = 2  # in a row
 FEWEST_BATCHES = 3  # in a row: samples that are drawn now and then, and pairs of views, are fewer
 
 
@@ -124,7 +123,7 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
     # or its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an
     # earlier training has left, may be meant so: a note.
     for mode in training_of(report).modes:
-        if mode.longest >= FEWEST_STEPS:
+        if mode.longest >= IN_A_ROW:
             always = mode.eval_steps == mode.steps
             kept = mode.norms > mode.unused_norms
             when = in_steps(mode.eval_steps, mode.steps) + ("" if always else f", from step {count(mode.first)} on")

@@ -18,7 +18,16 @@ from tensormagic.diagnoses.lines import (
     spliced,
     text_of,
 )
-from tensormagic.diagnoses.rule import grouped, held_by, optimizers_of, passes_words, shortest, to_freeze, training_of
+from tensormagic.diagnoses.rule import (
+    FEWEST_STEPS,
+    grouped,
+    held_by,
+    optimizers_of,
+    passes_words,
+    shortest,
+    to_freeze,
+    training_of,
+)
 from tensormagic.reports import (
     Finding,
     Location,
@@ -338,9 +347,6 @@ def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]
             remedy=f"Freeze with the method: `{as_code(flag.of)}.requires_grad_(False)`",
             subject=flag.name,
         )
-
-
-FEWEST_STEPS = 3  # without any gradient
 
 
 def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:

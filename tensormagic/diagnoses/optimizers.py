@@ -7,7 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
 from tensormagic.diagnoses.lines import as_code
-from tensormagic.diagnoses.rule import COPIED, grouped, held_by, optimizer_code, shortest, step_line, to_freeze, twin_of
+from tensormagic.diagnoses.rule import (
+    COPIED,
+    FEWEST_STEPS,
+    grouped,
+    held_by,
+    optimizer_code,
+    shortest,
+    step_line,
+    to_freeze,
+    twin_of,
+)
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,
@@ -28,8 +38,6 @@ from tensormagic.words import count, listed, part_of, plural
 # is used any more, else as TM602.
 
 MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small part on purpose
-
-FEWEST_STEPS = 3  # fewer are no habit
 
 _Parameters = list[ParameterSeries]
 

@@ -120,6 +120,9 @@ def likelihood(finding: Finding) -> tuple[int, bool, str]:
     return SEVERITIES.index(finding.severity), finding.code in _MEASURED, finding.code
 
 
+FEWEST_STEPS = 3  # fewer are no loop, and no habit
+IN_A_ROW = 2  # steps; a single one may be meant
+
 # Small phrases that several diagnoses use: norms (all other numbers are written by `tensormagic.words`), parameters
 # with the fewest names, how often a thing was seen.
 

@@ -12,6 +12,7 @@ from tensormagic.diagnoses.optimizers import targets_with_gradients
 from tensormagic.diagnoses.paths import Paths
 from tensormagic.diagnoses.rule import (
     COPIED,
+    FEWEST_STEPS,
     grouped,
     held_by,
     optimizer_code,
@@ -32,8 +33,6 @@ from tensormagic.reports import (
     TraceReport,
 )
 from tensormagic.words import count, listed, plural
-
-FEWEST_STEPS = 3  # fewer are no training
 
 # What is known of the order of two groups of parameters: the larger a node's number, the nearer it is to the loss.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, text_of, update_by_hand
 from tensormagic.diagnoses.rule import (
+    IN_A_ROW,
     grouped,
     held_by,
     in_steps,
@@ -35,7 +36,6 @@ from tensormagic.reports import (
 from tensormagic.reports.base import Scalar
 from tensormagic.words import count, is_or_are, listed, percent, plural
 
-IN_A_ROW = 2  # steps; a single one may be meant
 MOSTLY = 2  # times as many backward passes cleared as used: two optimizers that share a line clear one for each used
 
 
