@@ -21,6 +21,7 @@ from tensormagic.diagnoses.lines import (
     update_by_hand,
     with_create_graph,
 )
+from tensormagic.diagnoses.paths import cuts_in
 from tensormagic.diagnoses.rule import is_differentiable, passes_words, related_lines, shortest, to_freeze
 from tensormagic.reports import (
     Cut,
@@ -215,13 +216,12 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
         return
     described = names_left_out(report)
     learn = {series.owner for series in report.parameters if series.touched} | {""}
-    for graph in report.graphs:
-        for cut in graph.cuts:
-            held = (one for one in cut.left_out if one.held and not one.written and one.owner not in learn)
-            lost = _in_order(report, (one for one in held if one.name not in described))
-            if cut.target is None and cut.kind in EXPLICIT_CUTS and lost:
-                described.update(one.name for one in lost)
-                yield _lost(report, cut, lost)
+    for _, cut in cuts_in(report):
+        held = (one for one in cut.left_out if one.held and not one.written and one.owner not in learn)
+        lost = _in_order(report, (one for one in held if one.name not in described))
+        if cut.target is None and cut.kind in EXPLICIT_CUTS and lost:
+            described.update(one.name for one in lost)
+            yield _lost(report, cut, lost)
 
 
 def _in_order(report: TraceReport, left_out: Iterable[LeftOut]) -> list[LeftOut]:
@@ -263,7 +263,7 @@ def names_left_out(report: TraceReport) -> set[str]:
 def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
     """Return a cut that ended the way of what one of the parameters made, though nothing used what came out."""
     wanted = set(names)
-    cuts = (cut for graph in report.graphs for cut in graph.cuts if cut.target is None)
+    cuts = (cut for _, cut in cuts_in(report) if cut.target is None)
     return next((cut for cut in cuts if wanted & {one.name for one in cut.left_out}), None)
 
 

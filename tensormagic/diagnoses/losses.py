@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
-from tensormagic.diagnoses.paths import neighbours, reached, users_of
+from tensormagic.diagnoses.paths import cuts_in, neighbours, reached, users_of
 from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
@@ -163,7 +163,7 @@ def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
     """
     training = training_of(report)
     trained = {series.owner for series in held_by(report, *training.optimizers)}
-    used = {cut.location for graph in report.graphs for cut in graph.cuts if cut.target is not None}
+    used = {cut.location for _, cut in cuts_in(report) if cut.target is not None}
     found: dict[tuple[str, int | None], list[UntrainedNorm]] = {}
     for norm in training.norms:
         owner = next((name for name in trained if name and f"{norm.module}.".startswith(f"{name}.")), "")

@@ -18,6 +18,7 @@ from tensormagic.diagnoses.lines import (
     spliced,
     text_of,
 )
+from tensormagic.diagnoses.paths import cuts_in
 from tensormagic.diagnoses.rule import (
     FEWEST_STEPS,
     grouped,
@@ -418,7 +419,7 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
     if report.state == "running":
         return
     optimized = {number for use in training.optimizers for number in use.holds}
-    cuts = (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts))
+    cuts = (*report.cuts, *(cut for _, cut in cuts_in(report)))
     if any(cut.left_out for cut in cuts) or any(
         series.owner and series.touched and at not in optimized for at, series in enumerate(report.parameters)
     ):

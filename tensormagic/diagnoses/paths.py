@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any, TypeVar
 
-from tensormagic.reports import Frame, Graph, Node
+from tensormagic.reports import Cut, Frame, Graph, Node, TraceReport
 
 RESHAPING = frozenset({
     "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "clone", "to_copy",
@@ -41,6 +41,11 @@ def reached(
 def users_of(graph: Graph, node: int) -> list[Node]:
     """Return the ops that use what a node made: they send it its gradient."""
     return [graph.nodes[edge.source] for edge in graph.edges if edge.target == node]
+
+
+def cuts_in(report: TraceReport) -> Iterator[tuple[Graph, Cut]]:
+    """Yield the cuts of all graphs of a run, each with its graph."""
+    return ((graph, cut) for graph in report.graphs for cut in graph.cuts)
 
 
 def frame_of(graph: Graph, pass_number: int) -> Frame | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced, text_of
 from tensormagic.diagnoses.optimizers import targets_with_gradients
-from tensormagic.diagnoses.paths import Paths
+from tensormagic.diagnoses.paths import Paths, cuts_in
 from tensormagic.diagnoses.rule import (
     COPIED,
     FEWEST_STEPS,
@@ -252,32 +252,32 @@ def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
                 subject=copies[0],
             )
     yield from targets_with_gradients(report)
-    trained = {series.owner for series in held if series.touched}
-    steps = max((use.steps for use in uses), default=0)
-    if steps >= FEWEST_UNTIL_COPIED:
-        reported: set[str] = set()
-        for graph in report.graphs:
-            for cut in graph.cuts:
-                owners = {one.owner for one in cut.left_out}
-                owner = next(iter(owners), "")
-                is_target = cut.target is not None and graph.nodes[cut.target].op in COMPARING
-                still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
-                if len(owners) != 1 or not still or not is_target or owner in reported or owner in trained:
-                    continue
-                twin = twin_of(report, owner, cut.left_out, trained)
-                if twin:
-                    reported.add(owner)
-                    yield Finding(
-                        code="TM623",
-                        severity="note",
-                        message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
-                        f"changed it in {plural(steps, 'step')}.",
-                        location=report.location(cut.location) or step_line(report, *uses),
-                        evidence={"steps": steps, "parameters": len(cut.left_out)},
-                        remedy=f"If it should follow {twin}, copy the weights now and then: "
-                        f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
-                        subject=owner,
-                    )
+    if max((use.steps for use in uses), default=0) >= FEWEST_UNTIL_COPIED:
+        yield from _never_changed(report, {series.owner for series in held if series.touched})
+
+
+def _never_changed(report: TraceReport, trained: set[str]) -> Iterator[Finding]:
+    uses, reported = optimizers_of(report), set[str]()
+    steps = max(use.steps for use in uses)
+    for graph, cut in cuts_in(report):
+        owner = cut.left_out[0].owner if cut.left_out else ""
+        is_target = cut.target is not None and graph.nodes[cut.target].op in COMPARING
+        changes = any(one.written or one.held or one.owner != owner for one in cut.left_out)
+        if not cut.left_out or changes or not is_target or owner in reported | trained:
+            continue
+        if twin := twin_of(report, owner, cut.left_out, trained):
+            reported.add(owner)
+            yield Finding(
+                code="TM623",
+                severity="note",
+                message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing changed "
+                f"it in {plural(steps, 'step')}.",
+                location=report.location(cut.location) or step_line(report, *uses),
+                evidence={"steps": steps, "parameters": len(cut.left_out)},
+                remedy=f"If it should follow {twin}, copy the weights now and then: "
+                f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
+                subject=owner,
+            )
 
 
 # TM624: frozen, and moved all the same.

@@ -28,7 +28,7 @@ from tensormagic.reports import (
     Clipping,
     Finding,
     OptimizerUse,
-    Severity,
+    ParameterSeries,
     StepKind,
     StepPattern,
     TraceReport,
@@ -250,30 +250,32 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 subject=use.name,
             )
         elif use.rate:
-            held = held_by(report, use)
             # Measured twice at least: the first may be an update of a rate that warms up.
-            lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
+            measured = (one for one in held_by(report, use) if sum(update >= 0 for update in one.updates) > 1)
+            lost = [one for one in measured if one.lost >= MUCH_LOST]
             if lost:
-                numel = sum(series.numel for series in lost)
-                share = sum(series.lost * series.numel for series in lost) / numel
-                severity: Severity = "warning" if share >= MOST_LOST else "note"
-                names, dtype = [series.name for series in lost], lost[0].dtype
-                more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
-                yield Finding(
-                    code="TM617",
-                    severity=severity,
-                    message=f"{percent(share)} of what the steps of {use.name} should have changed in "
-                    f"{listed(names[:2])}{more} stayed as it was: {dtype} keeps {_DIGITS.get(dtype, 'few')} binary "
-                    "digits, and the updates are below half of the last one.",
-                    location=report.location(use.patterns[-1].location) if use.patterns else None,
-                    evidence={series.name: round(series.lost, 4) for series in lost[:8]},
-                    remedy="Keep the weights in float32 and calculate in half precision: "
-                    f"`with torch.autocast(device_type, dtype=torch.{dtype}): …`",
-                    subject=names[0],
-                )
+                yield _rounded_away(report, use, lost)
 
 
 _DIGITS = {"bfloat16": "8", "float16": "11"}
+
+
+def _rounded_away(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -> Finding:
+    share = sum(series.lost * series.numel for series in lost) / sum(series.numel for series in lost)
+    names, dtype = [series.name for series in lost], lost[0].dtype
+    more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
+    return Finding(
+        code="TM617",
+        severity="warning" if share >= MOST_LOST else "note",
+        message=f"{percent(share)} of what the steps of {use.name} should have changed in {listed(names[:2])}{more} "
+        f"stayed as it was: {dtype} keeps {_DIGITS.get(dtype, 'few')} binary digits, and the updates are below half of "
+        "the last one.",
+        location=report.location(use.patterns[-1].location) if use.patterns else None,
+        evidence={series.name: round(series.lost, 4) for series in lost[:8]},
+        remedy="Keep the weights in float32 and calculate in half precision: "
+        f"`with torch.autocast(device_type, dtype=torch.{dtype}): …`",
+        subject=names[0],
+    )
 
 
 def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:

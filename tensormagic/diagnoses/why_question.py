@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut
 from tensormagic.diagnoses.lines import as_code, rebound
-from tensormagic.diagnoses.paths import neighbours, reached
+from tensormagic.diagnoses.paths import cuts_in, neighbours, reached
 from tensormagic.diagnoses.rule import is_differentiable, optimizer_code, optimizers_of, passes_words, scientific
 from tensormagic.reports import (
     Cut,
@@ -203,8 +203,7 @@ class Question:
         """What cut it off from everything that backward went through, one that detached something first."""
         if self.run is None:
             return None
-        found: list[tuple[Graph | None, Cut]] = [(graph, cut) for graph in self.run.graphs for cut in graph.cuts]
-        found += [(None, cut) for cut in self.run.cuts]
+        found: list[tuple[Graph | None, Cut]] = [*cuts_in(self.run), *((None, cut) for cut in self.run.cuts)]
         mine = [pair for pair in found if any(one.name == self.name for one in pair[1].left_out)]
         return min(mine, key=lambda pair: (pair[1].target is None, pair[1].selects), default=None)
 
@@ -301,8 +300,8 @@ def _switched_off(question: Question) -> WhyReport:
     if facts.is_parameter:
         place, trace = None, question.trace  # the line of the run that froze it
         if trace is not None:
-            cuts = (cut for graph in trace.graphs for cut in graph.cuts if cut.kind == "frozen")
-            place = trace.location(next((cut.location for cut in cuts if cut.source_name == name), None))
+            frozen = (cut for _, cut in cuts_in(trace) if cut.kind == "frozen" and cut.source_name == name)
+            place = trace.location(next((cut.location for cut in frozen), None))
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
         return question.described("frozen", says, remedy=(f"{binding(code)}.requires_grad_()",), location=place)
     says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
