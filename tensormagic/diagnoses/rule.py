@@ -99,11 +99,8 @@ def joined(reports: Iterable[Report]) -> tuple[Finding, ...]:
         known = {(finding.code, line_of(finding)) for finding in found}
         found += [one for one in report.findings if line_of(one) is None or (one.code, line_of(one)) not in known]
     found.sort(key=likelihood)
-    firsts: dict[_Line | int, int] = {}
-    for at, finding in enumerate(found):
-        firsts.setdefault(line_of(finding) or at, at)
-    places = {id(finding): firsts[line_of(finding) or at] for at, finding in enumerate(found)}
-    return tuple(sorted(found, key=lambda finding: places[id(finding)]))
+    lines = grouped(enumerate(found), lambda numbered: line_of(numbered[1]) or numbered[0])
+    return tuple(finding for group in lines.values() for _, finding in group)
 
 
 def line_of(finding: Finding) -> _Line | None:
@@ -124,7 +121,7 @@ FEWEST_STEPS = 3  # fewer are no loop, and no habit
 IN_A_ROW = 2  # steps; a single one may be meant
 
 # Small phrases that several diagnoses use: norms (all other numbers are written by `tensormagic.words`), parameters
-# with the fewest names, how often a thing was seen.
+# with the fewest names, steps and calls.
 
 
 def scientific(value: float) -> str:
