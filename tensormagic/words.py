@@ -78,6 +78,11 @@ def part_of(number: int, whole: int, noun: str = "element") -> str:
     return f"{count(number)} of the {count(whole)} {noun}s"
 
 
+def capitalised(words: str) -> str:
+    """Return words with a capital letter at the beginning; the rest stays as it is."""
+    return words[:1].upper() + words[1:]
+
+
 def is_or_are(number: int) -> str:
     """Return the verb after a count."""
     return "is" if number == 1 else "are"

@@ -37,7 +37,8 @@ def diagnosed(report: AnyReport) -> AnyReport:
     if isinstance(report, RunReport):
         every = {name: getattr(report, name) for name in ("trace", "memory", "writes", "draws")}
         done = {name: diagnosed(part) for name, part in every.items() if part is not None}
-        return dataclasses.replace(parts := dataclasses.replace(report, **done), findings=joined(parts.parts))
+        report = dataclasses.replace(report, **done)
+        return dataclasses.replace(report, findings=joined(report.parts))
     report = _with_mismatch(report)
     found = diagnose(report)
     described = tuple(finding for finding in found if not is_silenced(finding, ignored()))

@@ -62,7 +62,7 @@ def _written(given: Any) -> Sequence[Facts]:
     if not isinstance(given, str | os.PathLike):
         raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
     path = Path(given).expanduser()
-    files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl")) if path.is_dir() else []
+    files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is no folder
     if not files:
         what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"
         raise ReportFormatError(
@@ -206,7 +206,9 @@ def _reduced(facts: Facts, step: int) -> Any:
     answers = [facts.passes[number].reduced for number in facts.steps[step].passes]
     if not answers or None in answers or (facts.by_pass and len(set(answers)) > 1):
         return ""  # of reports not every step is known: passes of several may stand before one
-    return "all" if all(answers) else "some" if any(answers) else "none"
+    if all(answers):
+        return "all"
+    return "some" if any(answers) else "none"
 
 
 def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:

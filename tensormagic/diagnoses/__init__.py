@@ -31,7 +31,8 @@ from tensormagic.diagnoses import (
     zero_gradients,
 )
 from tensormagic.diagnoses.fixes import FIXES
-from tensormagic.diagnoses.rule import Rule, is_code, likelihood, line_of
+from tensormagic.diagnoses.lines import is_code, text_of
+from tensormagic.diagnoses.rule import Rule, likelihood, line_of
 from tensormagic.reports import (
     FailureReport,
     Finding,
@@ -217,7 +218,7 @@ def _found(report: Report) -> list[Finding]:
 
 def with_fix(finding: Finding, report: Report) -> Finding:
     """Return the finding with its fix, where there is one that is certain."""
-    line = finding.location.text if finding.location is not None else ""
+    line = text_of(finding.location)
     fix = FIXES.get(finding.code)
     if fix is None or finding.fix or not is_code(line):
         return finding

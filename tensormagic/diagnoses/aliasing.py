@@ -1,16 +1,13 @@
-"""TM2xx: memory that has more than one name, or is kept for the sake of a small part of it."""
+"""TM201, TM202, TM205: memory that has more than one name, or is kept for the sake of a small part of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import rebound
-from tensormagic.reports import (
-    Finding,
-    MemoryReport,
-    TensorReport,
-    WatchReport,
-)
+from tensormagic.diagnoses.lines import rebound
+from tensormagic.diagnoses.retained_memory import LARGE
+from tensormagic.reports import Finding, MemoryReport, TensorReport, WatchReport
+from tensormagic.reports.base import Scalar
 from tensormagic.words import listed, number_of_bytes, part_of, plural
 
 _VIEWS = frozenset({"base", "view of it", "view of the same base"})
@@ -35,9 +32,8 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
     first = others[0]
     shared = first.overlap_elements
     amount = "" if shared is None else f"{part_of(shared, first.of_elements)} of "
-    so_far = (
-        f" This memory was written to {plural(written, 'time')} so far." if written and first.shares_version else ""
-    )
+    counted = written and first.shares_version
+    so_far = f" This memory was written to {plural(written, 'time')} so far." if counted else ""
     yield Finding(
         code="TM201",
         severity="note",
@@ -50,8 +46,7 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
 
 
 def _copy_of(report: TensorReport) -> str:
-    name, copy = report.name, "copy()" if any(kind.key == "numpy" for kind in report.kinds) else "clone()"
-    return rebound(name, copy)
+    return rebound(report.name, "copy()" if any(kind.key == "numpy" for kind in report.kinds) else "clone()")
 
 
 def internal_overlap(report: TensorReport) -> Iterator[Finding]:
@@ -75,9 +70,6 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
     )
 
 
-# TM205: memory that is kept for the sake of a small part of it.
-
-SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it
 
 
@@ -90,7 +82,7 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
     if storage is None or layout is None or layout.distinct is None or not storage.resizable or storage.shared:
         return
     read = layout.distinct * report.element_size
-    small = 0 < read * SMALLEST_SHARE <= storage.nbytes and storage.nbytes >= SMALLEST_STORAGE
+    small = 0 < read * SMALLEST_SHARE <= storage.nbytes and storage.nbytes >= LARGE
     holders = report.holders
     if not small or not (report.is_view or layout.storage_offset) or holders is None:
         return
@@ -100,28 +92,25 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         return
     held = [holder.path for holder in holders.of_tensor]
     name = report.name if report.name in held or report.name.isidentifier() else held[0]
-    yield Finding(
+    evidence: dict[str, Scalar] = {"bytes read": read, "storage bytes": storage.nbytes, "holders": len(held)}
+    yield _keeping(report.name, name, read, storage.nbytes, evidence)
+
+
+def _keeping(view: str, code: str, read: int, nbytes: int, evidence: dict[str, Scalar]) -> Finding:
+    return Finding(
         code="TM205",
         severity="warning",
-        message=f"{report.name} reads {number_of_bytes(read)} and keeps {number_of_bytes(storage.nbytes)} alive: "
-        "nothing else uses this storage.",
-        evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(held)},
-        remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{name} = {name}.clone()`",
-        subject=report.name,
+        message=f"{view} reads {number_of_bytes(read)} and keeps {number_of_bytes(nbytes)} alive: nothing else uses "
+        "this storage.",
+        evidence=evidence,
+        remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{code} = {code}.clone()`",
+        subject=view,
     )
 
 
 def storage_keeping_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM205: the same, of everything that a session holds."""
     for view in report.views:
-        if view.nbytes >= SMALLEST_STORAGE and view.read * SMALLEST_SHARE <= view.nbytes:
-            yield Finding(
-                code="TM205",
-                severity="warning",
-                message=f"{view.name} reads {number_of_bytes(view.read)} and keeps {number_of_bytes(view.nbytes)} "
-                "alive: nothing else uses this storage.",
-                evidence={"bytes read": view.read, "bytes": view.nbytes},
-                remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{view.name} = "
-                f"{view.name}.clone()`",
-                subject=view.name,
-            )
+        if view.nbytes >= LARGE and view.read * SMALLEST_SHARE <= view.nbytes:
+            evidence: dict[str, Scalar] = {"bytes read": view.read, "bytes": view.nbytes}
+            yield _keeping(view.name, view.name, view.read, view.nbytes, evidence)

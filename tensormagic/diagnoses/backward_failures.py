@@ -1,4 +1,4 @@
-"""TM301 to TM311: what a backward raises, and what it lets pass although it is wrong."""
+"""TM301, TM304, TM305, TM308, TM311, TM318: what a backward raises, and a custom one that is quietly wrong."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import prod
 
-from tensormagic.diagnoses.rule import atom, call_on, related_lines, scientific
-from tensormagic.diagnoses.writes import (
+from tensormagic.diagnoses.lines import (
     LONGEST,
     assigned,
-    code,
+    atom,
+    call_on,
     described_write,
-    instead,
+    instead_of_write,
+    set_keyword,
+    shortened_code,
     target_of,
+    text_of,
     writing,
 )
+from tensormagic.diagnoses.rule import related_lines, scientific
 from tensormagic.reports import FailureReport, Finding, Location, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
-from tensormagic.words import listed, plural
-
-# TM301, TM304, TM305, TM308, TM311: what a backward raises, with both lines that it is made of.
+from tensormagic.words import capitalised, listed, plural
 
 _RESULTS = frozenset({"result", "output", "out"})
 _UNSEEN_WRITER = (
@@ -56,7 +59,7 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
         remedy=_kept_graph(modified, report.location, first)
         or _remedy(first, modified.name, traced=modified.graph is not None),
         subject=modified.op if " " in name else name,
-        node=place_of(modified),
+        node=node_of(modified),
         related=related_lines((f"saved by {modified.op}", modified.location if first is not None else None),
                       ("backward", modified.backward)),
     )  # fmt: skip
@@ -64,16 +67,13 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
 
 def _kept_graph(modified: ModifiedSavedTensor, location: Location | None, first: SavedWrite | None) -> str:
     """Return what to do where an earlier step's graph was kept, and a step changed what it saved."""
-    backward, carried = (
-        modified.backward or location,
-        [name for name in assigned(modified.location) if name.isidentifier()],
-    )
-    if first is None or first.kind != "step" or backward is None or "retain_graph=True" not in backward.text:
+    backward = text_of(modified.backward or location)
+    # of several on one line it is the others that kept their graph
+    if first is None or first.kind != "step" or "retain_graph=True" not in backward or backward.count("backward(") > 1:
         return ""
-    if backward.text.count("backward(") > 1:  # of several on one line it is the others that kept their graph
-        return ""
+    carried = [name for name in assigned(modified.location) if name.isidentifier()]
     again = rf"\b{re.escape(carried[0])}\b.*=.*\b{re.escape(carried[0])}\b" if len(carried) == 1 else "$^"
-    is_carried = modified.location is not None and re.search(again, modified.location.text) is not None
+    is_carried = bool(re.search(again, text_of(modified.location)))
     keeps = "Leave out `retain_graph=True`, which keeps the graphs of earlier steps"
     if not is_carried and carried:
         again = f"compute {listed(carried)} again in each step, inside the loop"
@@ -92,7 +92,7 @@ def _remedy(first: SavedWrite | None, name: str, *, traced: bool) -> str:
         )
     if "." in name and first.call.endswith("_") and first.location is not None:  # a module's own parameter
         return f"Do it after the backward, which needs the values that the forward used: `{first.location.text}`"
-    return instead(first)
+    return instead_of_write(first)
 
 
 def tensor_name(modified: ModifiedSavedTensor, write: SavedWrite | None) -> str:
@@ -110,7 +110,7 @@ def saver(modified: ModifiedSavedTensor) -> str:
     return f"{modified.op} in {modified.module}" if modified.module not in {"", modified.op} else modified.op
 
 
-def place_of(found: ModifiedSavedTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
+def node_of(found: ModifiedSavedTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
     """Return graph and node of a fault, where there is a trace that they are of."""
     return None if found.graph is None or found.node is None else (found.graph, found.node)
 
@@ -131,7 +131,7 @@ def freed_graph(report: FailureReport) -> Iterator[Finding]:
         },
         remedy=_freed_remedy(freed),
         subject=freed.root or _root_of(report) or freed.op,
-        node=place_of(freed),
+        node=node_of(freed),
         related=related_lines(("freed by the earlier backward", freed.first),
                       ("made here, and used again", None if freed.whole else freed.joint_location)),
     )  # fmt: skip
@@ -152,10 +152,10 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
         return f"backward goes through {graph} a second time: the first one freed what it had saved."
     names = _joint(freed)
     belongs = "belong" if len(names) > 1 else "belongs"
-    nodes = f": {plural(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'} visited before"
+    nodes = f": {plural(freed.shared, 'node of it was', 'nodes of it were')} visited before" if freed.shared else ""
     return (
         f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
-        f"and {graph if root else 'this backward'} leads back into it{nodes if freed.shared else ''}."
+        f"and {graph if root else 'this backward'} leads back into it{nodes}."
     )
 
 
@@ -182,10 +182,10 @@ def _freed_remedy(freed: FreedGraph) -> str:
     if made_to_learn := _scaled_weight(freed):
         return made_to_learn
     if freed.first == freed.backward:
-        what, leaf = listed(names) or "it", f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
+        leaf = f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
         return (
-            f"Compute {what} again in each step, inside the loop. If it is a weight, make it a leaf before the "
-            f"loop{leaf}. If it is a constant, `.detach()` it once."
+            f"Compute {listed(names) or 'it'} again in each step, inside the loop. If it is a weight, make it a leaf "
+            f"before the loop{leaf}. If it is a constant, `.detach()` it once."
         )
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (
@@ -196,29 +196,27 @@ def _freed_remedy(freed: FreedGraph) -> str:
 
 def _keeping(first: Location | None) -> str:
     """Return the call of the earlier backward, as it is written, so that it keeps its graph."""
-    call = call_on(first.text if first is not None else "", "backward", "grad")
+    call = call_on(text_of(first), "backward", "grad")
     if call is None or len(ast.unparse(call)) > LONGEST:
         return "backward(retain_graph=True)"
-    call.keywords = [*(one for one in call.keywords if one.arg != "retain_graph"),
-                     ast.keyword("retain_graph", ast.Constant(value=True))]  # fmt: skip
+    set_keyword(call, "retain_graph", ast.Constant(value=True))
     return ast.unparse(call)
 
 
 def _scaled_weight(freed: FreedGraph) -> str:
     """Return what to do with a weight that is not a leaf: it was computed once, outside the loop, and is used again."""
-    text = freed.joint_location.text if freed.joint_location is not None else ""
+    text = text_of(freed.joint_location)
     made = re.fullmatch(r"(?P<name>[\w.]+) = (?P<value>.+)", text)
     if made is None or "requires_grad=True" not in text:
         return ""
     value = re.sub(r",\s*requires_grad=True|requires_grad=True,\s*", "", made["value"])
-    what = f"`{made['name']} = nn.Parameter({value})`" if "." in made["name"] else (
-        f"`{made['name']} = ({value}).requires_grad_()`")  # fmt: skip
-    return f"Make it a leaf: compute its values first, set `requires_grad` last: {what}."
+    leaf = f"nn.Parameter({value})" if "." in made["name"] else f"({value}).requires_grad_()"
+    return f"Make it a leaf: compute its values first, set `requires_grad` last: `{made['name']} = {leaf}`."
 
 
 def _lstm_state(names: list[str], op: str, location: Location | None) -> list[str]:
     """Return the one name of an LSTM's state: it is a tuple."""
-    is_lstm = op == "mkldnn_rnn_layer" or (location is not None and "lstm" in location.text.lower())
+    is_lstm = op == "mkldnn_rnn_layer" or "lstm" in text_of(location).lower()
     return names if is_lstm and len(names) == 1 else []
 
 
@@ -233,8 +231,8 @@ NOT_A_SCALAR = "grad can be implicitly created only for scalar outputs"
 
 def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     """TM305: backward was called on something that is not one number."""
-    tensors = [one for one in report.operands if one.is_tensor and one.requires_grad and one.shape]
-    root = next((one for one in tensors if _elements(one.shape) != 1), None)
+    tensors = (one for one in report.operands if one.is_tensor and one.requires_grad)
+    root = next((one for one in tensors if prod(one.shape) != 1), None)
     if root is None:
         return
     bare = root.name.removesuffix("[0]")
@@ -245,10 +243,10 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     yield Finding(
         code="TM305",
         severity="error",
-        message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
-        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: {needs} a single number.",
+        message=f"{capitalised(name) if ' ' in name else name} has "
+        f"{plural(prod(root.shape), 'element')}, shape {root.shape}: {needs} a single number.",
         location=report.location,
-        evidence={"elements": _elements(root.shape)},
+        evidence={"elements": prod(root.shape)},
         remedy=_to_a_scalar(name, report),
         subject=name,
         related=related_lines(("made here", root.location)),
@@ -257,14 +255,16 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
 
 def _to_a_scalar(name: str, report: FailureReport) -> str:
     """Return what to do instead, as the line has it."""
-    line = report.location.text if report.location is not None else ""
     asks = report.function.endswith("grad")
-    call = call_on(line, "grad" if asks else "backward")
-    given = call.args[0] if call is not None and asks and call.args else None
-    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) and not asks else given
-    code = atom(owner) if owner is not None else name if name.isidentifier() else "y"
+    call = call_on(text_of(report.location), "grad" if asks else "backward")
+    root, code = None, name if name.isidentifier() else "y"
+    if call is not None and asks:
+        root = call.args[0] if call.args else None
+    elif call is not None and isinstance(call.func, ast.Attribute):
+        root = call.func.value
+    code = atom(root) if root is not None else code
     if asks:
-        if call is not None and given is not None:
+        if call is not None and root is not None:
             call.args[0] = ast.parse(f"{code}.sum()", mode="eval").body
         number = ast.unparse(call) if call is not None else f"torch.autograd.grad({code}.sum(), …)"
         return (
@@ -275,13 +275,6 @@ def _to_a_scalar(name: str, report: FailureReport) -> str:
         f"Reduce it to one number, `{code}.mean().backward()` (or `.sum()`); or pass the gradient to start from: "
         f"`gradient=torch.ones_like({code})`."
     )
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 ON_A_LEAF = "leaf Variable that requires grad is being used in an in-place operation"
@@ -304,9 +297,9 @@ def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
         "records.",
         location=report.location,
         evidence={"shape": str(leaf.shape)} if leaf is not None else {},
-        remedy="If it is an update or an initialisation, keep it out of the graph: "
-        f"`with torch.no_grad(): {code(node) if node is not None else '…'}`. If it should be part of the graph, write "
-        f"into a copy, `{name if name and ' ' not in name else 'w'}.clone()`.",
+        remedy="If it is an update or an initialisation, keep it out of the graph: `with torch.no_grad(): "
+        f"{shortened_code(node) if node is not None else '…'}`. If it should be part of the graph, write into a copy, "
+        f"`{name if name and ' ' not in name else 'w'}.clone()`.",
         subject=name,
         related=related_lines(("made here", leaf.location if leaf is not None else None)),
     )
@@ -327,7 +320,7 @@ def custom_function_return(report: FailureReport) -> Iterator[Finding]:
         evidence={"got": wrong.got, "expected": wrong.expected},
         remedy=_returned_remedy(wrong),
         subject=wrong.function,
-        node=place_of(wrong),
+        node=node_of(wrong),
         related=related_lines(*others, ("applied here", wrong.location), ("backward", wrong.backward)),
     )
 
@@ -373,9 +366,10 @@ def _returned_remedy(wrong: WrongReturn) -> str:
         return f"Return `None` for {wrong.argument or 'that argument'}."
     if wrong.problem == "not a tensor":
         number = re.fullmatch(r"return ([\w.+-]+)", wrong.returns[0].text if wrong.returns else "")
-        code = f"`return {number[1]} * grad_output`" if number and wrong.got in {"float", "int"} else (
-            "`torch.full_like(grad_output, value)`")  # fmt: skip
-        return f"Return a tensor, what arrives times the slope: {code}; or `None` if there is no gradient."
+        code = "torch.full_like(grad_output, value)"
+        if number is not None and wrong.got in {"float", "int"}:
+            code = f"return {number[1]} * grad_output"
+        return f"Return a tensor, what arrives times the slope: `{code}`; or `None` if there is no gradient."
     return _CONVERSIONS[wrong.problem].format(name=wrong.argument or "x")
 
 
@@ -397,7 +391,7 @@ def _caught(check: _Check, report: TraceReport) -> Iterator[Finding]:
                 refused = f"torch refused this backward{often}, and the code around it caught the {errors}"
                 yield replace(
                     found,
-                    severity=severity(report, one.location, one.count),
+                    severity=severity_of_caught(report, one.location, one.count),
                     message=f"{found.message.removesuffix('.')}; {refused}.",
                     evidence={**found.evidence, "times refused": one.count},
                 )
@@ -410,7 +404,7 @@ def _as_failure(report: TraceReport, one: SwallowedError) -> FailureReport:
     )  # fmt: skip
 
 
-def severity(report: TraceReport, location: int | None, count: int) -> Severity:
+def severity_of_caught(report: TraceReport, location: int | None, count: int) -> Severity:
     """Return how bad it is that backward was refused on a line, so often, and the error caught."""
     went_through = any(done.location == location and done.outcome == "finished" for done in report.passes)
     return "warning" if count >= AGAIN and not went_through else "note"

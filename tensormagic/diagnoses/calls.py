@@ -1,4 +1,4 @@
-"""What single calls of the forward do beside what was asked: layout, devices, dtypes, random numbers."""
+"""TM102 to TM105, TM701 to TM704, TM803, TM805: what single calls do beside what was asked of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
-from tensormagic.diagnoses.rule import called, every_call, expression, how_often, of_kind, related_lines, times
+from tensormagic.diagnoses.lines import text_of
+from tensormagic.diagnoses.rule import FEWEST_STEPS, every_call, expression, how_often, observed, related_lines, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
 from tensormagic.words import binding, count, listed, number_of_bytes, plural, tuple_text
 
@@ -19,29 +20,34 @@ _SEEDS = {"torch": "`torch.manual_seed(0)`", "numpy": "give NumPy a seed", "pyth
 
 def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
     """TM701: once a run: draws from a default generator whose seed torch chose itself."""
-    draws = list(of_kind(report, "draw"))
+    draws = list(observed(report, "draw"))
     if not draws:
         return
-    count = sum(one.calls for one in draws)
-    names = listed(list(dict.fromkeys(one.op for one in draws)))
-    lines = "" if len(draws) == 1 else f" on {plural(len(draws), 'line')}"
+    names, times, lines = _in_all(draws)
     yield Finding(
         code="TM701",
         severity="note",
-        message=f"{names} drew {plural(count, 'time')}{lines} from an unseeded generator: the next run gives "
+        message=f"{names} drew {plural(times, 'time')}{lines} from an unseeded generator: the next run gives "
         "different numbers.",
         location=report.location(draws[0].location),
-        evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
+        evidence={"draws": times, "lines": len(draws), "seed": draws[0].detail},
         remedy="To make runs comparable: `torch.manual_seed(0)` before the model is made.",
         subject=draws[0].op,
         related=_others(report, draws),
     )
 
 
+def _in_all(seen: list[Observation]) -> tuple[str, int, str]:
+    """Return what was called on all these lines, how often, and on how many lines, where there are several."""
+    names = listed(list(dict.fromkeys(one.op for one in seen)))
+    return names, sum(one.calls for one in seen), "" if len(seen) == 1 else f" on {plural(len(seen), 'line')}"
+
+
 def _others(report: TraceReport, seen: list[Observation]) -> tuple[RelatedLine, ...]:
     """Return the lines of the first few besides the very first."""
-    times = ((one, f", {count(one.calls)} times" if one.calls > 1 else "") for one in seen[1 : 1 + MOST_LINES])
-    return related_lines(*((f"{one.op}{often}", report.location(one.location)) for one, often in times))
+    often = [f", {count(one.calls)} times" if one.calls > 1 else "" for one in seen]
+    lines = [(f"{one.op}{times}", report.location(one.location)) for one, times in zip(seen, often, strict=True)]
+    return related_lines(*lines[1 : 1 + MOST_LINES])
 
 
 def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
@@ -91,24 +97,20 @@ def seeded_again(report: RngRunReport) -> Iterator[Finding]:
 
 def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
     """TM704: the workers of a loader begin with one generator's state, or go through the same stream."""
-    for one in of_kind(report, "same draws"):
+    for one in observed(report, "same draws"):
         workers, dataset, *own = one.detail.split()
+        does = (
+            f"goes through the whole of {dataset}, which does not ask in which worker it is: if all begin alike, every "
+            f"sample comes {workers} times"
+        )
+        remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
         if own:
-            says = (
-                f"Each of {workers} workers gets a copy of {dataset}.{own[0]} in the same state, so they draw the same "
-                "numbers, in every epoch"
-            )
+            does = f"gets a copy of {dataset}.{own[0]} in the same state, so they draw the same numbers, in every epoch"
             remedy = "Seed it in the worker, by `torch.initial_seed()` in a `worker_init_fn`, or draw with torch"
-        else:
-            says = (
-                f"Each of {workers} workers goes through the whole of {dataset}, which does not ask in which worker "
-                f"it is: if all begin alike, every sample comes {workers} times"
-            )
-            remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
         yield Finding(
             code="TM704",
             severity="warning" if own else "note",
-            message=f"{says}.",
+            message=f"Each of {workers} workers {does}.",
             location=report.location(one.location),
             evidence={"workers": int(workers), "epochs": one.calls},
             remedy=f"{remedy}.",
@@ -118,26 +120,22 @@ def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
 
 # TM803, TM805: what crossing from one device or dtype to another does beside what was asked.
 
-FEWEST_STEPS = 3  # fewer are no loop
-
 
 def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     """TM803: once a run: lines that make the host wait for a device at least once a step."""
     steps = report.steps_seen if report.sampling is None else report.passes_traced
-    waits = [one for one in of_kind(report, "synchronised") if one.calls >= steps and every_call(one)]
+    waits = [one for one in observed(report, "synchronised") if one.calls >= steps and every_call(one)]
     if steps < FEWEST_STEPS or not waits:
         return
     waits.sort(key=lambda one: -one.calls)
-    first, count = waits[0], sum(one.calls for one in waits)
-    lines = "" if len(waits) == 1 else f" on {plural(len(waits), 'line')}"
-    what = listed(list(dict.fromkeys(one.op for one in waits)))
+    first, (names, times, lines) = waits[0], _in_all(waits)
     yield Finding(
         code="TM803",
         severity="note",
-        message=f"The host waits for {first.detail} in every step: {what} read from it "
-        f"{plural(count, 'time')} in {plural(steps, 'step')}{lines}.",
+        message=f"The host waits for {first.detail} in every step: {names} read from it "
+        f"{plural(times, 'time')} in {plural(steps, 'step')}{lines}.",
         location=report.location(first.location),
-        evidence={"waits": count, "steps": steps, "device": first.detail},
+        evidence={"waits": times, "steps": steps, "device": first.detail},
         remedy="Keep the value on the device (`total += loss.detach()`), and read it less often.",
         subject=first.operands[0].name if first.operands else "",
         related=_others(report, waits),
@@ -146,12 +144,12 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
 
 def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
     """TM805: what is trained in float32 became float64 because it met data in float64: once, at the first line."""
-    for one in of_kind(report, "promoted"):
+    for one in observed(report, "promoted"):
         wide = next((operand for operand in one.operands if operand.dtype == "float64"), None)
         narrow = next((operand for operand in one.operands if operand.dtype != "float64"), None)
         if wide is None or narrow is None or not narrow.requires_grad or wide.requires_grad:
             continue
-        name = called(wide, "one operand")
+        name = wide.name or "one operand"
         origin = ", from NumPy," if one.detail == "numpy" else ""
         root = wide.name if re.fullmatch(r"(self\.)?\w+", wide.name) else wide.name.partition("[")[0]
         code = f"`{root} = {root}.float()`" if re.fullmatch(r"(self\.)?\w+", root) else "`.float()`"
@@ -159,7 +157,7 @@ def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
             code="TM805",
             severity="warning",
             message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
-            f"{tuple_text(wide.shape)} is float64, so {called(narrow, 'the other')} ({narrow.dtype}) is promoted.",
+            f"{tuple_text(wide.shape)} is float64, so {narrow.name or 'the other'} ({narrow.dtype}) is promoted.",
             location=report.location(one.location),
             evidence={each.dtype: each.name or tuple_text(each.shape) for each in (wide, narrow)},
             remedy=f"Convert the data once: {code}; NumPy makes float64 by default.",
@@ -182,10 +180,8 @@ MIXED_CALLS = 3
 
 def hidden_copy(report: TraceReport) -> Iterator[Finding]:
     """TM102: ``reshape``, ``flatten`` or ``ravel`` could not give a view, and copied much: the largest few lines."""
-    large = [
-        one for one in of_kind(report, "copy")
-        if one.nbytes >= HIDDEN_COPY and one.nbytes * times(one) >= HIDDEN_COPIES
-    ]  # fmt: skip
+    copies = (one for one in observed(report, "copy") if one.nbytes >= HIDDEN_COPY)
+    large = [one for one in copies if one.nbytes * times(one) >= HIDDEN_COPIES]
     for one in sorted(large, key=lambda one: -one.nbytes * times(one))[:MOST_LINES]:
         source, result = one.operands[0], one.result
         in_all = f", {number_of_bytes(one.nbytes * times(one))} in total" if one.calls > 1 and every_call(one) else ""
@@ -194,7 +190,7 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
             code="TM102",
             severity="note",
             message=f"{one.op} copies {number_of_bytes(one.nbytes)} {how_often(one)}{in_all}: "
-            f"{called(source, 'its input')}, of shape {tuple_text(source.shape)} and strides "
+            f"{source.name or 'its input'}, of shape {tuple_text(source.shape)} and strides "
             f"{tuple_text(source.stride)}, cannot be viewed{wanted}.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
@@ -207,26 +203,27 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
 def mixed_formats(report: TraceReport) -> Iterator[Finding]:
     """TM103: a channels-last and a contiguous operand met in every call of a line: the largest few lines."""
     costly = [
-        one for one in of_kind(report, "mixed formats")
+        one for one in observed(report, "mixed formats")
         if one.nbytes >= MIXED_BYTES and one.calls >= MIXED_CALLS and every_call(one) and len(one.operands) == 2
     ]  # fmt: skip
     for one in sorted(costly, key=lambda one: -one.nbytes * one.calls)[:MOST_LINES]:
-        result = one.result
-        odd, other = one.operands if result is None or _lies(one.operands[0]) != _lies(result) else one.operands[::-1]
-        odd_name, other_name = (called(x, "the weight" if x is one.operands[1] else "its input") for x in (odd, other))
-        work = "brings" if one.detail == "converted" else "reads"
-        way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
-            f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
+        odd, other = one.operands
+        if one.result is not None and _lies(odd) == _lies(one.result):
+            odd, other = other, odd
+        roles = ("its input", "the weight") if odd is one.operands[0] else ("the weight", "its input")
+        odd_name, other_name = odd.name or roles[0], other.name or roles[1]
+        work, way = "reads", f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}"
+        if one.detail == "converted":
+            work, way = "brings", f"into the {_lies(other)} order of {other_name}"
         name = next((x.name for x in (odd, other) if _lies(x) == "contiguous"), "")
-        fix = f"`{name} = {name}.to(memory_format=torch.channels_last)`" if name.isidentifier() else (
-            "`.to(memory_format=torch.channels_last)`")  # fmt: skip
+        fix = f"{f'{name} = {name}' if name.isidentifier() else ''}.to(memory_format=torch.channels_last)"
         yield Finding(
             code="TM103",
             severity="warning",
             message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "calls": one.calls},
-            remedy=f"Give both the same memory format once, where they are made: {fix}.",
+            remedy=f"Give both the same memory format once, where they are made: `{fix}`.",
             subject=odd.name,
         )
 
@@ -239,7 +236,7 @@ def _lies(operand: Operand) -> str:
 def uninitialised(report: TraceReport) -> Iterator[Finding]:
     """TM104: memory was read that nobody had written: what ``torch.empty`` gives is what happened to lie there."""
     described: set[int | None] = set()
-    for one in of_kind(report, "uninitialised"):
+    for one in observed(report, "uninitialised"):
         if one.made in described:  # many reads of what one line made are one fault
             continue
         described.add(one.made)
@@ -248,11 +245,11 @@ def uninitialised(report: TraceReport) -> Iterator[Finding]:
         yield Finding(
             code="TM104",
             severity="error",
-            message=f"{one.op} reads {called(operand, 'memory')}, of shape {shape}, before anything was written to it: "
+            message=f"{one.op} reads {operand.name or 'memory'}, of shape {shape}, before anything was written to it: "
             "its values are whatever was in that memory.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "shape": shape},
-            remedy=_with_values(made.text if made is not None else ""),
+            remedy=_with_values(text_of(made)),
             subject=operand.name,
             related=related_lines(("made without values", made)),
         )
@@ -271,7 +268,7 @@ def _with_values(line: str) -> str:
 
 def both_broadcast(report: TraceReport) -> Iterator[Finding]:
     """TM105: a column met a row of the same length, and one number was made of the table that came out."""
-    for one in of_kind(report, "both broadcast"):
+    for one in observed(report, "both broadcast"):
         if len(one.operands) != 2 or one.result is None:
             continue
         shapes = [operand.shape for operand in (*one.operands, one.result)]

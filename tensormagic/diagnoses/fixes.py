@@ -12,21 +12,25 @@ import re
 from collections.abc import Callable
 
 from tensormagic.diagnoses import fixes_of_values as values
-from tensormagic.diagnoses.mismatches import tried_way
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     atom,
     call_on,
     called_function,
-    expressions,
+    expression_of,
+    keyword_of,
+    names_in,
     only_place,
-    spans,
+    remedy_code,
+    set_keyword,
     spliced,
     statement_of,
     targets,
     update_by_hand,
     with_create_graph,
+    without_out,
 )
-from tensormagic.diagnoses.writes import without_out
+from tensormagic.diagnoses.mismatches import tried_way
+from tensormagic.diagnoses.rule import held_by
 from tensormagic.reports import Finding, Report, TraceReport
 
 MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; there may be more than that
@@ -36,26 +40,15 @@ Fix = Callable[[Finding, Report, str], str]
 
 def _the_line(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives the line as it should be: it assigns to the same, and adds nothing but what is needed."""
-    given = targets(line)
-    return next(
-        (
-            span
-            for span in spans(finding)
-            if given
-            and targets(span) == given
-            and {node.id for node in expressions(span) if isinstance(node, ast.Name)}
-            <= {"nn", "torch", *(node.id for node in expressions(line) if isinstance(node, ast.Name))}
-        ),
-        "",
-    )
+    known = {"nn", "torch"} | names_in(line)
+    return next((span for span in values.lines_for(finding, line) if names_in(span) <= known), "")
 
 
 def _before(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives a statement that comes before the line: it binds a name that the line uses anew."""
-    used = {node.id for node in expressions(line) if isinstance(node, ast.Name)}
-    for span in spans(finding):
+    for span in remedy_code(finding):
         bound = targets(span)
-        if len(bound) == 1 and bound[0] in used:
+        if len(bound) == 1 and bound[0] in names_in(line):
             return f"{span}\n{line}"
     return ""
 
@@ -91,7 +84,7 @@ def _leaf_in_place(finding: Finding, report: Report, line: str) -> str:
     update = update_by_hand(line, of_leaf=True)
     if update is None:
         return _without_cut(finding, report, line) if finding.code == "TM306" else ""
-    given = any(update.in_place.endswith(span) for span in spans(finding))  # a loop around it stays
+    given = any(update.in_place.endswith(span) for span in remedy_code(finding))  # a loop around it stays
     return update.in_place if given else _updated_in_place(finding, report, line)
 
 
@@ -105,7 +98,7 @@ def _out_of_place(finding: Finding, report: Report, line: str) -> str:
     statement = statement_of(line)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         call = statement.value
-        if any(each.arg == "out" for each in call.keywords):
+        if keyword_of(call, "out") is not None:
             return without_out(ast.unparse(call))
         if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
             return ""
@@ -129,20 +122,21 @@ def _unrecorded(finding: Finding, _report: Report, line: str) -> str:
 
 def _cleared(finding: Finding, report: Report, line: str) -> str:
     """Cleared when the step has used them, the gradients of the next backward stand alone."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     step = call_on(line, "step")
     if step is not None and isinstance(step.func, ast.Attribute) and not step.args:
         return f"{line}\n{ast.unparse(step.func.value)}.zero_grad()" if span.endswith(".zero_grad()") else ""
     if not isinstance(report, TraceReport) or report.training is None or call_on(line, "backward") is None:
         return ""
-    holds = report.training.by_hand.holds if report.training.by_hand is not None else ()
-    names = [report.parameters[number].name for number in holds] if len(holds) < MOST_BY_HAND else []
+    by_hand = report.training.by_hand
+    names = [series.name for series in held_by(report, by_hand)] if by_hand is not None else []
+    names = names if len(names) < MOST_BY_HAND else []
     return "\n".join([*(f"{name}.grad = None" for name in names), line]) if span[:-12] in names else ""
 
 
 def _detached_after(finding: Finding, _report: Report, line: str) -> str:
     """What the next step begins with is detached once this one's backward has run; made in the same function."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     carried = finding.remedy.startswith("Detach what is carried") and call_on(line, "backward") is not None
     (name,) = targets(span) if len(targets(span)) == 1 else ("",)
     here = finding.location.function if finding.location is not None else ""
@@ -161,7 +155,7 @@ def _copied(finding: Finding, _report: Report, line: str) -> str:
 
 def _averaged(finding: Finding, _report: Report, line: str) -> str:
     """A loss that is not reduced, and is called so, becomes its mean."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     named = re.fullmatch(r"\w*loss\w*|.*\.pow\(2\)|.*\.square\(\)", span.removesuffix(".mean().backward()"))
     return span if named and span.endswith(".mean().backward()") and call_on(line, "backward") is not None else ""
 
@@ -172,8 +166,8 @@ def _real_part(finding: Finding, _report: Report, line: str) -> str:
     if not isinstance(statement, ast.Return) or not finding.remedy.startswith("Return its real part"):
         return ""
     value = statement.value
-    several = value.elts if isinstance(value, ast.Tuple) else [value] if value is not None else []
-    given = [one for one in several if not (isinstance(one, ast.Constant) and one.value is None)]
+    several = value.elts if isinstance(value, ast.Tuple) else [value]
+    given = [one for one in several if one is not None and not (isinstance(one, ast.Constant) and one.value is None)]
     return spliced(line, given[0], f"{atom(given[0])}.real") if len(given) == 1 else ""
 
 
@@ -184,19 +178,11 @@ def _without_graph(finding: Finding, _report: Report, line: str) -> str:
         return ""
     if isinstance(statement, ast.AugAssign):
         return spliced(line, statement.value, f"{atom(statement.value)}.detach()")
-    if (
-        call is None
-        or len(call.args) != 1
-        or not isinstance(statement, ast.Expr)
-        or isinstance(call.args[0], ast.Tuple | ast.List | ast.Dict | ast.Starred)
-    ):
+    if call is None or len(call.args) != 1 or not isinstance(statement, ast.Expr):
         return ""
-    return spliced(line, call.args[0], f"{atom(call.args[0])}.detach()")
-
-
-def _each_its_own(finding: Finding, _report: Report, line: str) -> str:
-    """The remedy makes each of the layers anew, on the line that makes them."""
-    return next((span for span in spans(finding) if targets(span) and targets(span) == targets(line)), "")
+    (given,) = call.args
+    several = isinstance(given, ast.Tuple | ast.List | ast.Dict | ast.Starred)
+    return "" if several else spliced(line, given, f"{atom(given)}.detach()")
 
 
 def _frozen(_finding: Finding, _report: Report, line: str) -> str:
@@ -213,7 +199,7 @@ def _unscaled(finding: Finding, report: Report, line: str) -> str:
     """
     if statement_of(line) is None:
         return ""
-    span = next((span for span in spans(finding) if span.startswith("scaler.unscale_(")), "")
+    span = next((span for span in remedy_code(finding) if span.startswith("scaler.unscale_(")), "")
     scaler = _scaler(report)
     return f"{span.replace('scaler', scaler, 1)}\n{line}" if span and scaler else ""
 
@@ -227,7 +213,7 @@ def _stepped_by_the_scaler(_finding: Finding, report: Report, line: str) -> str:
 def _scaler(report: Report) -> str:
     """Return the name of the one ``GradScaler`` of which a cell scales; empty where there is none, or several."""
     lines = report.cell.lines if isinstance(report, TraceReport) else ()
-    names = {found[1] for each in lines if (found := re.search(r"\b(\w+)\.scale\(", each))}
+    names = {name for each in lines for name in re.findall(r"\b(\w+)\.scale\(", each)[:1]}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -239,13 +225,13 @@ def _on_the_device(_finding: Finding, _report: Report, line: str) -> str:
 
 
 def _epoch_set(finding: Finding, _report: Report, line: str) -> str:
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     return f"{span}\n{line}" if ".set_epoch(" in span and line.startswith("for ") else ""
 
 
 def _listed(finding: Finding, report: Report, line: str) -> str:
     """What is used up becomes a list, in the first round before the loop; its name is bound in the same function."""
-    span = next(iter(spans(finding)), "")
+    span = next(iter(remedy_code(finding)), "")
     training = report.training if isinstance(report, TraceReport) else None
     own = training is not None and any(one.own for one in training.used_up if one.name == finding.subject)
     return f"{span}\n{line}" if own and finding.remedy.startswith("Make a list") else ""
@@ -253,16 +239,11 @@ def _listed(finding: Finding, report: Report, line: str) -> str:
 
 def _without_create_graph(_finding: Finding, _report: Report, line: str) -> str:
     call = call_on(line, "backward")
-    if call is None or not any(one.arg == "create_graph" for one in call.keywords):
+    if call is None or keyword_of(call, "create_graph") is None:
         return ""
-    old = ast.unparse(call)
-    call.keywords = [one for one in call.keywords if one.arg != "create_graph"]
-    place = only_place(line, old)
+    place = only_place(line, ast.unparse(call))
+    set_keyword(call, "create_graph", None)
     return spliced(line, place, ast.unparse(call)) if place is not None else ""
-
-
-def _with_create_graph(_finding: Finding, _report: Report, line: str) -> str:
-    return with_create_graph(line)
 
 
 def _cleared_to_none(_finding: Finding, _report: Report, line: str) -> str:
@@ -283,34 +264,26 @@ def _with_mode(finding: Finding, _report: Report, line: str) -> str:
     if call is None or "training=self.training" not in finding.remedy or "self" not in line:
         return ""
     place = only_place(line, ast.unparse(call))
-    call.keywords.append(ast.keyword("training", ast.parse("self.training", mode="eval").body))
+    set_keyword(call, "training", expression_of("self.training"))
     return spliced(line, place, ast.unparse(call)) if place is not None else ""
 
 
 def _with_keys_that_fit(finding: Finding, _report: Report, line: str) -> str:
     """The keys of what is loaded lose what they begin with; of a checkpoint, its entry is loaded."""
     if finding.remedy.startswith("Load what stands under that key"):
-        return spans(finding)[0]
+        return remedy_code(finding)[0]
     call = call_on(line, "load_state_dict")
-    keys = next((span for span in spans(finding) if span.endswith(" in state.items()}")), "")
+    keys = next((span for span in remedy_code(finding) if span.endswith(" in state.items()}")), "")
     if call is None or not call.args or not keys:
         return ""
     return spliced(line, call.args[0], keys.replace("state.items()", f"{atom(call.args[0])}.items()"))
 
 
 FIXES: dict[str, Fix] = {
-    "TM106": values.permuted,
-    "TM314": _detached,
-    "TM315": _without_create_graph,
-    "TM317": _with_create_graph,
-    "TM610": _with_mode,
-    "TM611": values.logarithms,
-    "TM621": _with_keys_that_fit,
-    "TM624": _cleared_to_none,
-    "TM806": values.widened,
     "TM101": values.reshaped,
     "TM103": _before,
     "TM105": values.squeezed,
+    "TM106": values.permuted,
     "TM202": _before,
     "TM203": lambda *given: _the_line(*given) or without_out(given[2]),
     "TM301": _out_of_place,
@@ -324,6 +297,9 @@ FIXES: dict[str, Fix] = {
     "TM309": _cleared,
     "TM311": _real_part,
     "TM312": _counted,
+    "TM314": _detached,
+    "TM315": _without_create_graph,
+    "TM317": lambda _, __, line: with_create_graph(line),
     "TM402": values.kept_away,
     "TM405": values.let_through,
     "TM406": values.masked_before,
@@ -331,16 +307,21 @@ FIXES: dict[str, Fix] = {
     "TM603": _the_line,
     "TM605": lambda *given: _the_line(*given) if given[0].severity != "note" else "",
     "TM608": values.expected_input,
+    "TM610": _with_mode,
+    "TM611": values.logarithms,
     "TM612": values.over_what_is_summed,
-    "TM614": _each_its_own,
+    "TM614": lambda finding, _, line: next(values.lines_for(finding, line), ""),
     "TM615": _frozen,
     "TM617": _leaf_in_place,
     "TM618": _unscaled,
     "TM620": _listed,
+    "TM621": _with_keys_that_fit,
+    "TM624": _cleared_to_none,
     "TM625": _stepped_by_the_scaler,
     "TM802": tried_way,
     "TM803": _on_the_device,
     "TM804": tried_way,
     "TM805": _before,
+    "TM806": values.widened,
     "TM905": _epoch_set,
 }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     atom,
     call_on,
     expressions,
+    keyword_of,
+    names_in,
     only_place,
     operand_of,
-    spans,
+    remedy_code,
     spliced,
     statement_of,
     targets,
@@ -24,15 +27,20 @@ _CLAMPED = frozenset({"log", "log2", "log10"})
 _LIFTED = frozenset({"sqrt", "rsqrt"})
 
 
+def lines_for(finding: Finding, line: str) -> Iterator[str]:
+    """Yield the lines that the remedy gives in place of a line: they assign to the same."""
+    return (span for span in remedy_code(finding) if targets(span) and targets(span) == targets(line))
+
+
 def reshaped(finding: Finding, _report: Report, line: str) -> str:
     """A view of what lies apart becomes a reshape."""
-    wanted = any(".reshape(" in span for span in spans(finding)[:1])
+    wanted = any(".reshape(" in span for span in remedy_code(finding)[:1])
     return line.replace(".view(", ".reshape(") if wanted and line.count(".view(") == 1 else ""
 
 
 def squeezed(finding: Finding, _report: Report, line: str) -> str:
     """The column of the pair loses its last dimension."""
-    for span in spans(finding)[:1]:
+    for span in remedy_code(finding)[:1]:
         column = span.removesuffix(".squeeze(-1)")
         place = only_place(line, column) if column != span else None
         if place is not None:
@@ -67,7 +75,7 @@ def expected_input(finding: Finding, _report: Report, line: str) -> str:
     if call is not None and call.args and finding.remedy.startswith("Use `log_softmax` in place"):
         return spliced(line, call.args[0], f"{atom(call.args[0])}.log()")
     call = call_on(line, "binary_cross_entropy_with_logits")
-    if call is not None and "sigmoid" in finding.remedy and all(one.arg != "pos_weight" for one in call.keywords):
+    if call is not None and "sigmoid" in finding.remedy and keyword_of(call, "pos_weight") is None:
         return line.replace("binary_cross_entropy_with_logits", "binary_cross_entropy")
     call = call_on(line, "log_softmax") if "already the result of log_softmax" in finding.message else None
     given = operand_of(call, "log_softmax") if call is not None else None
@@ -109,7 +117,7 @@ def masked_before(finding: Finding, report: Report, line: str) -> str:
     if finding.remedy.startswith("Fill masked scores") and (softmax := call_on(line, "softmax")) is not None:
         scores = operand_of(softmax, "softmax")
         return spliced(line, scores, f"{atom(scores)}.clamp_min(-1e9)") if scores is not None else ""
-    mended = next((span for span in spans(finding) if targets(span) and targets(span) == targets(line)), "")
+    mended = next(lines_for(finding, line), "")
     if mended and finding.related:
         return mended if _is_bound_before(report, finding, mended) else ""
     return masked_on_its_line(finding.subject, line)
@@ -120,9 +128,8 @@ def _is_bound_before(report: Report, finding: Finding, mended: str) -> bool:
     here, later = finding.location, finding.related[0].location
     if not isinstance(report, TraceReport) or here is None or {here.filename, later.filename} != {report.cell.filename}:
         return False
-    read = {node.id for node in expressions(mended) if isinstance(node, ast.Name)}
     between = [each.strip() for each in report.cell.lines[here.line : later.line - 1]]
-    return here.line < later.line and read.isdisjoint(name for each in between for name in targets(each))
+    return here.line < later.line and names_in(mended).isdisjoint(name for each in between for name in targets(each))
 
 
 def logarithms(finding: Finding, _report: Report, line: str) -> str:
@@ -132,13 +139,13 @@ def logarithms(finding: Finding, _report: Report, line: str) -> str:
         return ""
     given = call.args[0].id
     ways = {f"{given}.log()", f"F.log_softmax({given}, dim=-1)"}
-    return next((spliced(line, call.args[0], span) for span in spans(finding) if span in ways), "")
+    return next((spliced(line, call.args[0], span) for span in remedy_code(finding) if span in ways), "")
 
 
 def permuted(finding: Finding, _report: Report, line: str) -> str:
     """Dimensions change places instead of sizes; what is merged afterwards has the sizes that the line gives."""
     call = call_on(line, "view", "reshape")
-    for span in spans(finding) if call is not None and isinstance(call.func, ast.Attribute) else ():
+    for span in remedy_code(finding) if call is not None and isinstance(call.func, ast.Attribute) else ():
         assert call is not None
         assert isinstance(call.func, ast.Attribute)
         if span.startswith(f"{ast.unparse(call.func.value)}.") and ".view(" not in span:  # of one batch's sizes
@@ -149,7 +156,7 @@ def permuted(finding: Finding, _report: Report, line: str) -> str:
 
 def widened(finding: Finding, _report: Report, line: str) -> str:
     """What wraps in uint8 is computed in float32."""
-    for span in spans(finding)[:1]:
+    for span in remedy_code(finding)[:1]:
         place = only_place(line, span.removesuffix(".float()")) if span.endswith(".float()") else None
         if place is not None:
             return spliced(line, place, span)

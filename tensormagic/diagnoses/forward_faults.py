@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import as_code, call_on, clipping, related_lines, scientific, spliced
+from tensormagic.diagnoses.lines import as_code, call_on, spliced, text_of
+from tensormagic.diagnoses.paths import users_of
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific
 from tensormagic.diagnoses.singular import (
     DOMAIN,
     LOSSES,
@@ -19,8 +21,9 @@ from tensormagic.diagnoses.singular import (
     OVERFLOW,
     SINGULARITIES,
     first_nonfinite,
+    loss_of,
     nan_in_where,
-    value_of,
+    nonfinite_kind,
     when,
 )
 from tensormagic.reports import (
@@ -73,22 +76,10 @@ class Fault(NamedTuple):
 
 def forward_fault(report: TraceReport) -> Fault | None:
     """Return where the run's forward went wrong, where nothing else is known of it."""
-    found = _searched(report) or _measured(report)
-    if found is None or _has_better_finding(report, found):
-        return None
-    return found
-
-
-def _searched(report: TraceReport) -> Fault | None:
-    rows = [
-        (graph.nonfinite_source.pass_number, at) for at, graph in enumerate(report.graphs) if graph.nonfinite_source
-    ]
-    if not rows:
-        return None
-    at = min(rows)[1]
-    first = report.graphs[at].nonfinite_source
-    assert first is not None
-    return Fault(at, first, first.certain)
+    sources = ((at, graph.nonfinite_source) for at, graph in enumerate(report.graphs))
+    searched = [Fault(at, source, source.certain) for at, source in sources if source is not None]
+    found = min(searched, key=lambda fault: fault.first.pass_number, default=None) or _measured(report)
+    return None if found is None or _has_better_finding(report, found) else found
 
 
 def _measured(report: TraceReport) -> Fault | None:
@@ -107,7 +98,7 @@ def _measured(report: TraceReport) -> Fault | None:
     graph = report.graphs[at]
     nan = [int(index) for index, (number, _) in frame.forward.bad.items() if number]
     nonfinite = graph.forward_nonfinite
-    lost = _is_bad(value_of(report, frame.pass_number)) or nan
+    lost = _is_bad(loss_of(report, frame.pass_number)) or nan
     if lost and nonfinite is not None and nonfinite.pass_number == frame.pass_number and nonfinite.given is False:
         first = NonfiniteSource(
             nonfinite.pass_number, nonfinite.node, "made", nonfinite.nan, nonfinite.inf, nonfinite.count
@@ -196,11 +187,6 @@ def _mask_line(report: TraceReport, graph: Graph, softmax: Node) -> Location | N
     return None
 
 
-def _is_minus_infinity(value: ast.expr) -> bool:
-    """Return whether code says ``float("-inf")``, ``-math.inf`` or the like."""
-    return ast.unparse(value).replace('"', "'").lower() in _MINUS_INFINITY
-
-
 def _severity(report: TraceReport, pass_number: int) -> Severity:
     """Return a warning where no gradient was bad, or the last pass is finite again."""
     kept = [done for done in report.passes if done.number == pass_number]
@@ -213,15 +199,14 @@ def _place_of(report: TraceReport, graph: Graph, node: Node) -> Location | None:
     """Return a node's line; of a leaf, that of the first op that uses it."""
     if node.kind != "accumulate":
         return report.location(node.location)
-    users = sorted(edge.source for edge in graph.edges if edge.target == node.index)
-    lines = [graph.nodes[user].location for user in users]
-    return report.location(next((line for line in lines if line is not None), None))
+    users = sorted(users_of(graph, node.index), key=lambda user: user.index)
+    return report.location(next((user.location for user in users if user.location is not None), None))
 
 
 def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[str, str]:
     """Return the sentence and the remedy."""
     first, node = found.first, report.graphs[found.at].nodes[found.first.node]
-    kind, bad = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
+    kind, bad = nonfinite_kind(first.nan, first.inf)
     at = when(report, first.pass_number)
     line = f", {place.label}" if place else ""
     if first.source == "made":
@@ -240,16 +225,17 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
         text = f"{node.variable} holds {held} {of} before the forward begins{at}: {before}"
         look = f"Look where its values come from: `%tensor {as_code(node.variable)}` counts them."
         return f"{text}.", OVERFLOW.format(clip=clipping(report)) if first.pass_number > 1 else look
-    name = first.name or f"the data of shape {first.shape}"
-    name = name[0].upper() + name[1:] if not first.name else name
-    known = first.name if first.name.isidentifier() else "y"
+    name, code = first.name or f"The data of shape {first.shape}", first.name or "x"
     cure = (
-        f"Look at the data with `%tensor {known}`, and leave out what is missing: `known = {known}.isfinite()`, and "
-        f"the loss of `prediction[known]` and `{known}[known]`."
-        if node.op in LOSSES and first.name
-        else f"Look at the data with `%tensor {first.name or 'x'}`, and clean it first: "
-        f"`{first.name or 'x'} = torch.nan_to_num({first.name or 'x'})`, or leave such samples out."
+        f"Look at the data with `%tensor {code}`, and clean it first: `{code} = torch.nan_to_num({code})`, or leave "
+        "such samples out."
     )
+    if node.op in LOSSES and first.name:
+        code = code if code.isidentifier() else "y"
+        cure = (
+            f"Look at the data with `%tensor {code}`, and leave out what is missing: `known = {code}.isfinite()`, and "
+            f"the loss of `prediction[known]` and `{code}[known]`."
+        )
     return f"{name}, which goes into {node.op}{_inside(node)}{line}{at}, already holds {held} {of}.", cure
 
 
@@ -260,13 +246,14 @@ def _inside(node: Node) -> str:
 def _why(node: Node, found: Fault) -> str:
     """Return what it made, and of what."""
     first = found.first
-    kind, bad = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
+    kind, bad = nonfinite_kind(first.nan, first.inf)
     share = f"{part_of(bad, max(first.count, bad))} of its result {is_or_are(bad)} {kind}"
     if first.zero or first.negative:
-        held = [plural(first.zero, "zero")] * bool(first.zero)
-        outside = "negative number" if node.op.startswith("log") else "element"
-        beyond = "" if node.op.startswith("log") else " outside its domain"
-        held += [plural(first.negative, outside) + beyond] * bool(first.negative)
+        held = [plural(first.zero, "zero")] if first.zero else []
+        if first.negative and node.op.startswith("log"):
+            held.append(plural(first.negative, "negative number"))
+        elif first.negative:
+            held.append(f"{plural(first.negative, 'element')} outside its domain")
         operand = "divisor" if node.op == "div" else "input"
         return f"its {operand} holds {' and '.join(held)}, so {share}"
     if found.fed_well:
@@ -277,22 +264,24 @@ def _why(node: Node, found: Fault) -> str:
 def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     first = found.first
     if node.op in _SOFTMAX and first.nan:
-        # What to do about a row of -inf: the very line that fills it in, where that is known.
-        graph, softmax = report.graphs[found.at], node
-        line = _mask_line(report, graph, softmax)
-        fill = call_on(line.text, "masked_fill", "masked_fill_") if line is not None else None
-        finite = "-1e4" if softmax.dtype == "float16" else "-1e9"  # float16 ends at 65504
-        mended = ""
-        if line is not None and fill is not None and len(fill.args) >= 2 and _is_minus_infinity(fill.args[-1]):
-            mended = spliced(line.text, fill.args[-1], finite)
-        if line is None or not mended:
-            return _ANY_ROW.format(code=f"scores.masked_fill(mask, {finite})")
-        return _MASKED_ROW.format(place=line.label, code=mended)
+        return _cure_of_a_row(_mask_line(report, report.graphs[found.at], node), node)
     if node.op in SINGULARITIES:
         return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":
         return _OWN_FUNCTION
     return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD
+
+
+def _cure_of_a_row(line: Location | None, softmax: Node) -> str:
+    """Return what to do about a row of -inf: the very ``line`` that fills it in, mended, where that is known."""
+    finite = "-1e4" if softmax.dtype == "float16" else "-1e9"  # float16 ends at 65504
+    fill = call_on(text_of(line), "masked_fill", "masked_fill_")
+    if line is not None and fill is not None and len(fill.args) >= 2:
+        filled = ast.unparse(fill.args[-1]).replace('"', "'").lower()
+        mended = spliced(line.text, fill.args[-1], finite) if filled in _MINUS_INFINITY else ""
+        if mended:
+            return _MASKED_ROW.format(place=line.label, code=mended)
+    return _ANY_ROW.format(code=f"scores.masked_fill(mask, {finite})")
 
 
 DIVERGED, VAST = 1e6, 1e12  # a loss that has grown by the first, or beyond the second, overflows by growing further

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.rule import as_code, atom, clipping, related_lines, scientific, spliced, statement_of
-from tensormagic.diagnoses.writes import assigned
-from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.diagnoses.lines import as_code, assigned, atom, spliced, statement_of, text_of
+from tensormagic.diagnoses.paths import Paths, users_of
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific, training_of
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,
@@ -23,19 +23,18 @@ from tensormagic.words import count, plural
 
 # TM312: the graph grows from step to step, because something with a history is carried over into the next step.
 
-FEWEST_STEPS = 4  # over which it grew, by the same number of nodes each time
+FEWEST_GROWN = 4  # over which it grew, by the same number of nodes each time
+_ONLY_THE_NUMBER = "Add only the number: `loss.item()`, or `loss.detach()`."
 
 
 def growing_graph(report: TraceReport) -> Iterator[Finding]:
     """TM312: backward goes through the steps before as well, or a sum that backward never goes through keeps them."""
-    if report.training is None:
-        return
-    for growth in report.training.growth:
-        if growth.passes >= FEWEST_STEPS:
+    for growth in training_of(report).growth:
+        if growth.passes >= FEWEST_GROWN:
             yield _growing(report, growth)
     used = {node.location for graph in report.graphs for node in graph.nodes}
-    for found in report.training.sums:
-        if found.steps >= FEWEST_STEPS and found.location not in used and report.state != "running":
+    for found in training_of(report).sums:
+        if found.steps >= FEWEST_GROWN and found.location not in used and report.state != "running":
             place = report.location(found.location)
             name, remedy = _target_and_remedy(place)
             passes = plural(found.steps, "backward pass", "backward passes")
@@ -61,8 +60,9 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
         code="TM312",
         severity="warning",
         message=f"The graph grows by {plural(growth.increment, 'node')} per step, from {count(growth.first_size)} to "
-        f"{count(growth.last_size)} in {growth.passes} steps: {plural(growth.older, 'node')} of it "
-        f"{'was' if growth.older == 1 else 'were'} made in earlier steps, and backward goes through them again.",
+        f"{count(growth.last_size)} in {growth.passes} steps: "
+        f"{plural(growth.older, 'node of it was', 'nodes of it were')} made in earlier steps, and backward goes "
+        "through them again.",
         location=joined or backward,
         evidence={"nodes a step": growth.increment, "nodes": growth.last_size, "of earlier steps": growth.older},
         remedy=f"Detach what is carried into the next step: {cut} before it is used again; for a loss that is only "
@@ -74,18 +74,16 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
 
 def _target_and_remedy(place: Location | None) -> tuple[str, str]:
     """Return what is added to, and the line as it should be; plain words where the line is no simple one."""
-    statement = statement_of(place.text if place is not None else "")
+    statement = statement_of(text_of(place))
     if isinstance(statement, ast.AugAssign):
         name = ast.unparse(statement.target)
         return name, f"Add only the number: `{name} += {atom(statement.value)}.item()`"
     if isinstance(statement, ast.Assign):
         name = ast.unparse(statement.targets[0])
         terms = list(_terms(statement.value, name))
-        if place is not None and len(terms) == 1 and (mended := spliced(place.text, terms[0],
-                                                                      f"{atom(terms[0])}.item()")):  # fmt: skip
-            return name, f"Add only the number: `{mended}`"
-        return name, "Add only the number: `loss.item()`, or `loss.detach()`."
-    return "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."
+        mended = spliced(text_of(place), terms[0], f"{atom(terms[0])}.item()") if len(terms) == 1 else ""
+        return name, f"Add only the number: `{mended}`" if mended else _ONLY_THE_NUMBER
+    return "A sum", _ONLY_THE_NUMBER
 
 
 def _terms(value: ast.expr, name: str) -> Iterator[ast.expr]:
@@ -93,8 +91,9 @@ def _terms(value: ast.expr, name: str) -> Iterator[ast.expr]:
     if isinstance(value, ast.BinOp):
         for side in (value.left, value.right):
             yield from _terms(side, name)
-    elif not isinstance(value, ast.Constant) and name not in {each.id for each in ast.walk(value)
-                                                              if isinstance(each, ast.Name)}:  # fmt: skip
+        return
+    read = {each.id for each in ast.walk(value) if isinstance(each, ast.Name)}
+    if not isinstance(value, ast.Constant) and name not in read:
         yield value
 
 
@@ -165,7 +164,7 @@ def _leaf_node(report: TraceReport, name: str) -> tuple[tuple[int, int] | None, 
     for number, graph in enumerate(report.graphs):
         leaf = next((node for node in graph.nodes if node.kind == "accumulate" and node.variable == name), None)
         if leaf is not None:
-            users = [graph.nodes[edge.source] for edge in graph.edges if edge.target == leaf.index]
+            users = users_of(graph, leaf.index)
             return (number, leaf.index), report.location(users[0].location) if users else None
     return None, None
 
@@ -181,9 +180,9 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
         if best is not None:
             lost = sum(weight.per_element < best.per_element * VANISHING_RATIO for weight in faint)
             node, location = _leaf_node(report, worst.name)
-            known = ({norm for norm in series.norms if norm != UNTOUCHED}
-                     for series in report.parameters if len(series.shape) > 1)  # fmt: skip
-            zero = sum(norms == {0} for norms in known)  # every one: next to ones below 1e-6, those have underflowed
+            every = (series for series in report.parameters if len(series.shape) > 1)
+            # In every pass: next to gradients below 1e-6, those have underflowed.
+            zero = sum({norm for norm in series.norms if norm != UNTOUCHED} == {0} for series in every)
             others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
             squashes = any(each.op in _SQUASHING for graph in report.graphs for each in graph.nodes)
             beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
@@ -242,7 +241,8 @@ def exploding(report: TraceReport) -> Iterator[Finding]:
 
 def _over_steps(report: TraceReport) -> Finding | None:
     """Judge every parameter by the largest early norm in its model: one that only catches up does not explode."""
-    rows = [(series, *ends) for series in report.parameters if (ends := _ends(series)) is not None]
+    ends = ((series, _ends(series)) for series in report.parameters)
+    rows = [(series, *known) for series, known in ends if known is not None]
     early: dict[str, float] = {}
     for series, first, _ in rows:
         early[series.owner] = max(early.get(series.owner, 0.0), first)
@@ -260,7 +260,7 @@ def _ends(series: ParameterSeries) -> tuple[float, float] | None:
     A line search tries steps that are too long, and throws them away: what it ends with is small.
     """
     finite = _finite(series)
-    if len(finite) < FEWEST_STEPS:
+    if len(finite) < FEWEST_GROWN:
         return None
     quarter = max(len(finite) // 4, 2)
     early, late = median(finite[:quarter]), median(finite[-quarter:])

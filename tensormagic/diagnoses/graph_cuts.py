@@ -1,4 +1,4 @@
-"""TM303, TM306: the gradient's way ends where something should learn, or before backward has begun."""
+"""TM303, TM306: the gradient's way ends before something that should learn, or before backward has begun."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tensormagic.diagnoses.backward_failures import severity
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.backward_failures import severity_of_caught
+from tensormagic.diagnoses.lines import (
+    SIGNS,
     UPDATE_IN_PLACE,
+    assigned,
     call_on,
-    fixed,
-    passes_words,
-    shortest,
     spliced,
     statement_of,
+    text_of,
     under_no_grad,
     update_by_hand,
     with_create_graph,
 )
-from tensormagic.diagnoses.writes import assigned
+from tensormagic.diagnoses.paths import cuts_in
+from tensormagic.diagnoses.rule import is_differentiable, passes_words, related_lines, shortest, to_freeze
 from tensormagic.reports import (
     Cell,
     Cut,
@@ -30,18 +31,14 @@ from tensormagic.reports import (
     LeftOut,
     Location,
     LossWithoutGraph,
-    RelatedLine,
     Severity,
     TraceReport,
 )
-from tensormagic.words import is_or_are, listed, part_of, plural
+from tensormagic.reports.graph import EXPLICIT_CUTS
+from tensormagic.words import capitalised, is_or_are, listed, part_of, plural
 
 # What ends a gradient's way, in words, and what to write instead: by kind of cut, as one readable table.
 
-_OPERATORS = {
-    "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "__gt__": ">", "__lt__": "<",
-    "floor_divide": "//", "__floordiv__": "//", "__rfloordiv__": "//",
-}  # fmt: skip
 _BLOCKS = {"no_grad": "torch.no_grad()", "inference_mode": "torch.inference_mode()"}
 _CHECKPOINT = "checkpoint(…, use_reentrant=True)"
 _FREE = frozenset({"float", "int", "index", "complex", "tensor", "as_tensor", "asarray", "torch.autograd.grad"})
@@ -85,13 +82,13 @@ _DRAWN = re.compile(r"\.sample(?:_n)?\(")
 
 def is_drawn(cut: Cut, place: Location | None) -> bool:
     """Return whether a distribution drew what has no history: torch draws under ``no_grad``, and nobody wrote that."""
-    return cut.kind == "no_grad" and place is not None and _DRAWN.search(place.text) is not None and (
-        not place.text.startswith(("with ", "@")))  # fmt: skip
+    line = text_of(place)
+    return cut.kind == "no_grad" and _DRAWN.search(line) is not None and not line.startswith(("with ", "@"))
 
 
 def _switch(cut: Cut, place: Location | None) -> str:
     """Return the call that switched gradients off, as it is written; empty where it was another."""
-    found = _SWITCH.search(place.text) if place is not None and cut.kind == "no_grad" else None
+    found = _SWITCH.search(text_of(place)) if cut.kind == "no_grad" else None
     return f"torch.{found[0].removeprefix('torch.')}" if found is not None else ""
 
 
@@ -107,42 +104,46 @@ def call_words(cut: Cut, place: Location | None = None) -> str:
 def _call(cut: Cut) -> str:
     if cut.kind == "data":
         return ".data"
-    if cut.op in _OPERATORS:
-        return _OPERATORS[cut.op]
+    if sign := SIGNS.get(cut.op.strip("_").removeprefix("r")):  # ``__rfloordiv__`` has that of ``floor_divide``
+        return sign
     if cut.op in _FREE:
         return f"{'torch.' if cut.kind == 'copy' else ''}{cut.op}(...)"
     return cut.op if cut.kind == "frozen" else f".{cut.op}()"
 
 
-def instead(report: TraceReport, cut: Cut, *, starts: bool = False) -> str:
+def instead_of_cut(report: TraceReport, cut: Cut, *, starts: bool = False) -> str:
     """Return what to write instead of a cut, beginning with a small letter; the mended line where that is plain.
 
     Where backward ``starts`` from what came out, it is the loss itself that counts or chooses.
     """
     place, made = report.location(cut.location), report.location(cut.source_location)
-    text = "" if place is None else place.text
+    text = text_of(place)
     if starts and cut.op in _ACCURACY:
         return f"use a loss of the scores themselves, {_ACCURACY[cut.op]}: an accuracy has no gradient"
     if is_drawn(cut, place):
-        through = "use `.rsample()`: no gradient flows through `.sample()`"
-        chosen = "use `dist.log_prob(sample)` in the loss"
-        if _DISCRETE.search(text):
-            return f"{chosen}: no gradient flows through `.sample()`, and what is discrete has no `.rsample()`"
-        return through if _CONTINUOUS.search(text) else f"{through}; of a discrete distribution {chosen}"
+        return _instead_of_a_sample(text)
     if switch := _switch(cut, place):
-        block = text.startswith("with ")
-        return f"move this out of the `{switch}` block" if block else (
-            "switch gradients on again before it: `torch.set_grad_enabled(True)`")  # fmt: skip
-    if (mended := _mended(cut, text, made)) and statement_of(mended) is not None:
+        switched_on = "switch gradients on again before it: `torch.set_grad_enabled(True)`"
+        return f"move this out of the `{switch}` block" if text.startswith("with ") else switched_on
+    mended = _mended(cut, text, made)
+    if statement_of(mended) is not None:
         target, _, value = mended.partition("=")
         joined = ", and join what is appended with `torch.stack`" if ".append(" in mended else ""
         copies = ", which copies values without their history" if cut.kind == "copy" else ""
-        out = f"leave out {call_words(cut, place)}{copies}: `{mended}`{joined}"
-        return "remove this line" if target.strip() == value.strip() else out
-    found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
+        left_out = f"leave out {call_words(cut, place)}{copies}: `{mended}`{joined}"
+        return "remove this line" if target.strip() == value.strip() else left_out
     if cut.kind == "grad" and (mended := with_create_graph(text)):
-        found = f"pass `create_graph=True`: `{mended}`"
+        return f"pass `create_graph=True`: `{mended}`"
+    found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
     return found.replace("{op}", f"torch.{cut.op}")
+
+
+def _instead_of_a_sample(line: str) -> str:
+    through = "use `.rsample()`: no gradient flows through `.sample()`"
+    chosen = "use `dist.log_prob(sample)` in the loss"
+    if _DISCRETE.search(line):
+        return f"{chosen}: no gradient flows through `.sample()`, and what is discrete has no `.rsample()`"
+    return through if _CONTINUOUS.search(line) else f"{through}; of a discrete distribution {chosen}"
 
 
 def _mended(cut: Cut, text: str, made: Location | None) -> str:
@@ -155,16 +156,18 @@ def _mended(cut: Cut, text: str, made: Location | None) -> str:
         if call is not None and len(call.args) == 1 and ast.unparse(call.func) == "torch.tensor":
             value, stacks = ast.unparse(call.args[0]), isinstance(call.args[0], ast.List | ast.ListComp)
             if isinstance(call.args[0], ast.Name) and value != cut.source_name and value not in assigned(made):
-                if made is None or f"{value}.append(" not in made.text:
+                if f"{value}.append(" not in text_of(made):
                     return ""
                 stacks = True
             text = spliced(text, call, f"torch.stack({value})" if stacks else value)
             if cut.kind == "copy":
                 return text
-    called = {"detach": ".detach()", "item": ".item()"}.get(cut.kind if cut.op == cut.kind else "", "")
+    mended = text
     if cut.kind == "data":
-        return re.sub(r"\.data\b(?!\()", "", text) if re.search(r"\.data\b(?!\()", text) else ""
-    return text.replace(called, "") if called and called in text else ""
+        mended = re.sub(r"\.data\b(?!\()", "", text)
+    elif cut.kind == cut.op and cut.kind in {"detach", "item"}:
+        mended = text.replace(f".{cut.kind}()", "")
+    return mended if mended != text else ""
 
 
 # Most cuts are meant: a target network, an advantage, a straight-through estimator, a hidden state that is carried
@@ -173,7 +176,6 @@ def _mended(cut: Cut, text: str, made: Location | None) -> str:
 # of its model got a gradient. What something else writes to (a moving average) is kept up in another way.
 
 UNRECORDED = frozenset({"no_grad", "inference_mode"})
-_GOES_ON = frozenset({"detach", "data", "item", "numpy", "copy"})  # what comes out may be used where nobody sees it
 
 
 @dataclass(slots=True)
@@ -194,13 +196,10 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
         return
     over = report.state != "running"  # the other half of a step, or the optimizer, may still come
     trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
-    order = {series.name: at for at, series in enumerate(report.parameters)}
     described: set[str] = set()
     for place in _places(report):
-        missing = [
-            one for one in place.left_out.values() if one.name not in described and _is_wanted(one, place, trained)
-        ]
-        missing.sort(key=lambda one: order.get(one.name, len(order)))
+        wanted = (one for one in place.left_out.values() if _is_wanted(one, place, trained))
+        missing = _in_order(report, (one for one in wanted if one.name not in described))
         copied = place.cut.kind in UNRECORDED and not is_drawn(place.cut, report.location(place.cut.location))
         if missing and not (copied and _is_twin(report, missing)):
             described.update(one.name for one in missing)
@@ -216,22 +215,20 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
     """
     if report.state == "running" or report.passes_traced < report.passes_seen:
         return
-    order = {series.name: at for at, series in enumerate(report.parameters)}
     described = names_left_out(report)
-    for graph in report.graphs:
-        for cut in graph.cuts:
-            lost = [
-                one
-                for one in cut.left_out
-                if one.held
-                and one.owner
-                and not one.written
-                and one.name not in described
-                and not any(series.touched and series.owner == one.owner for series in report.parameters)
-            ]
-            if cut.target is None and cut.kind in _GOES_ON and lost:
-                described.update(one.name for one in lost)
-                yield _lost(report, cut, sorted(lost, key=lambda one: order.get(one.name, len(order))))
+    learn = {series.owner for series in report.parameters if series.touched} | {""}
+    for _, cut in cuts_in(report):
+        held = (one for one in cut.left_out if one.held and not one.written and one.owner not in learn)
+        lost = _in_order(report, (one for one in held if one.name not in described))
+        if cut.target is None and cut.kind in EXPLICIT_CUTS and lost:
+            described.update(one.name for one in lost)
+            yield _lost(report, cut, lost)
+
+
+def _in_order(report: TraceReport, left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """Return what was left out in the order of the run's parameters."""
+    order = {series.name: at for at, series in enumerate(report.parameters)}
+    return sorted(left_out, key=lambda one: order.get(one.name, len(order)))
 
 
 def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
@@ -239,11 +236,11 @@ def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
     who = shortest([one.name for one in lost], [series.name for series in report.parameters])
     verb, it, makes = ("gets", "it", "it makes") if len(who) == 1 else ("get", "them", "they make")
     place = report.location(cut.location)
-    cut = replace(cut, kind="numpy", op="numpy") if place is not None and ".numpy()" in place.text else cut
+    cut = replace(cut, kind="numpy", op="numpy") if ".numpy()" in text_of(place) else cut
     return replace(
         found,
         message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, although an optimizer holds {it}: the "
-        f"gradient of what {makes} is cut at {call_words(cut, report.location(cut.location))}.",
+        f"gradient of what {makes} is cut at {call_words(cut, place)}.",
         remedy=_remedy(report, _Place(cut), lost, who),
     )
 
@@ -267,14 +264,14 @@ def names_left_out(report: TraceReport) -> set[str]:
 def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
     """Return a cut that ended the way of what one of the parameters made, though nothing used what came out."""
     wanted = set(names)
-    cuts = (cut for graph in report.graphs for cut in graph.cuts if cut.target is None)
+    cuts = (cut for _, cut in cuts_in(report) if cut.target is None)
     return next((cut for cut in cuts if wanted & {one.name for one in cut.left_out}), None)
 
 
 def _places(report: TraceReport) -> list[_Place]:
     """Return the places that cut ways a gradient would have taken, as far as something behind them got none."""
     found: dict[tuple[str, str, int | None], _Place] = {}
-    for cut, used, at, is_root in _detachment(report):
+    for cut, used, at, is_root in _cuts_with_users(report):
         place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used, at))
         place.is_root |= is_root
         place.selects &= cut.selects
@@ -282,7 +279,7 @@ def _places(report: TraceReport) -> list[_Place]:
     return [place for place in found.values() if place.left_out]
 
 
-def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:
+def _cuts_with_users(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:
     """Yield each cut that feeds a node, the line and the place of the node, and whether backward started there."""
     for place, graph in enumerate(report.graphs):
         for cut in graph.cuts:
@@ -320,7 +317,7 @@ def _is_twin(report: TraceReport, missing: Sequence[LeftOut]) -> bool:
 
 
 def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> Finding:
-    where = report.location(place.cut.location)
+    where, made = report.location(place.cut.location), report.location(place.cut.source_location)
     names = [one.name for one in missing]
     who = shortest(names, [series.name for series in report.parameters])
     asked = missing[0].held is not None and not place.cut.by_library  # a library keeps its own teacher from learning
@@ -334,7 +331,9 @@ def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> 
         remedy=_remedy(report, place, missing, who),
         subject=names[0],
         node=place.at,
-        related=tuple(_related(report, place, where)),
+        related=related_lines(
+            ("made here", made), ("used here", place.used if place.used != made else None), besides=where
+        ),
     )
 
 
@@ -361,8 +360,8 @@ def _share(report: TraceReport, missing: Sequence[LeftOut]) -> str:
 
 def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
     cut, where = place.cut, report.location(place.cut.location)
-    mend = instead(report, cut, starts=place.is_root)
-    name, is_bound, _ = where.text.partition("=") if where is not None else ("", "", "")
+    mend = instead_of_cut(report, cut, starts=place.is_root)
+    name, is_bound, _ = text_of(where).partition("=")
     same = (cut.kind, cut.op, cut.location)
     losses = sum(any((one.kind, one.op, one.location) == same for one in graph.cuts) for graph in report.graphs)
     if cut.kind == "detach" and mend and is_bound and losses > 1:
@@ -371,15 +370,7 @@ def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who:
     described = f"If {'it' if len(who) == 1 else 'they'} should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
-    return f"{described} {fixed(who)}".strip()
-
-
-def _related(report: TraceReport, place: _Place, where: Location | None) -> Iterator[RelatedLine]:
-    made = report.location(place.cut.source_location)
-    if made is not None and made != where:
-        yield RelatedLine("made here", made)
-    if place.used is not None and place.used not in {where, made}:
-        yield RelatedLine("used here", place.used)
+    return f"{described} {to_freeze(who)}".strip()
 
 
 # TM306: backward on a value that nothing leads back from: which line made it so, or why nothing ever led back.
@@ -405,26 +396,27 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
     """TM306: a backward that torch refused, because the value has no history; and what ended or prevented it."""
     for one in report.losses_without_graph:
         cut = report.cuts[one.cut] if one.cut is not None else None
-        called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
-        why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
-        within = report.location(cut.call_location if cut is not None else None)
-        made = within or ended
-        if update := update_by_hand(made.text if made is not None else "", of_leaf=within is not None):
-            what = (
-                f"new tensors for {update.name}, which require"
-                if update.several
-                else f"a new {update.name}, which requires"
+        called, ended, called_from = report.location(one.location), None, None
+        why, remedy = _of_nothing(one)
+        if cut is not None:
+            ended, called_from = report.location(cut.location), report.location(cut.call_location)
+            why, remedy = _of_cut(report, cut)
+        made = called_from or ended
+        if update := update_by_hand(text_of(made), of_leaf=called_from is not None):
+            new = f"a new {update.name}, which requires"
+            if update.several:
+                new = f"new tensors for {update.name}, which require"
+            why, ended = f"an update made {new} no gradient", made
+            remedy = UPDATE_IN_PLACE.format(
+                update.in_place if called_from is not None else under_no_grad(update.in_place)
             )
-            why, ended = f"an update made {what} no gradient", made
-            remedy = UPDATE_IN_PLACE.format(update.in_place if within is not None else under_no_grad(update.in_place))
-        traced = (report.location(step.location) for step in report.passes)
-        if remedy == _ASK and any(place is not None and "create_graph=True" in place.text for place in traced):
+        traced = (text_of(report.location(step.location)) for step in report.passes)
+        asked = re.search(r"\bgrad\(\w+(?:\.\w+\(\))?, (\w+)", text_of(called))
+        if remedy == _ASK and any("create_graph=True" in line for line in traced):
             why, remedy = _CONSTANT
-        asked = re.search(r"\bgrad\(\w+(?:\.\w+\(\))?, (\w+)", called.text) if called is not None else None
-        if remedy == _ASK and asked is not None:
+        elif remedy == _ASK and asked is not None:
             remedy = f"Require gradients before you compute: `{asked[1]}.requires_grad_()`."
-        second = (RelatedLine("backward was called here", called),) if called and ended not in {None, called} else ()
-        caught: Severity = "note" if one.expected else severity(report, one.location, one.count)
+        caught: Severity = "note" if one.expected else severity_of_caught(report, one.location, one.count)
         yield Finding(
             code="TM306",
             severity="error" if REFUSAL in report.error else caught,
@@ -433,7 +425,7 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
             evidence={"shape": str(one.shape), "dtype": one.dtype, "grad mode": one.grad_enabled},
             remedy=remedy,
             subject=one.name,
-            related=second,
+            related=related_lines(("backward was called here", called if ended else None), besides=ended),
         )
 
 
@@ -448,7 +440,7 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
         return
     root = next((one for one in report.operands if one.is_tensor and not one.requires_grad), None)
     name, dtype = (root.name, root.dtype) if root is not None else ("", "")
-    why, remedy = _of_integers(dtype) if dtype and not _is_differentiable(dtype) else (_UNSEEN, _WATCH)
+    why, remedy = _of_integers(dtype) if dtype and not is_differentiable(dtype) else (_UNSEEN, _WATCH)
     yield Finding(
         code="TM306",
         severity="error",
@@ -462,9 +454,9 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
 
 def _of_cut(report: TraceReport, cut: Cut) -> Described:
     place = report.location(cut.location)
-    mend = instead(report, cut, starts=True)
+    mend = instead_of_cut(report, cut, starts=True)
     what = "kept autograd from recording it" if cut.kind in UNRECORDED else "cut it off"
-    return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
+    return f"{call_words(cut, place)} {what}", f"{capitalised(mend)}." if mend else ""
 
 
 def _of_nothing(one: LossWithoutGraph) -> Described:
@@ -473,7 +465,7 @@ def _of_nothing(one: LossWithoutGraph) -> Described:
         return "it was made under `torch.inference_mode()`", "Compute it outside `torch.inference_mode()`."
     if not one.grad_enabled:
         return "gradients are switched off", _SWITCH_ON
-    if one.dtype and not _is_differentiable(one.dtype):
+    if one.dtype and not is_differentiable(one.dtype):
         return _of_integers(one.dtype)
     models = one.models
     if not models:
@@ -491,7 +483,3 @@ def _of_nothing(one: LossWithoutGraph) -> Described:
 
 def _of_integers(dtype: str) -> Described:
     return f"it is {dtype}, and only floating-point values have gradients", "Call backward on a floating-point loss."
-
-
-def _is_differentiable(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat", "complex"))

@@ -9,29 +9,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
-from tensormagic.diagnoses.rule import (
-    as_code,
-    call_on,
-    called,
-    neighbours,
-    of_kind,
-    optimizers_of,
-    reached,
-    related_lines,
-)
+from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
+from tensormagic.diagnoses.lines import as_code, call_on, text_of
+from tensormagic.diagnoses.paths import cuts_in, neighbours, reached, users_of
+from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
 from tensormagic.diagnoses.zero_gradients import FLAT
 from tensormagic.reports import (
     Cut,
     Finding,
     Graph,
+    Location,
     ModelMode,
     Observation,
     Severity,
     TraceReport,
     UntrainedNorm,
 )
-from tensormagic.words import count, plural
+from tensormagic.reports.base import Scalar
+from tensormagic.words import capitalised, count, plural
 
 # TM608: losses that are given what they make themselves.
 
@@ -78,8 +73,10 @@ _TWICE = _Clash(
 _CLASHES: dict[tuple[str, str], _Clash] = {
     **{("cross_entropy", made): _CROSS_ENTROPY for made in ("softmax", "sigmoid")},
     ("cross_entropy", "log_softmax"): _SAME,
-    **{("binary_cross_entropy_with_logits", made): _BINARY for made in ("softmax", "sigmoid")},
-    **{("binary_cross_entropy_with_logits", made): _BINARY for made in ("log_softmax", "logsigmoid")},
+    **{
+        ("binary_cross_entropy_with_logits", made): _BINARY
+        for made in ("softmax", "sigmoid", "log_softmax", "logsigmoid")
+    },
     **{("nll_loss", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
     **{("binary_cross_entropy", made): _TWICE for made in ("softmax", "sigmoid")},
 }
@@ -87,11 +84,11 @@ _CLASHES: dict[tuple[str, str], _Clash] = {
 
 def normalised_twice(report: TraceReport) -> Iterator[Finding]:
     """TM608: softmax or sigmoid, and then a loss that applies it itself."""
-    for one in of_kind(report, "normalised"):
+    for one in observed(report, "normalised"):
         clash = _CLASHES.get((one.op, one.detail))
         if clash is None or not one.operands:
             continue
-        here, name = report.location(one.location), called(one.operands[0], "its input")
+        here, name = report.location(one.location), one.operands[0].name or "its input"
         side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
         words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
         yield Finding(
@@ -108,8 +105,7 @@ def normalised_twice(report: TraceReport) -> Iterator[Finding]:
 
 def _floor(one: Observation) -> str:
     """Return below what the loss cannot fall: the best of scores from 0 to 1 are 1 for one class, 0 for the rest."""
-    shape = one.operands[0].shape
-    classes = shape[1] if len(shape) > 1 else shape[0] if shape else 0
+    classes = (0, *one.operands[0].shape[:2])[-1]
     if classes < 2:
         return ""
     least = math.log1p((classes - 1) / math.e)
@@ -118,7 +114,6 @@ def _floor(one: Observation) -> str:
 
 # TM606: a model is trained in the mode that is meant for evaluation, or evaluated in that meant for training.
 
-FEWEST_STEPS = 2  # in a row
 FEWEST_BATCHES = 3  # in a row: samples that are drawn now and then, and pairs of views, are fewer
 
 
@@ -127,18 +122,12 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
     # A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone
     # or its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an
     # earlier training has left, may be meant so: a note.
-    for mode in report.training.modes if report.training is not None else ():
-        if mode.longest >= FEWEST_STEPS:
+    for mode in training_of(report).modes:
+        if mode.longest >= IN_A_ROW:
             always = mode.eval_steps == mode.steps
             kept = mode.norms > mode.unused_norms
-            when = f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
-            if not always:
-                when = f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
-            own = (
-                use
-                for use in optimizers_of(report)
-                if any(report.parameters[at].owner == mode.model for at in use.holds)
-            )
+            when = in_steps(mode.eval_steps, mode.steps) + ("" if always else f", from step {count(mode.first)} on")
+            own = (use for use in optimizers_of(report) if mode.model in {one.owner for one in held_by(report, use)})
             pattern = next((next(iter(use.patterns), None) for use in own), None)
             yield Finding(
                 code="TM606",
@@ -158,12 +147,11 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
 def _effect(mode: ModelMode) -> str:
     described = []
     if mode.dropouts:
-        described.append(f"{plural(mode.dropouts, 'dropout')} {'does' if mode.dropouts == 1 else 'do'} nothing")
+        described.append(f"{plural(mode.dropouts, 'dropout does', 'dropouts do')} nothing")
     if mode.norms:
-        what = plural(mode.norms, "batch normalisation")
-        verb = "uses" if mode.norms == 1 else "use"
+        norms = plural(mode.norms, "batch normalisation uses", "batch normalisations use")
         fresh = ", which have never seen a batch" if mode.unused_norms == mode.norms else ""
-        described.append(f"{what} {verb} running statistics instead of the batch{fresh}")
+        described.append(f"{norms} running statistics instead of the batch{fresh}")
     return ", and ".join(described)
 
 
@@ -173,11 +161,9 @@ def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
     Left alone is what a training uses: targets, teachers, samples of a generator. Its values come back as a cut in the
     graph of a backward; an evaluation's do not.
     """
-    training = report.training
-    if training is None:
-        return
-    trained = {report.parameters[number].owner for use in training.optimizers for number in use.holds}
-    used = {cut.location for graph in report.graphs for cut in graph.cuts if cut.target is not None}
+    training = training_of(report)
+    trained = {series.owner for series in held_by(report, *training.optimizers)}
+    used = {cut.location for _, cut in cuts_in(report) if cut.target is not None}
     found: dict[tuple[str, int | None], list[UntrainedNorm]] = {}
     for norm in training.norms:
         owner = next((name for name in trained if name and f"{norm.module}.".startswith(f"{name}.")), "")
@@ -223,23 +209,15 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 yield _term(report, graph, cut)
             elif _is_sampled_past(report, graph, cut):
                 handled.add(where)
-                here = report.location(cut.location)
                 assert cut.target is not None
                 assert cut.source is not None
-                source = graph.nodes[cut.source]
-                name = source.variable or source.module or cut.source_name
-                joined = report.location(graph.nodes[cut.target].location)
-                yield Finding(
-                    code="TM313",
-                    severity="note",
-                    message=f"No gradient reaches `{name or 'the parameters'}` through this sample: "
-                    f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss "
-                    "alone.",
-                    location=here or joined,
+                source, here = graph.nodes[cut.source], report.location(cut.location)
+                yield _sample(
+                    source.variable or source.module or cut.source_name,
+                    f"{call_words(cut, here)} cuts it off",
+                    f"{instead_of_cut(report, cut)}.",
+                    lines=(here, report.location(graph.nodes[cut.target].location)),
                     evidence={"kind": cut.kind, "times": cut.count},
-                    remedy=f"If it should learn from its samples, {instead(report, cut)}.",
-                    subject=name,
-                    related=related_lines(("used here", joined), besides=here),
                 )
         yield from _drawn_without_slope(report, graph)
 
@@ -265,30 +243,38 @@ def _drawn_without_slope(report: TraceReport, graph: Graph) -> Iterator[Finding]
     for node in graph.nodes:
         if node.op != "normal":
             continue
-        users = [edge.source for edge in graph.edges if edge.target == node.index]
+        users = [user.index for user in users_of(graph, node.index)]
         below = neighbours(graph)[1]
         leaves = _leaves(graph, reached(below, [node.index]))
         around = reached(below, users, {one.index for one in graph.nodes if one is not node}.__contains__)
         if not leaves & learning or leaves & _leaves(graph, around):
             continue  # what the sample meets depends on the distribution as well: its log-probability
         here = report.location(node.location)
-        call = call_on(here.text if here is not None else "", "normal")
-        given = (
-            [] if call is None else [*call.args, *(one.value for one in call.keywords if one.arg in {"mean", "std"})]
-        )
+        call = call_on(text_of(here), "normal")
+        keywords = [one.value for one in call.keywords if one.arg in {"mean", "std"}] if call is not None else []
+        given = [*call.args, *keywords] if call is not None else []
         name = next((ast.unparse(one) for one in given if not isinstance(one, ast.Constant)), "")
         used = report.location(graph.nodes[users[0]].location) if users else None
-        yield Finding(
-            code="TM313",
-            severity="note",
-            message=f"No gradient reaches `{name or 'the parameters'}` through this sample: {drawn.why}, so "
-            "the distribution learns from other terms of the loss alone.",
-            location=here,
-            evidence={"op": node.op},
-            remedy=f"If it should learn from its samples, {drawn.remedy[0].lower()}{drawn.remedy[1:]}",
-            subject=name,
-            related=related_lines(("used here", used), besides=here),
-        )
+        remedy = f"{drawn.remedy[0].lower()}{drawn.remedy[1:]}"
+        yield _sample(name, drawn.why, remedy, lines=(here, used), evidence={"op": node.op})
+
+
+_Lines = tuple[Location | None, Location | None]  # where a sample is drawn, and where it is used
+
+
+def _sample(name: str, why: str, remedy: str, *, lines: _Lines, evidence: dict[str, Scalar]) -> Finding:
+    here, used = lines
+    return Finding(
+        code="TM313",
+        severity="note",
+        message=f"No gradient reaches `{name or 'the parameters'}` through this sample: {why}, so the distribution "
+        "learns from other terms of the loss alone.",
+        location=here or used,
+        evidence=evidence,
+        remedy=f"If it should learn from its samples, {remedy}",
+        subject=name,
+        related=related_lines(("used here", used), besides=here),
+    )
 
 
 def _leaves(graph: Graph, nodes: set[int]) -> set[str]:
@@ -304,7 +290,7 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     assert cut.target is not None
     here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
     what = cut.source_name or "a value"
-    mend = instead(report, cut)
+    mend = instead_of_cut(report, cut)
     keep = "keep its history: leave out what ends it"
     if cut.left_out:
         keep = "compute it from the outputs of the network that is trained"
@@ -341,7 +327,6 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
             if cut.target in sums and not learned:
                 handled.add(cut.location)
                 here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
-                mended = instead(report, cut)
                 yield Finding(
                     code="TM317",
                     severity="warning",
@@ -349,7 +334,7 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
                     f"{call_words(cut, here)} was called without `create_graph=True`.",
                     location=here or joined,
                     evidence={"times": cut.count},
-                    remedy=f"{mended[:1].upper()}{mended[1:]}.",
+                    remedy=f"{capitalised(instead_of_cut(report, cut))}.",
                     subject=cut.source_name,
                     related=related_lines(("added here", joined), besides=here),
                 )
@@ -365,13 +350,13 @@ def _sums(graph: Graph, allows: Callable[[int], bool]) -> set[int]:
 
 def undetached(report: TraceReport) -> Iterator[Finding]:
     """TM314: an advantage or a bootstrapped target with a gradient of its own."""
-    for one in of_kind(report, "advantage"):
+    for one in observed(report, "advantage"):
         says = "multiplies the log-probability of a policy's choice and has a gradient of its own"
-        message = f"{called(one.operands[0], 'the difference')} {says}: the policy's loss trains what made it, too."
+        message = f"{one.operands[0].name or 'the difference'} {says}: the policy's loss trains what made it, too."
         yield _undetached(report, one, "note", message)
-    for one in of_kind(report, "target"):
+    for one in observed(report, "target"):
         says = f"the target of {one.op}, comes out of the network that is trained and has a gradient"
-        message = f"{called(one.operands[0], 'it')}, {says}: the loss moves the target towards the prediction as well."
+        message = f"{one.operands[0].name or 'it'}, {says}: the loss moves the target towards the prediction as well."
         yield _undetached(report, one, "warning" if one.detail == "best" else "note", message)
 
 

@@ -7,37 +7,37 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.backward_failures import node_of, saver, tensor_name
+from tensormagic.diagnoses.lines import (
     UPDATE_IN_PLACE,
+    assigned,
     atom,
     call_on,
-    called,
-    every_call,
-    of_kind,
-    related_lines,
+    described_write,
     spliced,
+    text_of,
     under_no_grad,
     update_by_hand,
 )
-from tensormagic.diagnoses.writes import assigned, described_write
-from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
+from tensormagic.diagnoses.rule import every_call, grouped, observed, related_lines
+from tensormagic.reports import Finding, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
 from tensormagic.words import binding, count, listed, plural, tuple_text
 
-_Description = tuple[Severity, str, str]  # how certain, the sentence, the remedy
 
-
-def _finding(report: TraceReport, code: str, one: Observation, described: _Description, made: str = "") -> Finding:
+def _finding(  # noqa: PLR0913, PLR0917  (a finding about what was observed, by what differs)
+    report: TraceReport, code: str, one: Observation, severity: Severity, message: str, remedy: str, made: str = ""
+) -> Finding:
+    """Return the finding about calls of one line; what is said of the line that ``made`` their operand, where it is."""
     here, before = report.location(one.location), report.location(one.made)
     return Finding(
         code=code,
-        severity=described[0],
-        message=described[1],
+        severity=severity,
+        message=message,
         location=here,
         evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
-        remedy=described[2],
+        remedy=remedy,
         subject=one.operands[0].name if one.operands else one.op,
         related=related_lines((made, before if made else None), besides=here),
     )
@@ -48,19 +48,19 @@ def regrouped(report: TraceReport) -> Iterator[Finding]:
 
     A note where two sizes changed places, which may be chance; a warning where three or more fit.
     """
-    for one in of_kind(report, "regrouped"):
+    for one in observed(report, "regrouped"):
         if one.result is None or not one.operands or not every_call(one):
             continue
         old, new = one.operands[0].shape, one.result.shape
-        name = called(one.operands[0], "the tensor")
+        name = one.operands[0].name or "the tensor"
         sure = one.detail == "split" or (one.detail == "permuted" and len(old) > 3)
-        yield _finding(report, "TM106", one, (
-            "warning" if sure else "note",
-            (f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in "
-            "memory order and does not swap dimensions, so rows of the result mix elements of several."),
-            (f"To {'split off the heads' if one.detail == 'split' else 'swap dimensions'}: "
-            f"{_swap(name, old, new, one.detail)}"),
-        ))  # fmt: skip
+        aim = "split off the heads" if one.detail == "split" else "swap dimensions"
+        message = (
+            f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in memory "
+            "order and does not swap dimensions, so rows of the result mix elements of several."
+        )
+        remedy = f"To {aim}: {_swap(name, old, new, one.detail)}"
+        yield _finding(report, "TM106", one, "warning" if sure else "note", message, remedy)
 
 
 def _swap(name: str, old: tuple[int, ...], new: tuple[int, ...], detail: str) -> str:
@@ -102,22 +102,22 @@ def _is_merged(old: Sequence[int], new: Sequence[int]) -> bool:
 
 def stored_views(report: TraceReport) -> Iterator[Finding]:
     """TM206: tensors that were stored one by one are views of one buffer, which was written in between."""
-    for one in of_kind(report, "same memory"):
+    for one in observed(report, "same memory"):
         many, _, kind = one.detail.partition(" ")
         numpy = kind == "numpy"
         says = "from_numpy and as_tensor share the array's memory" if numpy else "it was written after they were stored"
-        yield _finding(report, "TM206", one, (
-            "note" if numpy else "warning",
-            (f"{one.op} joins {many} tensors that share the same memory: {says}, so each of them holds the values "
-            "written last."),
-            f"Store copies: {_copied(report, one, numpy=numpy)}",
-        ))  # fmt: skip
+        message = (
+            f"{one.op} joins {many} tensors that share the same memory: {says}, so each of them holds the values "
+            "written last."
+        )
+        remedy = f"Store copies: {_copied(report, one, numpy=numpy)}"
+        yield _finding(report, "TM206", one, "note" if numpy else "warning", message, remedy)
 
 
 def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
     """Return the line that stores, with a copy; an example where there is none, or are several."""
     here = report.location(one.location)
-    call = call_on(here.text if here is not None else "", one.op)
+    call = call_on(text_of(here), one.op)
     stored = ast.unparse(call.args[0]) if call is not None and call.args else ""
     lines = {line.strip() for line in report.cell.lines if line.strip().startswith(f"{stored}.append(")}
     line = lines.pop() if stored and len(lines) == 1 else ""
@@ -133,50 +133,41 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
 
     A warning where a module in eval mode was seen to drop; a note while it was only seen in training.
     """
-    dropped = {one.location for one in of_kind(report, "dropout in eval")}
-    for kind in ("dropout in eval", "dropout"):
-        for one in of_kind(report, kind):
-            if kind == "dropout in eval" or one.location not in dropped:
-                evaluated = kind != "dropout"
-                how, _, module = one.detail.partition(" ")
-                made = how == "made"
-                why = (
-                    f"the dropout is not a submodule of {module}, so eval() does not reach it"
-                    if made
-                    else f"{one.op} ignores the mode of {module} unless `training` is passed"
-                )
-                here = report.location(one.location)
-                call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
-                as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
-                seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
-                yield _finding(report, "TM610", one, (
-                    "warning" if evaluated else "note",
-                    f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
-                    f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
-                    f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
-                ))  # fmt: skip
+    dropped = list(observed(report, "dropout in eval"))
+    lines = {one.location for one in dropped}
+    for one in (*dropped, *(one for one in observed(report, "dropout") if one.location not in lines)):
+        how, _, module = one.detail.partition(" ")
+        why = f"{one.op} ignores the mode of {module} unless `training` is passed"
+        remedy = f"Pass the mode: `F.{one.op}(x, p, training=self.training)`"
+        if how == "made":
+            why = f"the dropout is not a submodule of {module}, so eval() does not reach it"
+            line = text_of(report.location(one.location))
+            call = call_on(line, "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+            as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
+            remedy = f"Make it in `__init__`: `self.{one.op} = {as_made}`"
+        if one.kind == "dropout in eval":
+            says = f"{plural(one.seen, 'call')} in eval mode still dropped elements: {why}."
+            yield _finding(report, "TM610", one, "warning", says, remedy)
+        else:
+            yield _finding(report, "TM610", one, "note", f"{why}; nothing was evaluated in this run.", remedy)
 
 
 def no_logarithms(report: TraceReport) -> Iterator[Finding]:
     """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
-    for one in of_kind(report, "no logarithms"):
-        first, second = (called(x, otherwise) for x, otherwise in zip(one.operands, ("its input", "its target"),
-                                                                        strict=True))  # fmt: skip
+    for one in observed(report, "no logarithms"):
+        first, second = (operand.name for operand in one.operands)
         if one.detail == "target":
-            says = f"kl_div takes probabilities as its target, and {second} has values below 0"
-            names = ", ".join(operand.name or other for operand, other in zip(one.operands, ("log_p", "log_q"),
-                                                                             strict=True))  # fmt: skip
-            remedy = f"If {second} holds logarithms: `F.kl_div({names}, log_target=True)`"
+            says = f"kl_div takes probabilities as its target, and {second or 'its target'} has values below 0"
+            call = f"F.kl_div({first or 'log_p'}, {second or 'log_q'}, log_target=True)"
+            remedy = f"If {second or 'its target'} holds logarithms: `{call}`"
         else:
             what = "probabilities" if one.detail == "probabilities" else "values above 0"
-            says = f"kl_div takes logarithms of probabilities, and {first} holds {what}"
-            remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
-            if one.detail != "probabilities":
-                remedy = f"Pass logarithms: `F.log_softmax({first}, dim=-1)`"
-            if first == "its input":
-                remedy = "Pass logarithms: `F.log_softmax(scores, dim=-1)`"
-        yield _finding(report, "TM611", one, ("warning", f"{says}: the result is not a divergence.", remedy),
-                       "made here")  # fmt: skip
+            says = f"kl_div takes logarithms of probabilities, and {first or 'its input'} holds {what}"
+            remedy = f"Pass logarithms: `F.log_softmax({first or 'scores'}, dim=-1)`"
+            if one.detail == "probabilities" and first:
+                remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
+        says += ": the result is not a divergence."
+        yield _finding(report, "TM611", one, "warning", says, remedy, "made here")
 
 
 def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
@@ -185,28 +176,29 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
     Proven where a likelihood picks classes from it and where it weighs the samples of a batch against each other;
     else a note: slots and capsules compete on purpose.
     """
-    proven = {one.made for one in of_kind(report, "normalised over") if not one.detail.startswith(("samples", "alone"))}
-    for one in of_kind(report, "normalised over"):
+    proven = {
+        one.made for one in observed(report, "normalised over") if not one.detail.startswith(("samples", "alone"))
+    }
+    for one in observed(report, "normalised over"):
         if not (one.detail.startswith("samples") and one.location in proven):
-            found = _finding(report, "TM612", one, _softmax(one), "softmax applied here")
+            found = _finding(report, "TM612", one, *_softmax(one), "softmax applied here")
             if found.related and found.location is not None:  # the line to mend comes first
                 read = related_lines(("and read here", found.location))
                 found = replace(found, location=found.related[0].location, related=read)
             yield found
 
 
-def _softmax(one: Observation) -> _Description:
+def _softmax(one: Observation) -> tuple[Severity, str, str]:
     kind, dim, *rest = one.detail.split()
-    name = called(one.operands[0], "its input")
+    name = one.operands[0].name or "its input"
     if kind == "alone":
         says = f"{one.op} goes over dimension {dim} of {name}, of shape {tuple_text(one.operands[0].shape)}"
         without = "the loss is 0" if one.op == "cross_entropy" else "the result is 1"
         says += f": with one score to choose from, {without} everywhere, and no gradient goes back."
         for_one = "For yes or no by one score: `F.binary_cross_entropy_with_logits(scores, targets)`"
-        others = (
-            "" if one.op == "cross_entropy" else "; for weights over places: normalise the dimension that is summed"
-        )
-        return "warning", says, for_one + others
+        if one.op != "cross_entropy":
+            for_one += "; for weights over places: normalise the dimension that is summed"
+        return "warning", says, for_one
     if kind == "classes":
         says = f"{one.op} picks classes from dimension 1 of {name}, and its softmax went over dimension {dim}"
         return "warning", f"{says}: samples compete with each other for each class.", "Over the classes: `dim=1`"
@@ -226,45 +218,46 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
 
     A note after attention that takes places first: the first or last sample may be looked at.
     """
-    for one in of_kind(report, "last sample"):
-        name, shape = called(one.operands[0], "the output"), one.operands[0].shape
+    for one in observed(report, "last sample"):
+        name, shape = one.operands[0].name or "the output", one.operands[0].shape
         if one.detail.startswith("attention"):
             at = one.detail.rpartition(" ")[2]
-            which, size = (
-                "first" if at == "0" else "last",
-                f"{count(shape[1])} samples, for all {count(shape[0])} places",
+            message = (
+                f"{name}[:, {at}] takes the {'first' if at == '0' else 'last'} of {count(shape[1])} samples, for all "
+                f"{count(shape[0])} places: the attention before it was made without batch_first=True, so it attends "
+                "along dimension 0."
             )
-            yield _finding(report, "TM613", one, (
-                "note",
-                (f"{name}[:, {at}] takes the {which} of {size}: the attention before it was made without "
-                "batch_first=True, so it attends along dimension 0."),
-                ("If the input is (batch, places, features): `nn.TransformerEncoderLayer(…, batch_first=True)`, or "
-                "`nn.MultiheadAttention(…, batch_first=True)`"),
-            ))  # fmt: skip
-            continue
-        yield _finding(report, "TM613", one, (
-            "warning",
-            (f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
-            "layer was made without batch_first=True, so its input and output are (time, batch, features)."),
-            (f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
-            f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"),
-        ))  # fmt: skip
+            remedy = (
+                "If the input is (batch, places, features): `nn.TransformerEncoderLayer(…, batch_first=True)`, or "
+                "`nn.MultiheadAttention(…, batch_first=True)`"
+            )
+            yield _finding(report, "TM613", one, "note", message, remedy)
+        else:
+            message = (
+                f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
+                "layer was made without batch_first=True, so its input and output are (time, batch, features)."
+            )
+            remedy = (
+                f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
+                f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"
+            )
+            yield _finding(report, "TM613", one, "warning", message, remedy)
 
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:
     """TM806: uint8 arithmetic whose result left 0 to 255 and came back at the other end."""
-    for one in of_kind(report, "wrapped"):
+    for one in observed(report, "wrapped"):
         share, _, span = one.detail.partition(" from ")
         lost, _, of = share.partition(" of ")
         low, _, high = span.replace("-", "\u2212").partition(" to ")
         names = [operand.name for operand in one.operands if operand.name]
         what = f"{one.op} of {' and '.join(names)}" if names else one.op
-        yield _finding(report, "TM806", one, (
-            "warning",
-            (f"{what} wrapped around in {count(int(lost))} of {plural(int(of), 'element')}: the results go from "
-            f"{low} to {high}, and uint8 holds 0 to 255."),
-            f"Convert first: `{binding(names[0]) if names else 'x'}.float()`",
-        ))  # fmt: skip
+        message = (
+            f"{what} wrapped around in {count(int(lost))} of {plural(int(of), 'element')}: the results go from {low} "
+            f"to {high}, and uint8 holds 0 to 255."
+        )
+        remedy = f"Convert first: `{binding(names[0]) if names else 'x'}.float()`"
+        yield _finding(report, "TM806", one, "warning", message, remedy)
 
 
 # TM302, TM307: what autograd lets pass although it is wrong: writes it cannot see, and gradients that nobody keeps.
@@ -283,10 +276,8 @@ _ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
 
 def changed_unseen(report: TraceReport) -> Iterator[Finding]:
     """TM302: a saved tensor was changed in a way that autograd cannot see: what backward computed is wrong."""
-    described: dict[tuple[Location | None, str], list[ModifiedSavedTensor]] = {}
-    for modified in report.silent_errors.unseen if report.silent_errors is not None else ():
-        described.setdefault((modified.writes[0].location, modified.writes[0].call), []).append(modified)
-    yield from map(_unseen, described.values())
+    unseen = report.silent_errors.unseen if report.silent_errors is not None else ()
+    yield from map(_unseen, grouped(unseen, lambda one: (one.writes[0].location, one.writes[0].call)).values())
 
 
 def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
@@ -297,12 +288,11 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
     names = [tensor_name(each, first) if each.name or not made_of_array else made_of_array for each in same]
     names = list(dict.fromkeys(names))
     more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
-    how, what_hides, remedy = (
-        (f"through the NumPy array of {described_write(first)}", "NumPy", _ARRAY)
-        if first.kind == "array"
-        else (f"by {described_write(first)}", "`.data`", _DATA)
-    )
-    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": modified.writes_seen}
+    how, what_hides, remedy = f"by {described_write(first)}", "`.data`", _DATA
+    seen: dict[str, Scalar] = {"writes seen": modified.writes_seen}
+    if first.kind == "array":
+        how, what_hides, remedy = f"through the NumPy array of {described_write(first)}", "NumPy", _ARRAY
+        seen = {}
     return Finding(
         code="TM302",
         severity="error",
@@ -312,7 +302,7 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
         evidence={"tensors": len(names), **seen, "shape": str(modified.shape)},
         remedy=remedy,
         subject=modified.op if " " in names[0] else names[0],
-        node=place_of(modified),
+        node=node_of(modified),
         related=related_lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
     )
 
@@ -336,26 +326,25 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
                 f"leaf, {made}, and torch keeps .grad only for leaves.",
                 location=read.location,
                 evidence={"backward passes before": read.passes, "times": read.count},
-                remedy=_update_in_place(read, code)
-                or _leaf_first(read, code)
-                or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
+                remedy=_of_non_leaf(read, code),
                 subject=name,
                 related=related_lines(("made here", read.made)),
             )
 
 
-def _update_in_place(read: GradientRead, code: str) -> str:
-    """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
-    update = update_by_hand(read.made.text if read.made is not None else "")
-    is_of_it = update is not None and (update.several or update.name == code)
-    return UPDATE_IN_PLACE.format(under_no_grad(update.in_place)) if update and is_of_it else ""
+def _of_non_leaf(read: GradientRead, code: str) -> str:
+    """Return what to do to have the gradient: by what made the tensor, and what it is read for."""
+    update = update_by_hand(text_of(read.made))  # ``w = w - lr * w.grad`` makes a new tensor
+    if update is not None and (update.several or update.name == code):
+        return UPDATE_IN_PLACE.format(under_no_grad(update.in_place))
+    asked = f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}"
+    return _leaf_first(read, code) or asked
 
 
 def _leaf_first(read: GradientRead, code: str) -> str:
     """Return what to do where the line that reads it is an update: what is updated has to be a leaf."""
-    line = read.location.text if read.location is not None else ""
-    made = re.fullmatch(rf"{re.escape(code)} = (.+)", read.made.text if read.made is not None else "")
-    if not read.single or made is None or not re.match(rf"{re.escape(code)}(\.data)? -= ", line):
+    made = re.fullmatch(rf"{re.escape(code)} = (.+)", text_of(read.made))
+    if not read.single or made is None or not re.match(rf"{re.escape(code)}(\.data)? -= ", text_of(read.location)):
         return ""
     value = re.sub(r",\s*requires_grad=True", "", made[1])
     return f"Make it a leaf: compute its values first, set `requires_grad` last: `{code} = ({value}).requires_grad_()`."

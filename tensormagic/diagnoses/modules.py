@@ -1,4 +1,4 @@
-"""TM6xx: modules, their parameters, and what trains them."""
+"""TM601, TM603, TM605, TM609, TM614, TM615: modules, and what they do not know of themselves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_left_out, read_only_cut
-from tensormagic.diagnoses.rule import (
+from tensormagic.diagnoses.lines import (
     as_code,
     called_function,
+    expression_of,
     expressions,
-    fixed,
+    only_statement,
+    parsed,
+    set_keyword,
+    spliced,
+    text_of,
+)
+from tensormagic.diagnoses.paths import cuts_in
+from tensormagic.diagnoses.rule import (
+    FEWEST_STEPS,
+    grouped,
+    held_by,
     optimizers_of,
     passes_words,
     shortest,
-    spliced,
+    to_freeze,
+    training_of,
 )
 from tensormagic.reports import (
     Finding,
@@ -32,9 +44,14 @@ from tensormagic.reports import (
 from tensormagic.reports.base import Scalar
 from tensormagic.words import count, listed, plural
 
-# TM603, TM605, TM609: what a module does not know of itself, and parameters that were one and are two.
-
-_MAKES = ("__init__", "init", "reset", "build", "setup", "make", "create")  # what methods that make a module begin with
+_MAKES = (
+    "init",
+    "reset",
+    "build",
+    "setup",
+    "make",
+    "create",
+)  # what the names of methods that make a module begin with
 
 
 def _modules(report: TraceReport | WatchReport) -> ModulesReport:
@@ -48,36 +65,24 @@ def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
     it; a note before there is an optimizer, for the optimizer may be given the tensor by hand, and for what could be a
     buffer.
     """
-    found = [
-        one
-        for one in _modules(report).unregistered_tensors
-        if not (one.optimized or one.kept_elsewhere)
-        # made with the module, or set from outside: what `forward` leaves there is a memory
-        and (not one.method or one.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES)))
-    ]
+    loose = (one for one in _modules(report).unregistered_tensors if not one.optimized and not one.kept_elsewhere)
+    # Made with the module, or set from outside: what `forward` leaves there is a memory.
+    found = [one for one in loose if not one.method or one.method.lstrip("_").startswith(_MAKES)]
     yield from (_parameter(one) for one in found if one.requires_grad and not one.grad_fn)
     yield from (_computed(one) for one in found if one.grad_fn and one.method == "__init__")
-    for module in dict.fromkeys(one.module for one in found):
-        buffers = [
-            one
-            for one in found
-            if one.module == module and (not one.requires_grad and one.shape and one.method and one.registered > 0)
-        ]
-        if buffers:
-            yield _buffers(module, buffers)
+    buffers = [one for one in found if not one.requires_grad and one.shape and one.method and one.registered > 0]
+    yield from (_buffers(module, those) for module, those in grouped(buffers, lambda one: one.module).items())
 
 
 def _parameter(found: UnregisteredTensor) -> Finding:
     missing = f"{found.name} requires a gradient, but is a plain tensor and not in {found.owner}.parameters()"
+    updated = "an optimizer made from these will not update it"
     if found.siblings:
         updated = f"the optimizer updates {plural(found.siblings, 'parameter')} of {found.owner} and never this tensor"
-        message = f"{missing}, so {updated}, and state_dict() leaves it out."
-    else:
-        message = f"{missing}, so an optimizer made from these will not update it, and state_dict() leaves it out."
     return Finding(
         code="TM603",
         severity="warning" if found.siblings else "note",
-        message=message,
+        message=f"{missing}, so {updated}, and state_dict() leaves it out.",
         location=found.location,
         evidence={"shape": str(found.shape), "parameters optimized": found.siblings},
         remedy=f"Make it a Parameter: `{_as_parameter(found)}`",
@@ -90,8 +95,8 @@ def _computed(found: UnregisteredTensor) -> Finding:
         code="TM603",
         severity="warning",
         message=f"{found.name} is not a Parameter but the result of {found.grad_fn} on one, computed when "
-        f"{found.module} was built: "
-        f"{found.owner}.parameters() holds neither, so no optimizer made from it updates them.",
+        f"{found.module} was built: {found.owner}.parameters() holds neither, so no optimizer made from it updates "
+        "them.",
         location=found.location,
         evidence={"shape": str(found.shape), "made by": found.grad_fn},
         remedy=f"Compute first, make it a Parameter last: `{_parameter_last(found)}`; move the whole module: "
@@ -106,10 +111,9 @@ def _buffers(module: str, found: list[UnregisteredTensor]) -> Finding:
     now = f": it is on {first.device}, the module on {first.module_device}" if elsewhere else ""
     verb, them = ("is a plain tensor", "it") if len(found) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
-    attribute = first.name.rpartition(".")[2]
-    made = _made(first)
-    owner = made[0].rpartition(".")[0] if made is not None else "self"
-    as_buffer = f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
+    attribute, made = first.name.rpartition(".")[2], _made(first)
+    owner, value = (made[0].rpartition(".")[0], ast.unparse(made[1])) if made is not None else ("self", attribute)
+    as_buffer = f'{owner}.register_buffer("{attribute}", {value})'
     return Finding(
         code="TM603",
         severity="note",
@@ -131,7 +135,7 @@ def _as_parameter(found: UnregisteredTensor) -> str:
         return f"self.{attribute} = nn.Parameter({attribute})"
     target, value = made
     if isinstance(value, ast.Call):
-        value.keywords = [given for given in value.keywords if given.arg != "requires_grad"]
+        set_keyword(value, "requires_grad", None)
         if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
             value = value.func.value
     return f"{target} = nn.Parameter({ast.unparse(value)})"
@@ -153,20 +157,17 @@ class _Bare(ast.NodeTransformer):
         self.generic_visit(node)
         if ast.unparse(node.func).rpartition(".")[2] == "Parameter" and node.args:
             return node.args[0]
-        node.keywords = [given for given in node.keywords if given.arg != "requires_grad"]
+        set_keyword(node, "requires_grad", None)
         return node
 
 
 def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:
     """Return what the line that makes the attribute assigns to, and what it assigns; None where that is not simple."""
-    try:
-        (statement,) = ast.parse(found.location.text if found.location else "").body
-    except (SyntaxError, ValueError):
+    statement = only_statement(parsed(text_of(found.location)))
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        return (ast.unparse(target), statement.value) if isinstance(target, ast.Attribute) else None
-    return None
+    target = statement.targets[0]
+    return (ast.unparse(target), statement.value) if isinstance(target, ast.Attribute) else None
 
 
 _LONGEST = 100  # characters of what is put into a container that is written anew
@@ -189,14 +190,12 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
-    inside = _copies(inside) or inside  # `[layer] * 3` would register one layer three times
+    inside = _each_anew(inside) or inside  # `[layer] * 3` would register one layer three times
     keys = ""
     if hidden.container == "dict" and not _are_named(inside):
-        tree = ast.parse(inside, mode="eval").body if kind == "ParameterDict" else None
-        values = [tree.value] if isinstance(tree, ast.DictComp) else tree.values if isinstance(tree, ast.Dict) else []
-        nested = tree is not None and all(isinstance(each, ast.Dict | ast.DictComp) for each in values)
-        value = "nn.ParameterDict(value)" if nested else "value"
-        kind = "ModuleDict" if value != "value" else kind
+        value = "value"
+        if kind == "ParameterDict" and all(isinstance(each, ast.Dict | ast.DictComp) for each in _values(inside)):
+            kind, value = "ModuleDict", "nn.ParameterDict(value)"
         inside = f"{{str(key): {value} for key, value in {inside}.items()}}" if len(inside) < _LONGEST else "…"
         keys = f", whose keys are text: `self.{attribute}[str(key)]`"
     if kind == "ParameterList" and re.match(r"[\[(]\s*[\[(]", inside):  # a ParameterList registers no pairs
@@ -217,26 +216,31 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
 
 def _are_named(inside: str) -> bool:
     """Return whether a module can register what is written there: a flat dictionary whose keys may be text."""
-    tree = ast.parse(inside, mode="eval").body if inside not in {"", "…"} else None
+    if any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in _values(inside)):
+        return False
+    tree = expression_of(inside)
     if isinstance(tree, ast.DictComp):
-        return not isinstance(tree.value, ast.Dict | ast.DictComp | ast.List) and "range(" not in inside
-    if not isinstance(tree, ast.Dict):
-        return True
-    keys = [getattr(key, "value", "") for key in tree.keys]
-    flat = not any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in tree.values)
-    return flat and not any(isinstance(key, int | float | tuple) for key in keys)
+        return "range(" not in inside
+    keys = [getattr(key, "value", "") for key in tree.keys] if isinstance(tree, ast.Dict) else []
+    return not any(isinstance(key, int | float | tuple) for key in keys)
+
+
+def _values(inside: str) -> list[ast.expr]:
+    """Return the values of a dictionary that is written there, or of a comprehension of one."""
+    tree = expression_of(inside)
+    if isinstance(tree, ast.DictComp):
+        return [tree.value]
+    return tree.values if isinstance(tree, ast.Dict) else []
 
 
 def _inside(hidden: UnregisteredModules) -> str:
     """Return what the line puts into the container, where it is one short expression."""
-    text = hidden.location.text if hidden.location is not None else ""
-    try:
-        (statement,) = ast.parse(text).body
-    except (SyntaxError, ValueError):
-        return "…"
+    statement = only_statement(parsed(text_of(hidden.location)))
     value = statement.value if isinstance(statement, ast.Assign) else None
-    empty = isinstance(value, ast.List | ast.Dict) and not ast.dump(value).count("Call")
-    return "" if empty else ast.unparse(value) if isinstance(value, ast.expr) else "…"
+    if value is None:
+        return "…"
+    empty = isinstance(value, ast.List | ast.Dict) and "Call" not in ast.dump(value)
+    return "" if empty else ast.unparse(value)
 
 
 def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
@@ -247,9 +251,8 @@ def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
     for pair in _modules(report).untied:
         evidence: dict[str, Scalar] = {"evidence": pair.evidence, "elements": pair.numel}
         evidence |= {"elements compared": pair.compared} if pair.compared else {}
-        first, second = (
-            as_code(f"{pair.owner}.{name.removeprefix(f'{pair.owner}.')}") for name in (pair.first, pair.second)
-        )
+        prefix = f"{pair.owner}."
+        first, second = (as_code(prefix + name.removeprefix(prefix)) for name in (pair.first, pair.second))
         yield Finding(
             code="TM609",
             severity="note" if pair.evidence == "equal values" else "warning",
@@ -272,9 +275,8 @@ _WHY = {
 
 def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM614: one module stands several times in a row in a container: a note, as weights may be shared on purpose."""
-    alike: dict[tuple[object, ...], list[RepeatedModule]] = {}
-    for one in _modules(report).repeated:
-        alike.setdefault((one.kind, one.module, one.times, one.parameters, one.location), []).append(one)
+    repeated = _modules(report).repeated
+    alike = grouped(repeated, lambda one: (one.kind, one.module, one.times, one.parameters, one.location))
     for same in alike.values():
         kind, attribute = re.escape(same[0].kind), re.escape(same[0].container.rpartition(".")[2])
         times = _line(report, rf"^(?=.*\b(?:{kind}|{attribute})\b).*\]\s*\*")
@@ -296,7 +298,7 @@ def _last_backward(report: TraceReport | WatchReport) -> Location | None:
 def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     one, others = same[0], len(same) - 1
     as_well = f" (and so {'does' if others == 1 else 'do'} {plural(others, 'other container')})" if others else ""
-    line = _copies(place.text, one.module) if place is not None else ""
+    line = _each_anew(place.text, one.module) if place is not None else ""
     make = f"nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])"
     return Finding(
         code="TM614",
@@ -311,7 +313,7 @@ def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     )
 
 
-def _copies(line: str, module: str = "") -> str:
+def _each_anew(line: str, module: str = "") -> str:
     """Return ``[make() for _ in range(n)]`` for ``[make()] * n`` in a line; a copy of what has a name.
 
     Empty where another class than ``module`` is made there: what is repeated was put into the container elsewhere.
@@ -331,26 +333,21 @@ def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]
     """TM615: `module.requires_grad = False`, or a misspelt name: an attribute that nothing reads; nothing is frozen."""
     for flag in _modules(report).flags:
         place = _line(report, rf"\.{flag.attribute}\s*=\s*False") or _last_backward(report)
-        what = "a module has no such switch" if flag.is_module else "a parameter has no such switch"
+        what, whose, updated = "a parameter has no such switch", flag.of, "it"
+        if flag.is_module:
+            what, updated = "a module has no such switch", f"{count(flag.optimized)} of them"
+            whose = f"{plural(flag.asking, 'parameter')} of {flag.of}"
         gets = "asks for a gradient" if flag.asking == 1 else "ask for gradients"
-        stepped = (
-            f", and an optimizer updates {count(flag.optimized)} of them" if flag.optimized and flag.is_module else ""
-        )
-        stepped = ", and an optimizer updates it" if flag.optimized and not flag.is_module else stepped
-        whose = f"{plural(flag.asking, 'parameter')} of {flag.of}" if flag.is_module else flag.of
-        of = as_code(flag.of)
+        stepped = f", and an optimizer updates {updated}" if flag.optimized else ""
         yield Finding(
             code="TM615",
             severity="warning" if flag.optimized else "note",
             message=f"{flag.name} = False freezes nothing: {what}, and {whose} still {gets}{stepped}.",
             location=place,
             evidence={"still asking": flag.asking, "optimized": flag.optimized},
-            remedy=f"Freeze with the method: `{of}.requires_grad_(False)`",
+            remedy=f"Freeze with the method: `{as_code(flag.of)}.requires_grad_(False)`",
             subject=flag.name,
         )
-
-
-FEWEST_STEPS = 3  # without any gradient
 
 
 def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
@@ -380,7 +377,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 f"loss ({share}).",
                 location=report.location(called),
                 evidence={series.name: series.numel for series in missing[:8]},
-                remedy=f"{remedy} {fixed(places, of[0].owner)}",
+                remedy=f"{remedy} {to_freeze(places, of[0].owner)}",
                 subject=missing[0].name,
                 related=related,
             )
@@ -418,11 +415,11 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
 
     Where a call was seen to cut the gradient, TM303 reports it; where the model was made anew, TM604.
     """
-    training = report.training
-    if training is None or report.state == "running":
+    training = training_of(report)
+    if report.state == "running":
         return
     optimized = {number for use in training.optimizers for number in use.holds}
-    cuts = (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts))
+    cuts = (*report.cuts, *(cut for _, cut in cuts_in(report)))
     if any(cut.left_out for cut in cuts) or any(
         series.owner and series.touched and at not in optimized for at, series in enumerate(report.parameters)
     ):
@@ -430,7 +427,7 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
     known = report.passes_traced == report.passes_seen and training.optimizers_seen == len(training.optimizers)
     for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
         idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
-        held = [report.parameters[number] for number in use.holds]
+        held = held_by(report, use)
         missing = [series for series in held if series.owner and _is_missing(series)]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             who = shortest([series.name for series in missing], [series.name for series in report.parameters])

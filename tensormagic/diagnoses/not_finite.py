@@ -1,4 +1,4 @@
-"""NaN and Inf: where they began, and what half precision has to do with them."""
+"""TM401, TM402, TM407: where NaN and Inf began, and gradients that half precision cannot hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
-from tensormagic.diagnoses.rule import clipping, neighbours, scientific
+from tensormagic.diagnoses.paths import frame_of, neighbours
+from tensormagic.diagnoses.rule import clipping, optimizers_of, scientific
 from tensormagic.diagnoses.singular import (
     ANY,
     HALF_OVERFLOW,
@@ -23,6 +24,7 @@ from tensormagic.diagnoses.singular import (
     first_bad,
     first_nonfinite,
     nan_in_where,
+    nonfinite_kind,
     when,
 )
 from tensormagic.reports import (
@@ -40,15 +42,11 @@ from tensormagic.reports import (
 )
 from tensormagic.words import count, is_or_are, listed, part_of, plural
 
-# TM401, TM402: values and gradients that are NaN or infinite, and where the first of them was born.
-
-# TM402, where the step in which it began was not traced: what the gradients left at the end of the run say.
-
 
 def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
     """TM402: the ``.grad`` left at the end hold NaN, and no traced pass did; a note where they hold infinities alone.
 
-    Infinities are what a gradient scaler leaves in a step that it skips.
+    The step in which it began was not traced. Infinities are what a gradient scaler leaves in a step that it skips.
     """
     if report.sampling is None or not all(one.finite for one in report.passes):
         return
@@ -58,9 +56,10 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
     if not bad:
         return
     nan = any(math.isnan(norm) for _, norm in bad)
-    after = report.passes[-1].step if report.passes else 0
-    ranges = report.sampling.ranges
-    after = ranges[-1][1] if ranges else after
+    last = report.passes[-1] if report.passes else None
+    after = last.step if last is not None else 0
+    if report.sampling.ranges:
+        after = report.sampling.ranges[-1][1]
     names = listed([series.name for series, _ in bad])
     yield Finding(
         code="TM402",
@@ -68,7 +67,7 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
         message=f"At the end of the run, {part_of(len(bad), len(there), 'gradient')} {is_or_are(len(bad))} "
         f"{'NaN' if nan else 'infinite'} ({names}), although no traced pass had one: it began after step "
         f"{count(after)}, the last traced step.",
-        location=report.location(report.passes[-1].location) if report.passes else None,
+        location=report.location(last.location) if last is not None else None,
         evidence={"parameters": len(bad), "last traced step": after, "steps": report.steps_seen},
         remedy=f"Trace the steps after it: `--steps {after + 1}:` (in a script `steps=({after + 1}, None)`).",
         subject=bad[0][0].name,
@@ -90,7 +89,7 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
     infinite = (numbers.first_positive_infinity, numbers.first_negative_infinity)
     first = numbers.first_nan or min((index for index in infinite if index is not None), default=numbers.first_nan)
     at = "" if not first else f"; the first is {report.name}[{', '.join(map(str, first))}]"
-    kind, bad = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
+    kind, bad = nonfinite_kind(numbers.nan, inf)
     seen = part_of(bad, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
     if numbers.of_what.startswith("the "):  # not its own elements: a sparse tensor's stored values, say
         seen = f"{count(bad)} of {numbers.of_what.removeprefix('the magnitudes of ')}"
@@ -188,7 +187,7 @@ class _Born:
         )  # fmt: skip
 
     def _opening(self, location: Location | None) -> str:
-        kind = "NaN" if self.nonfinite.nan else "infinite"
+        kind, _ = nonfinite_kind(self.nonfinite.nan, self.nonfinite.inf)
         near = "" if self.node.exact_location else "at or before "
         where = f", {near}{location.label}" if location else ""
         seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
@@ -210,14 +209,12 @@ class _Born:
 
     def _sent(self) -> str:
         nonfinite = self.nonfinite
-        kind, count = ("NaN", nonfinite.nan) if nonfinite.nan else ("infinite", nonfinite.inf)
-        whole = max(nonfinite.count, count)
-        if self._may_be_the_hook():
-            return f"{part_of(count, whole)} {self._to} receives {is_or_are(count)} {kind}"
-        return f"{part_of(count, whole)} it sends to {self._to} {is_or_are(count)} {kind}"
+        kind, bad = nonfinite_kind(nonfinite.nan, nonfinite.inf)
+        which = f"{self._to} receives" if self._may_be_the_hook() else f"it sends to {self._to}"
+        return f"{part_of(bad, max(nonfinite.count, bad))} {which} {is_or_are(bad)} {kind}"
 
     def _spread(self) -> str:
-        frame = next((frame for frame in self.graph.frames if frame.pass_number == self.nonfinite.pass_number), None)
+        frame = frame_of(self.graph, self.nonfinite.pass_number)
         return f"; it spreads to {count(len(frame.bad))} of {plural(len(self.graph.nodes), 'node')}" if frame else ""
 
     def _is_half_overflow(self) -> bool:
@@ -249,9 +246,7 @@ class _Born:
         if held and not nonfinite.saved_bad:
             yield held[0][0].format(n=listed([text for _, text in held])), known.remedy
         elif held:
-            kinds = (
-                "negative, NaN or infinite" if known.bad_remedy else "NaN or infinite"
-            )  # of a root, that is its result
+            kinds = "negative, NaN or infinite" if known.bad_remedy else "NaN or infinite"  # of a root: its result
             bad = plural(nonfinite.saved_bad, f"{kinds} element")
             yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.bad_remedy or known.remedy
         if nonfinite.saved_bad:
@@ -269,7 +264,7 @@ class _Born:
         if self._is_half_overflow() and nonfinite.incoming_norm < HUGE_NORM:
             return f"the gradient it receives {norm} does not fit float16, so ", HALF_OVERFLOW
         if nonfinite.incoming_norm > HUGE_NORM:
-            steps = self.report.training is not None and self.report.training.optimizers
+            steps = optimizers_of(self.report)
             remedy = OVERFLOW.format(clip=clipping(self.report)) if steps else SCALED
             return f"the gradient it receives is finite but huge {norm}, and ", remedy
         if op in PRODUCTS and nonfinite.nan:
@@ -288,22 +283,23 @@ def _recovers(report: TraceReport, pass_number: int) -> bool:
 def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Finding:
     """Word a pass in which no node made what is not finite: it came with the gradient that backward was given."""
     graph = report.graphs[number]
-    frame = next(frame for frame in graph.frames if frame.pass_number == pass_number)
+    frame = frame_of(graph, pass_number)
+    assert frame is not None
     called = next((done.location for done in report.passes if done.number == pass_number), None)
     order = [index for index in (*graph.order, *range(len(graph.nodes))) if str(index) in frame.bad]
     roots = [index for index in graph.roots if str(index) in frame.bad]
     node, given = graph.nodes[(roots or order)[0]], bool(roots)
     nan, inf = frame.bad[str(node.index)]
-    kind, count = ("NaN", nan) if nan else ("infinite", inf)
+    kind, bad = nonfinite_kind(nan, inf)
     location = report.location(called if given else node.location)
-    opening = (
-        "Backward was started with a gradient that is not finite" if given else "A gradient that is not finite was seen"
-    )
-    of = plural(count, "element")
+    opening = "A gradient that is not finite was seen"
+    if given:
+        opening = "Backward was started with a gradient that is not finite"
+    of = plural(bad, "element")
     return Finding(
         code="TM402",
         severity="warning" if _recovers(report, pass_number) else "error",
-        message=f"{opening}{when(report, pass_number)}: {of} of what {node.op} receives {is_or_are(count)} {kind}.",
+        message=f"{opening}{when(report, pass_number)}: {of} of what {node.op} receives {is_or_are(bad)} {kind}.",
         location=location,
         evidence={"nan": nan, "inf": inf, "pass": pass_number},
         remedy="Look at the gradient argument of backward(), or at a loss scale that overflowed." if given else ANY,
@@ -312,9 +308,9 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
     )
 
 
-# TM407: gradients that half precision cannot hold: too small for float16 or float8, or at the end of their range.
+# TM407: gradients that are too small for float16 or float8, or at the end of their range.
 #
-# What overflows becomes infinite and is seen where it is born: `not_finite.half_overflow`. What underflows becomes
+# What overflows becomes infinite and is seen where it is born: `half_overflow`. What underflows becomes
 # zero, or loses its digits, and nothing else shows it. Zeros alone prove nothing (a ReLU zeroes half of a gradient),
 # so the rule looks at what a cast takes away from the norm, and where nothing is cast, by how far all that is not zero
 # lies below the smallest normal number. bfloat16 has the range of float32 and is never meant.
@@ -391,7 +387,8 @@ def _faint(narrow: list[Node], frames: list[Frame]) -> _Loss | None:
     """Return the first node on the way back whose gradient is below the normal numbers, in every pass."""
     for node in reversed(narrow):
         norms = [frame.norms[node.index] for frame in frames if frame.norms[node.index] > 0]
-        row = next((row for frame in reversed(frames) if (row := frame.measured(node.index)) is not None), None)
+        rows = [frame.measured(node.index) for frame in frames]
+        row = next((row for row in reversed(rows) if row is not None), None)
         if row is None or len(norms) < FEWEST_PASSES or node.dtype != "float16" or not node.shapes:
             continue
         there = 1 - row[_ZERO]

@@ -1,12 +1,23 @@
-"""TM601, TM602, TM604: what gets gradients, what the optimizers hold, and what stands still."""
+"""TM601, TM602, TM604, TM623, TM911: what gets gradients, what the optimizers hold, and what stands still."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
-from tensormagic.diagnoses.rule import COPIED, as_code, fixed, optimizer_code, shortest, step_line, twin_of
+from tensormagic.diagnoses.lines import as_code
+from tensormagic.diagnoses.rule import (
+    COPIED,
+    FEWEST_STEPS,
+    grouped,
+    held_by,
+    optimizer_code,
+    shortest,
+    step_line,
+    to_freeze,
+    twin_of,
+)
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,
@@ -28,12 +39,10 @@ from tensormagic.words import count, listed, part_of, plural
 
 MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small part on purpose
 
-FEWEST_STEPS = 3  # fewer are no habit
-
-_Numbers = list[int]
+_Parameters = list[ParameterSeries]
 
 
-def _known(report: TraceReport) -> Training | None:
+def _whole_training(report: TraceReport) -> Training | None:
     """Return what is known of the training, where that is all there was to see of it."""
     training = report.training
     whole = report.passes_traced == report.passes_seen
@@ -42,11 +51,11 @@ def _known(report: TraceReport) -> Training | None:
     return training if training.optimizers_seen == len(training.optimizers) else None
 
 
-def _left_out(report: TraceReport, training: Training, *, of_models: bool = True) -> _Numbers:
+def _left_out(report: TraceReport, training: Training, *, of_models: bool = True) -> _Parameters:
     """Return the parameters of models, or those with a name of their own, that get gradients and nothing trains."""
     trained = {number for use in training.optimizers for number in use.holds}.union(training.elsewhere or ())
     return [
-        number
+        series
         for number, series in enumerate(report.parameters)
         if series.is_parameter
         and series.requires_grad
@@ -63,41 +72,47 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
     layers are trained and those before them are not, or a small part in the midst of many: that is often meant, and
     costs only the time of their gradients.
     """
-    training = _known(report)
-    left_out = _left_out(report, training) if training is not None else []
-    for owner in dict.fromkeys(report.parameters[number].owner for number in left_out):
-        missing = [number for number in left_out if report.parameters[number].owner == owner]
-        users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
-        users = users or [use for use in training.optimizers if _holds_frozen(report, use, owner)] if training else []
+    training = _whole_training(report)
+    if training is None:
+        return
+    for owner, missing in _by_owner(_left_out(report, training)):
+        users = [use for use in training.optimizers if _stepped(report, use, owner)]
+        # Or all that they hold of it is frozen, so that their steps change nothing.
+        users = users or [
+            use
+            for use in training.optimizers
+            if use.steps >= FEWEST_STEPS
+            and _is_idle(use)
+            and not use.unknown_parameters
+            and {series.requires_grad for series in held_by(report, use) if series.owner == owner} == {False}
+        ]
         if users:
             yield _in_no_optimizer(report, owner, users, missing)
-        elif (
-            training is not None
-            and _is_trained_along(report, training, missing)
-            and not _twin(report, training, owner, missing)  # else TM623 reports it
-        ):
-            yield _root_in_no_optimizer(report, training, owner, missing)
-    for number in _left_out(report, training, of_models=False) if training is not None else ():
-        if training is not None and _is_trained_along(report, training, [number]):
-            yield _root_in_no_optimizer(report, training, report.parameters[number].name, [number])
+        elif _is_trained_along(report, training, missing) and not _twin(report, training, owner, missing):
+            yield _root_in_no_optimizer(report, training, owner, missing)  # a twin is TM623's to report
+    for series in _left_out(report, training, of_models=False):
+        if _is_trained_along(report, training, [series]):
+            yield _root_in_no_optimizer(report, training, series.name, [series])
 
 
-def _twin(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> str:
+def _by_owner(parameters: _Parameters) -> Iterable[tuple[str, _Parameters]]:
+    return grouped(parameters, lambda series: series.owner).items()
+
+
+def _twin(report: TraceReport, training: Training, owner: str, missing: _Parameters) -> str:
     """Return which network a model is to be a copy of, by its name and the shapes of both; empty for any other."""
-    stepped = {report.parameters[number].owner for use in training.optimizers for number in use.holds}
+    stepped = {series.owner for series in held_by(report, *training.optimizers)}
     if owner in stepped or not COPIED.search(owner.rpartition(".")[2]):
         return ""
-    return twin_of(report, owner, [report.parameters[number] for number in missing], stepped)
+    return twin_of(report, owner, missing, stepped)
 
 
 def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
     """TM623: a copy of the network that is trained gets gradients along with it: its values are to be targets."""
-    training = _known(report)
+    training = _whole_training(report)
     if training is None:
         return
-    left_out = _left_out(report, training)
-    for owner in {report.parameters[number].owner: None for number in left_out}:
-        missing = [number for number in left_out if report.parameters[number].owner == owner]
+    for owner, missing in _by_owner(_left_out(report, training)):
         twin = _twin(report, training, owner, missing)
         if twin and _is_trained_along(report, training, missing):
             yield Finding(
@@ -113,81 +128,71 @@ def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
             )
 
 
-def _is_trained_along(report: TraceReport, training: Training, missing: _Numbers) -> bool:
+def _is_trained_along(report: TraceReport, training: Training, missing: _Parameters) -> bool:
     """Return whether a whole model gets a gradient in every pass that brings a stepped one a gradient.
 
     One that gets gradients in other passes too, or in fewer, is trained elsewhere, or passed through on purpose.
     """
-    stepped = {number for use in training.optimizers for number in use.holds if report.parameters[number].touched}
-    times = {report.parameters[number].touched for number in stepped}
-    mine = {report.parameters[number].touched for number in missing}
+    times = {series.touched for series in held_by(report, *training.optimizers) if series.touched}
+    mine = {series.touched for series in missing}
     steps = max((use.steps for use in training.optimizers), default=0)
     return len(times) == 1 and mine == times and steps >= FEWEST_STEPS and not training.by_hand
 
 
-def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> Finding:
+def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, missing: _Parameters) -> Finding:
     """Return the finding about a whole model, or a Parameter with a name of its own.
 
     A warning where an optimizer holds as many parameters of the same shapes that nothing uses: it was made before.
     """
-    mine, code = [report.parameters[number] for number in missing], as_code(owner)
-    bare = not mine[0].owner
-    shapes = Counter(series.shape for series in mine)
+    code, bare = as_code(owner), not missing[0].owner
+    shapes = Counter(series.shape for series in missing)
     idle = [each for each in training.optimizers if each.unknown_idle and Counter(each.unknown_shapes) == shapes]
     use = (idle or training.optimizers)[0]
-    none = "it is in no optimizer" if bare else f"none of its {plural(len(mine), 'parameter')} is in an optimizer"
+    none = "it is in no optimizer" if bare else f"none of its {plural(len(missing), 'parameter')} is in an optimizer"
     trains = f"{listed([each.name for each in training.optimizers])} trains only other parameters"
+    group = f'{{"params": {f"[{code}]" if bare else f"{code}.parameters()"}}}'
     remedy = (
-        f'To train it: `{optimizer_code(use)}.add_param_group({{"params": '
-        f"{f'[{code}]' if bare else f'{code}.parameters()'}}})`. To keep it fixed, `{code}.requires_grad_(False)` "
-        "saves computing its gradients."
+        f"To train it: `{optimizer_code(use)}.add_param_group({group})`. To keep it fixed, "
+        f"`{code}.requires_grad_(False)` saves computing its gradients."
     )
     if idle:
-        trains = f"{use.name} holds {plural(len(mine), 'parameter')} of the same shapes that no model uses any more"
+        trains = f"{use.name} holds {plural(len(missing), 'parameter')} of the same shapes that no model uses any more"
         remedy = f"Make the optimizer once {owner} is final: `{optimizer_code(use)} = torch.optim.{use.type_name}(…)`"
     return Finding(
         code="TM602",
         severity="warning" if idle else "note",
         message=f"{owner} gets gradients in every step, but {none}: {trains}.",
         location=step_line(report, use),
-        evidence={"without an optimizer": len(mine), "steps": use.steps},
+        evidence={"without an optimizer": len(missing), "steps": use.steps},
         remedy=remedy,
-        subject=mine[0].name,
+        subject=missing[0].name,
     )
 
 
-def _stepped(report: TraceReport, use: OptimizerUse, owner: str) -> _Numbers:
-    held = ((number, report.parameters[number]) for number in use.holds)
-    return [number for number, series in held if series.owner == owner and series.touched]
+def _stepped(report: TraceReport, use: OptimizerUse, owner: str) -> _Parameters:
+    return [series for series in held_by(report, use) if series.owner == owner and series.touched]
 
 
-def _holds_frozen(report: TraceReport, use: OptimizerUse, owner: str) -> bool:
-    """Return whether an optimizer holds only what is frozen, some of it a model's, so that its steps change nothing."""
-    held = [report.parameters[number] for number in use.holds]
-    nothing = use.steps >= FEWEST_STEPS and _is_idle(use) and not use.unknown_parameters
-    return nothing and {series.requires_grad for series in held if series.owner == owner} == {False}
-
-
-def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse], missing: _Numbers) -> Finding:
+def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse], missing: _Parameters) -> Finding:
     of = [series.name for series in report.parameters if series.owner == owner]
-    names = shortest([report.parameters[number].name for number in missing], of)
+    names = shortest([series.name for series in missing], of)
     unknown_parameters = sum(use.unknown_parameters for use in users if use.unknown_idle)
-    stepped = [number for use in users for number in _stepped(report, use, owner)]
+    stepped = [series for use in users for series in _stepped(report, use, owner)]
     meant = bool(stepped) and not unknown_parameters and _is_meant(report, missing, stepped)
-    one, hold = len(names) == 1, "holds" if len(users) == 1 else "hold"
-    steps = f"{'steps' if len(users) == 1 else 'step'} {part_of(len(stepped), len(of), 'parameter')}"
-    steps = steps if stepped else f"{hold} only frozen parameters"
+    gets, are = ("gets", "is") if len(names) == 1 else ("get", "are")
+    step, hold = ("steps", "holds") if len(users) == 1 else ("step", "hold")
+    does = f"{step} {part_of(len(stepped), len(of), 'parameter')}" if stepped else f"{hold} only frozen parameters"
     gone = plural(unknown_parameters, "parameter")
     still = f", and still holds {gone} that no model uses any more" if unknown_parameters else ""
     return Finding(
         code="TM602",
         severity="note" if meant else "warning",
-        message=f"{listed(names)} {'gets' if one else 'get'} gradients but {'is' if one else 'are'} in no optimizer: "
-        f"{listed([use.name for use in users])} {steps} of {owner}{still}.",
+        message=f"{listed(names)} {gets} gradients but {are} in no optimizer: "
+        f"{listed([use.name for use in users])} {does} of {owner}{still}.",
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
-        subject=report.parameters[missing[0]].name,
+        subject=missing[0].name,
     )
 
 
@@ -213,28 +218,30 @@ def _added(first: str, of: Sequence[str], optimizer: str, code: str) -> str:
     )
 
 
-def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool:
-    """Return whether the last layers alone are trained, or a small part that is not the first layers.
-
-    What was unfrozen after the optimizer was made is to be trained.
-    """
-    before, after = ([report.parameters[number].norms for number in some] for some in (stepped, missing))
+def _is_meant(report: TraceReport, missing: _Parameters, stepped: _Parameters) -> bool:
+    """Return whether a part is trained alone on purpose; what was unfrozen after the optimizer was made is not."""
+    before, after = ([series.norms for series in some] for some in (stepped, missing))
     if all(each and each[0] == UNTOUCHED != each[-1] for each in after) and all(
         each[0] != UNTOUCHED for each in before if each
     ):
         return False
-    numbers = {series.name: number for number, series in enumerate(report.parameters)}
-    leaves = (node for node in report.nodes if node.kind == "accumulate" and node.variable in numbers)
-    places = {numbers[node.variable]: node.index for node in leaves}
-    untrained, trained = ([places[one] for one in some if one in places] for some in (missing, stepped))
-    if (
-        untrained
-        and trained
-        and (max(untrained) < min(trained) or (max(trained) < min(untrained) and len(trained) > 1))
-    ):
-        return max(untrained) < min(trained)
-    without, with_one = (sum(report.parameters[number].numel for number in some) for some in (missing, stepped))
-    return without > MOST_SHARE * (without + with_one)
+    places = {node.variable: node.index for node in report.nodes if node.kind == "accumulate"}
+    untrained, trained = ([places[one.name] for one in some if one.name in places] for some in (missing, stepped))
+    numels = [sum(series.numel for series in some) for some in (missing, stepped)]
+    return _is_usual(untrained, trained, numels, are_layers=True)
+
+
+def _is_usual(rests: Sequence[int], learns: Sequence[int], numels: Sequence[int], *, are_layers: bool) -> bool:
+    """Return whether the last layers alone are trained, or a small part that is not the first layers.
+
+    By the places of both in the order of the forward, as far as they are known, and how many elements they have.
+    """
+    if rests and learns:
+        if are_layers and max(rests) < min(learns):
+            return True
+        if max(learns) < min(rests) and len(learns) > 1:
+            return False
+    return numels[0] > MOST_SHARE * sum(numels)
 
 
 def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:
@@ -253,19 +260,21 @@ def made_before_sharding(report: TraceReport) -> Iterator[Finding]:
 
 
 def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
-    training = _known(report)
+    training = _whole_training(report)
     left_out = _left_out(report, training) if training is not None else []
-    cut_off = names_left_out(report) if left_out else set()
-    for use in training.optimizers if training is not None and left_out else ():
+    if training is None or not left_out:
+        return
+    cut_off = names_left_out(report)
+    for use in training.optimizers:
         if any(series.name in cut_off for series in _held(report, use)):  # it is used: TM303, if that was not meant
             meant = not any(cut_on_the_way(report))
-            if meant and training is not None and _is_of_a_target(report, training, use, left_out):
+            if meant and _is_of_a_target(report, training, use, left_out):
                 yield _of_unused(report, use, left_out, ran=True)
             continue
         # Models of one make and other sizes: as many parameters of as many dimensions as get gradients.
         mine = sorted(len(shape) for shape in use.unknown_shapes)
-        alike = len(mine) > 1 and mine == sorted(len(report.parameters[number].shape) for number in left_out)
-        if training is not None and len(mine) > 1 and use.steps >= FEWEST_STEPS:
+        alike = len(mine) > 1 and mine == sorted(len(series.shape) for series in left_out)
+        if len(mine) > 1 and use.steps >= FEWEST_STEPS:
             alike |= all(map(_is_idle, training.optimizers))  # where no step changes anything, it need not be alike
         known = use.unknown_owner or not use.unknown_parameters or alike
         if _is_lost(report, use) and (_alike(report, use, left_out) or known):
@@ -285,17 +294,13 @@ def _is_idle(use: OptimizerUse) -> bool:
     return all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
 
 
-def _is_of_a_target(report: TraceReport, training: Training, use: OptimizerUse, left_out: _Numbers) -> bool:
+def _is_of_a_target(report: TraceReport, training: Training, use: OptimizerUse, left_out: _Parameters) -> bool:
     """Return whether an optimizer holds a model that runs without a graph, as a teacher does, and another one learns.
 
     That one gets a gradient in every pass, and no step of any optimizer changes anything.
     """
     held = _held(report, use)
-    learns = {
-        report.parameters[number].owner
-        for number in left_out
-        if report.parameters[number].touched == report.passes_traced
-    }
+    learns = {series.owner for series in left_out if series.touched == report.passes_traced}
     return (
         bool(learns - {series.owner for series in held})
         and all(series.owner and not series.touched for series in held)
@@ -306,28 +311,25 @@ def _is_of_a_target(report: TraceReport, training: Training, use: OptimizerUse, 
     )
 
 
-def _held(report: TraceReport, use: OptimizerUse) -> list[ParameterSeries]:
-    held = (report.parameters[number] for number in use.holds)
-    return [series for series in held if series.requires_grad]
+def _held(report: TraceReport, use: OptimizerUse) -> _Parameters:
+    return [series for series in held_by(report, use) if series.requires_grad]
 
 
-def _alike(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
+def _alike(report: TraceReport, use: OptimizerUse, left_out: _Parameters) -> bool:
     """Return whether what gets gradients has the shapes of all that the optimizer holds."""
-    shapes = {report.parameters[number].shape for number in left_out}
+    shapes = {series.shape for series in left_out}
     return {*use.unknown_shapes, *(series.shape for series in _held(report, use))} <= shapes
 
 
 def _meant_for(
-    report: TraceReport, use: OptimizerUse, left_out: _Numbers, owners: list[tuple[str, int]]
+    report: TraceReport, use: OptimizerUse, left_out: _Parameters, owners: list[tuple[str, int]]
 ) -> list[tuple[str, int]]:
     """Return the models whose parameters this optimizer was made for: all of them, where shapes do not tell.
 
     Several optimizers are each for their own model, and their shapes say which.
     """
     held = Counter((*use.unknown_shapes, *(series.shape for series in _held(report, use))))
-    shapes: dict[str, Counter[tuple[int, ...]]] = {}
-    for number in left_out:
-        shapes.setdefault(report.parameters[number].owner, Counter())[report.parameters[number].shape] += 1
+    shapes = {owner: Counter(series.shape for series in parameters) for owner, parameters in _by_owner(left_out)}
     exact = [pair for pair in owners if shapes[pair[0]] == held]
     return exact if len(exact) == 1 else owners
 
@@ -338,8 +340,8 @@ _SHARDS = {
 }  # fmt: skip
 
 
-def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers, *, ran: bool) -> Finding:
-    owners = Counter(report.parameters[number].owner for number in left_out).most_common()
+def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Parameters, *, ran: bool) -> Finding:
+    owners = Counter(series.owner for series in left_out).most_common()
     alike = _alike(report, use, left_out)
     reported = _meant_for(report, use, left_out, owners) if alike or not use.unknown_owner else owners[:1]
     missing, names = sum(each for _, each in reported), [name for name, _ in reported]
@@ -349,14 +351,15 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers, *, ra
     kinds = report.parallel.kinds if report.parallel is not None and not ran else ()
     # what has sharded the parameters of the run, so that they are other objects
     how = next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "") if alike else ""
-    made_again = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
-    no_model, end = " and that no model which ran uses", made_again
+    no_model, end, first = " and that no model which ran uses", "", "Make the optimizer from the model that is trained"
     if how:
         no_model, end = "", f": {how} replaced them after the optimizer was made"
+        first = "Shard the model first, then make the optimizer"
     elif ran:
-        no_model, end = "", ""
-    first = "Shard the model first, then make the optimizer" if how else (
-        f"Make the optimizer from the model that is trained{'' if ran else ', once it exists'}")  # fmt: skip
+        no_model = ""
+    else:
+        end = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
+        first += ", once it exists"
     every = [f"{name}.parameters()" for name in names]
     given = every[0] if len(every) == 1 else f"[{', '.join(f'*{one}' for one in every)}]"
     return Finding(
@@ -408,7 +411,7 @@ def _without_gradient(still: UnchangedParameters, numbers: Sequence[int], steps:
         f"from the loss ({share}).",
         location=still.location,
         evidence={"steps": steps, "parameters": len(names), "elements": sum(still.numels[one] for one in numbers)},
-        remedy=f"Use {it} in forward, and the result in the loss. {fixed(places)}",
+        remedy=f"Use {it} in forward, and the result in the loss. {to_freeze(places)}",
         subject=names[0],
     )
 
@@ -426,7 +429,9 @@ def stands_in_no_optimizer(report: WatchReport) -> Iterator[Finding]:
 def _stands_in_no_optimizer(still: UnchangedParameters) -> Finding:
     names = shortest([still.names[number] for number in still.unchanged], still.names)
     gets, are, them = ("gets", "is", "it") if len(names) == 1 else ("get", "are", "them")
-    meant = _is_meant_to_stand(still)
+    are_layers = all(still.names[number].count(".") > still.owner.count(".") + 1 for number in still.unchanged)
+    numels = [sum(still.numels[one] for one in some) for some in (still.unchanged, still.trained)]
+    meant = _is_usual(still.unchanged, still.trained, numels, are_layers=are_layers)
     trained = part_of(len(still.trained), len(still.names), "parameter")
     return Finding(
         code="TM602",
@@ -438,14 +443,3 @@ def _stands_in_no_optimizer(still: UnchangedParameters) -> Finding:
         remedy=_frozen(names[:1]) if meant else _added(names[0], still.names, still.optimizer, still.optimizer),
         subject=still.names[still.unchanged[0]],
     )
-
-
-def _is_meant_to_stand(still: UnchangedParameters) -> bool:
-    """Return whether the last layers alone are trained, or a small part that is not the first layers."""
-    are_layers = all(still.names[number].count(".") > still.owner.count(".") + 1 for number in still.unchanged)
-    if are_layers and max(still.unchanged) < min(still.trained):
-        return True
-    if max(still.trained) < min(still.unchanged) and len(still.trained) > 1:
-        return False
-    without, with_one = (sum(still.numels[one] for one in some) for some in (still.unchanged, still.trained))
-    return without > MOST_SHARE * (without + with_one)

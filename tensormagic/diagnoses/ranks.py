@@ -1,4 +1,4 @@
-"""Findings about several ranks: what they hold, reduce, and do."""
+"""TM900 to TM916: what several ranks hold, reduce, and do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,19 @@ import math
 from collections.abc import Iterator
 from statistics import median
 
+from tensormagic.diagnoses.rule import training_of
 from tensormagic.reports import EVERYTHING, Difference, Finding, RankReport, TraceReport, UnshardedParameters
-from tensormagic.words import count, listed, number_of_bytes, percent, plural, ranks_text, seconds_text, short_number
+from tensormagic.words import (
+    capitalised,
+    count,
+    listed,
+    number_of_bytes,
+    percent,
+    plural,
+    ranks_text,
+    seconds_text,
+    short_number,
+)
 
 # TM900 to TM908: what parts ranks that should go together, and on which of them it began.
 
@@ -25,7 +36,7 @@ def missing(report: RankReport) -> Iterator[Finding]:
     if absent:
         yield Finding(
             code="TM900", severity="warning",
-            message=f"{_first(ranks_text(absent))} of {report.world_size} left no report: the others are compared "
+            message=f"{capitalised(ranks_text(absent))} of {report.world_size} left no report: the others are compared "
             "without it.",
             evidence={"missing": len(absent)},
             remedy="Trace on every rank, into one folder that all of them reach.",
@@ -147,10 +158,6 @@ def _values(one: Difference) -> str:
     return listed(described, most=_MOST_LISTED)
 
 
-def _first(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
 # TM904 to TM916: data, generators, buffers, collectives, clipping and placements of ranks that belong together.
 
 _PEAK, _MORE = 1.3, 256 * 2**20  # TM914: times, and bytes, more than the others
@@ -176,8 +183,8 @@ def same_inputs(report: RankReport) -> Iterator[Finding]:
     for one in _those(report, "inputs"):
         yield Finding(
             code="TM905", severity="warning",
-            message=f"{_first(ranks_text(one.ranks))} were given the same input in all {plural(one.of, 'forward')}: "
-            "they compute the same gradients, so the other ranks add nothing.",
+            message=f"{capitalised(ranks_text(one.ranks))} were given the same input in all "
+            f"{plural(one.of, 'forward')}: they compute the same gradients, so the other ranks add nothing.",
             evidence={"forwards": one.of, "ranks": len(one.ranks)},
             remedy="`DistributedSampler(data)` gives each rank its share; call its `set_epoch` in each epoch.",
         )  # fmt: skip
@@ -198,8 +205,8 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
         waits, what = one.described[0]
         yield Finding(
             code="TM906", severity="error",
-            message=f"{_first(ranks_text(one.ranks))} never reached collective {count(one.step)} of {_group(one)}: "
-            f"{what}, where rank {waits} waited and failed.",
+            message=f"{capitalised(ranks_text(one.ranks))} never reached collective {count(one.step)} of "
+            f"{_group(one)}: {what}, where rank {waits} waited and failed.",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
             remedy=f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, an `if`, an error.",
         )  # fmt: skip
@@ -207,7 +214,7 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
 
 def same_order(report: TraceReport) -> Iterator[Finding]:
     """TM905: a DistributedSampler that was not given the epoch gives the same order again."""
-    for one in report.training.same_order if report.training is not None else ():
+    for one in training_of(report).same_order:
         yield Finding(
             code="TM905", severity="warning",
             message=f"{one.loader} gave its data in the same order in two rounds of the loop over {one.epoch}: its "

@@ -1,10 +1,11 @@
-"""TM501 to TM504: retained memory, alive and of no use to anybody, after a run or in a session."""
+"""TM501 to TM504: retained memory, alive and of no use to anybody: history, the last error, stored graphs, growth."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import rebound, related_lines
+from tensormagic.diagnoses.lines import rebound
+from tensormagic.diagnoses.rule import related_lines
 from tensormagic.reports import (
     Finding,
     Leak,
@@ -15,8 +16,6 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.base import Severity
 from tensormagic.words import listed, number_of_bytes, plural
-
-# TM501 to TM504: memory that is alive and of no use to anybody: history, the last error, stored graphs, growth.
 
 LARGE = 16 * 2**20  # bytes; below that nobody misses them
 LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
@@ -30,18 +29,17 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     kept = [one for one in report.retained if one.kind == "history" and one.nbytes >= LARGE]
     if not kept:
         return
-    nbytes, first = sum(one.nbytes for one in kept), kept[0]
-    places = listed([_out(one.holders) for one in kept])
+    nbytes, places = sum(one.nbytes for one in kept), [_out(one.holders) for one in kept]
     verb = "keeps" if len(kept) == 1 else "keep"
     yield Finding(
         code="TM501",
         severity="warning",
-        message=f"{places} {verb} {number_of_bytes(nbytes)} alive that none of your variables refers to: "
+        message=f"{listed(places)} {verb} {number_of_bytes(nbytes)} alive that none of your variables refers to: "
         "IPython's output history stores the values of last expressions.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
         remedy=f"Delete it from every place where IPython keeps it: {_deletes(kept)}. A cell that ends with a "
         "semicolon stores nothing there",
-        subject=_out(first.holders),
+        subject=places[0],
     )
 
 
@@ -64,16 +62,15 @@ def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     if not kept:
         return
     nbytes, first = sum(one.nbytes for one in kept), kept[0]
-    both = any(one.kind == "both" for one in kept)
-    locals_ = listed([_local(one) for one in kept])
+    outputs = [one for one in kept if one.kind == "both"]
     yield Finding(
         code="TM502",
         severity="warning",
         message=f"The last error keeps {number_of_bytes(nbytes)} alive that none of your variables refers to: "
-        f"its traceback holds {locals_}.",
+        f"its traceback holds {listed([_local(one) for one in kept])}.",
         location=first.location,
         evidence={"bytes": nbytes, "storages": len(kept)},
-        remedy=_ERROR + (f"; then {_deletes([one for one in kept if one.kind == 'both'])}" if both else ""),
+        remedy=_ERROR + (f"; then {_deletes(outputs)}" if outputs else ""),
         subject=_local(first),
     )
 

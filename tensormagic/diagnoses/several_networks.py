@@ -5,34 +5,34 @@ What is certain from the run is a warning; what may be meant is a note that name
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
+from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced, text_of
 from tensormagic.diagnoses.optimizers import targets_with_gradients
+from tensormagic.diagnoses.paths import Paths, cuts_in
 from tensormagic.diagnoses.rule import (
     COPIED,
-    as_code,
-    atom,
-    call_on,
+    FEWEST_STEPS,
+    grouped,
+    held_by,
     optimizer_code,
     optimizers_of,
     related_lines,
     scientific,
-    spliced,
     step_line,
+    training_of,
     twin_of,
+    updaters_of,
 )
-from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.diagnoses.zero_gradients import COMPARING
 from tensormagic.reports import (
     Finding,
-    FrozenUpdate,
     Graph,
     Location,
     ParameterSeries,
     TraceReport,
 )
 from tensormagic.words import count, listed, plural
-
-FEWEST_STEPS = 3  # fewer are no training
 
 # What is known of the order of two groups of parameters: the larger a node's number, the nearer it is to the loss.
 
@@ -48,8 +48,8 @@ def _places(graph: Graph, names: set[str]) -> list[int]:
     return [node.index for node in graph.nodes if node.kind == "accumulate" and node.variable in names]
 
 
-def _names(report: TraceReport, holds: Sequence[int]) -> set[str]:
-    return {report.parameters[number].name for number in holds}
+def _names(parameters: Iterable[ParameterSeries]) -> set[str]:
+    return {series.name for series in parameters}
 
 
 def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
@@ -59,11 +59,11 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
     one body, whose losses add up in the body, are left alone.
     """
     for use in optimizers_of(report):
-        own = _names(report, use.holds)
-        others = [
-            other for other in optimizers_of(report) if other is not use and not set(other.holds) & set(use.holds)
-        ]
-        passed = [other for other in others if _is_behind(report, own, _names(report, other.holds))]
+        own = _names(held_by(report, use))
+        others = (
+            other for other in optimizers_of(report) if other is not use and set(other.holds).isdisjoint(use.holds)
+        )
+        passed = [other for other in others if _is_behind(report, own, _names(held_by(report, other)))]
         if use.foreign >= FEWEST_STEPS and 2 * use.foreign > use.steps and passed:
             left = report.location(use.foreign_at)
             yield Finding(
@@ -82,34 +82,23 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
 
 def alike_units(report: TraceReport) -> Iterator[Finding]:
     """TM408: weights whose units were made the same, and that are the same after steps: they learn one thing."""
-    training = report.training
-    if training is None or not training.alike:
-        return
-    users = [*training.optimizers, *([training.by_hand] if training.by_hand is not None else [])]
+    users = updaters_of(report)
     steps = {number: use.steps for use in users for number in use.holds if use.rate != 0}
-    many = [report.parameters[number] for number in training.alike if steps.get(number, 0) >= FEWEST_STEPS]
-    paths = [Paths(graph) for graph in report.graphs]
-    found = [
-        series for series in many
-        if series.touched >= FEWEST_STEPS and any(path.users(series.name) for path in paths)
-    ]  # fmt: skip
+    many = [report.parameters[number] for number in training_of(report).alike if steps.get(number, 0) >= FEWEST_STEPS]
+    paths = [Paths(graph) for graph in report.graphs] if many else []
+    found = [one for one in many if one.touched >= FEWEST_STEPS and any(path.users(one.name) for path in paths)]
     if not found:
         return
-    still = all(not any(norm > 0 for norm in series.norms) for series in found)
     first, names = found[0], [series.name for series in found]
     more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
-    what = (
-        "their gradients are exactly zero, because the weights around them are zero as well"
-        if still
-        else "weights that begin with the same value get the same gradients, so all units learn the same"
-    )
+    what = "their gradients are exactly zero, because the weights around them are zero as well"
+    if any(norm > 0 for series in found for norm in series.norms):
+        what = "weights that begin with the same value get the same gradients, so all units learn the same"
     taken = max(steps.values())
     every = "Both" if _units(first) == 2 else f"All {count(_units(first))}"
-    initialised = (
-        f"nn.init.kaiming_uniform_({as_code(first.name)})"
-        if first.is_parameter
-        else f"{first.name} = torch.randn{first.shape} / {scientific(first.shape[0] ** 0.5)}"
-    )
+    initialised = f"nn.init.kaiming_uniform_({as_code(first.name)})"
+    if not first.is_parameter:
+        initialised = f"{first.name} = torch.randn{first.shape} / {scientific(first.shape[0] ** 0.5)}"
     yield Finding(
         code="TM408",
         severity="warning",
@@ -127,13 +116,11 @@ def _units(series: ParameterSeries) -> int:
 
 def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
     """TM620: a loop over an iterator in a loop that does not make it anew: from the second round on it is empty."""
-    for one in report.training.used_up if report.training is not None else ():
+    for one in training_of(report).used_up:
         after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
-        gone_through_again = (
-            "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
-            if "DataLoader" in one.type_name
-            else f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
-        )
+        remedy = f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
+        if "DataLoader" in one.type_name:
+            remedy = "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
         yield Finding(
             code="TM620",
             severity="warning" if one.rounds > 1 else "note",
@@ -141,14 +128,14 @@ def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
             f"it is used up after {after}, and the others do nothing.",
             location=report.location(one.location),
             evidence={"type": one.type_name, "rounds": one.rounds},
-            remedy=gone_through_again,
+            remedy=remedy,
             subject=one.name,
         )
 
 
 def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM621: ``load_state_dict(strict=False)`` with keys that the module does not have; or its own tensors."""
-    for load in report.training.loads if report.training is not None else ():
+    for load in training_of(report).loads:
         if load.own:
             yield Finding(
                 code="TM621",
@@ -164,22 +151,23 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
             )
         elif 2 * load.unexpected >= load.given:
             loaded, here = load.given - load.unexpected, report.location(load.location)
-            what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
+            what = f"{count(loaded)} of {plural(load.given, 'tensor')}" if loaded else "nothing"
+            entry = _under(text_of(here), load.example) if load.given < load.missing else ""
             remedy = (
-                f"Take `{load.strip}` from the keys: `{{key.removeprefix({load.strip!r}): value for key, value in "
-                "state.items()}`"
-                if load.strip
-                else f"Load what stands under that key: `{_under(here.text, load.example)}`"
-                if here is not None and load.given < load.missing and _under(here.text, load.example)
-                else f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that "
-                "are missing, and those that it did not expect"
+                f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that are "
+                "missing, and those that it did not expect"
             )
+            if load.strip:
+                renamed = f"{{key.removeprefix({load.strip!r}): value for key, value in state.items()}}"
+                remedy = f"Take `{load.strip}` from the keys: `{renamed}`"
+            elif entry:
+                remedy = f"Load what stands under that key: `{entry}`"
             yield Finding(
                 code="TM621",
                 severity="warning" if not loaded else "note",
                 message=f"load_state_dict(strict=False) loaded {what} into {load.module}: it was given "
                 f"`{load.example}`, and the module has `{load.wanted}` ({plural(load.missing, 'key')} missing).",
-                location=report.location(load.location),
+                location=here,
                 evidence={"given": load.given, "unexpected": load.unexpected, "missing": load.missing},
                 remedy=f"{remedy}.",
                 subject=load.module,
@@ -202,10 +190,10 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
 
     A critic that gradients pass through on their way to the network that is stepped is left alone.
     """
-    training, uses = report.training, optimizers_of(report)
+    uses = optimizers_of(report)
     steps = max((use.steps for use in uses), default=0)
-    for idle in training.idle if training is not None else ():
-        held = [report.parameters[number] for number in idle.holds]
+    for idle in training_of(report).idle:
+        held = held_by(report, idle)
         if (line := _named_alone(report, f"{idle.name}.step")) is not None and any(series.touched for series in held):
             yield Finding(
                 code="TM622",
@@ -218,8 +206,7 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
             )
             continue
         touched = [series for series in held if series.touched >= FEWEST_STEPS] if steps >= FEWEST_STEPS else []
-        stepped = {name for use in uses for name in _names(report, use.holds)}
-        if touched and _is_behind(report, {series.name for series in held}, stepped) is not True:
+        if touched and _is_behind(report, _names(held), _names(held_by(report, *uses))) is not True:
             owners = list(dict.fromkeys(series.owner for series in touched))
             name = idle.name if idle.name.isidentifier() else "optimizer"
             yield Finding(
@@ -244,55 +231,53 @@ def _named_alone(report: TraceReport, code: str) -> Location | None:
 
 
 FEWEST_UNTIL_COPIED = 100  # steps; target networks are often copied after so many
-_COMPARED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub", "rsub"})
 
 
 def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
     """TM623: what is called a target or a teacher is the network itself, gets gradients, or never changes."""
-    training = report.training
-    stepped = {report.parameters[number].owner for use in optimizers_of(report) for number in use.holds}
-    for names in training.names if training is not None else ():
+    uses = optimizers_of(report)
+    held = held_by(report, *uses)
+    for names in training_of(report).names:
         copies = [name for name in names if COPIED.search(name.rpartition(".")[2])]
         others = [name for name in names if name not in copies]
-        if copies and others and stepped & set(names):
+        if copies and others and any(series.owner in names for series in held):
             yield Finding(
                 code="TM623",
                 severity="warning",
                 message=f"{copies[0]} and {others[0]} are one module: with each step on {others[0]}, {copies[0]} "
                 "changes as well.",
-                location=step_line(report, *optimizers_of(report)),
+                location=step_line(report, *uses),
                 evidence={"names": len(names)},
                 remedy=f"Make a copy: `{copies[0]} = copy.deepcopy({others[0]})`",
                 subject=copies[0],
             )
     yield from targets_with_gradients(report)
-    held = {number for use in optimizers_of(report) for number in use.holds}
-    trained = {report.parameters[number].owner for number in held if report.parameters[number].touched}
-    steps = max((use.steps for use in optimizers_of(report)), default=0)
-    if steps >= FEWEST_UNTIL_COPIED:
-        reported: set[str] = set()
-        for graph in report.graphs:
-            for cut in graph.cuts:
-                owners = {one.owner for one in cut.left_out}
-                owner = next(iter(owners), "")
-                is_target = cut.target is not None and graph.nodes[cut.target].op in _COMPARED
-                still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
-                if len(owners) != 1 or not still or not is_target or owner in reported or owner in trained:
-                    continue
-                twin = twin_of(report, owner, cut.left_out, trained)
-                if twin:
-                    reported.add(owner)
-                    yield Finding(
-                        code="TM623",
-                        severity="note",
-                        message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
-                        f"changed it in {plural(steps, 'step')}.",
-                        location=report.location(cut.location) or step_line(report, *optimizers_of(report)),
-                        evidence={"steps": steps, "parameters": len(cut.left_out)},
-                        remedy=f"If it should follow {twin}, copy the weights now and then: "
-                        f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
-                        subject=owner,
-                    )
+    if max((use.steps for use in uses), default=0) >= FEWEST_UNTIL_COPIED:
+        yield from _never_changed(report, {series.owner for series in held if series.touched})
+
+
+def _never_changed(report: TraceReport, trained: set[str]) -> Iterator[Finding]:
+    uses, reported = optimizers_of(report), set[str]()
+    steps = max(use.steps for use in uses)
+    for graph, cut in cuts_in(report):
+        owner = cut.left_out[0].owner if cut.left_out else ""
+        is_target = cut.target is not None and graph.nodes[cut.target].op in COMPARING
+        changes = any(one.written or one.held or one.owner != owner for one in cut.left_out)
+        if not cut.left_out or changes or not is_target or owner in reported | trained:
+            continue
+        if twin := twin_of(report, owner, cut.left_out, trained):
+            reported.add(owner)
+            yield Finding(
+                code="TM623",
+                severity="note",
+                message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing changed "
+                f"it in {plural(steps, 'step')}.",
+                location=report.location(cut.location) or step_line(report, *uses),
+                evidence={"steps": steps, "parameters": len(cut.left_out)},
+                remedy=f"If it should follow {twin}, copy the weights now and then: "
+                f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
+                subject=owner,
+            )
 
 
 # TM624: frozen, and moved all the same.
@@ -302,21 +287,15 @@ FEWEST_MOVES = 2  # the first step after the freezing may use what the last back
 
 def frozen_moves(report: TraceReport) -> Iterator[Finding]:
     """TM624: parameters that ask for no gradient any more, and that steps move by what is left in their ``.grad``."""
-    alike: dict[tuple[object, ...], list[FrozenUpdate]] = {}
-    for one in report.training.frozen if report.training is not None else ():
-        if one.steps >= FEWEST_MOVES:
-            alike.setdefault((one.optimizer, one.zero, one.location), []).append(one)
-    for one, *others in alike.values():
-        same = [one, *others]
+    moved = (one for one in training_of(report).frozen if one.steps >= FEWEST_MOVES)
+    for same in grouped(moved, lambda one: (one.optimizer, one.zero, one.location)).values():
+        one = same[0]
         cleared, step = report.location(one.cleared), report.location(one.location)
         to_zeros = one.zero and cleared is not None and "set_to_none=False" in cleared.text
-        ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
-        left = (
-            f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
-            if one.zero
-            else "what an earlier backward left"
-        )
-        frozen = report.location(one.frozen)
+        left = "what an earlier backward left"
+        if one.zero:
+            ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
+            left = f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
         code = as_code(one.parameter) if " " not in one.parameter else "parameter"
         here = cleared if to_zeros else step
         verb, them = ("is", "it") if len(same) == 1 else ("are", "them")
@@ -332,5 +311,5 @@ def frozen_moves(report: TraceReport) -> Iterator[Finding]:
             else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = "
             "None`.",
             subject=one.parameter,
-            related=related_lines(("frozen here", frozen), ("moved here", step), besides=here),
+            related=related_lines(("frozen here", report.location(one.frozen)), ("moved here", step), besides=here),
         )

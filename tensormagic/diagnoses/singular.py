@@ -6,13 +6,12 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import call_on, expressions, neighbours, related_lines, spliced, statement_of, within
+from tensormagic.diagnoses.lines import call_on, expressions, spliced, statement_of, text_of, within
+from tensormagic.diagnoses.paths import RESHAPING, frame_of, neighbours
+from tensormagic.diagnoses.rule import related_lines
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
-
-# Backward formulas where they are singular, and which of the places where a NaN appeared a finding is about.
 
 # Which NaN or infinite gradient a run's finding is about: the first, in the outermost pass that has it.
 
@@ -20,15 +19,13 @@ from tensormagic.words import count, is_or_are, part_of, plural
 def first_nonfinite(report: TraceReport) -> int | None:
     """Return the place of the graph in which the run's first NaN or infinite gradient appeared; None where none did."""
     inner = {done.graph for done in report.inner_passes}  # what was born in these was born in a node of the others too
-    first_nonfinite = [
+    born = [
         (graph.first_nonfinite[0].pass_number, graph.number not in inner, at)
         for at, graph in enumerate(report.graphs)
         if graph.first_nonfinite
     ]
-    first_shown = first_bad(report)
-    if first_nonfinite and (first_shown is None or min(first_nonfinite)[0] <= first_shown[0]):
-        return min(first_nonfinite)[2]
-    return None
+    shown = first_bad(report)
+    return min(born)[2] if born and (shown is None or min(born)[0] <= shown[0]) else None
 
 
 def first_bad(report: TraceReport) -> tuple[int, int] | None:
@@ -37,7 +34,12 @@ def first_bad(report: TraceReport) -> tuple[int, int] | None:
     return min(shown, default=None)
 
 
-def value_of(report: TraceReport, pass_number: int) -> float | None:
+def nonfinite_kind(nan: int, inf: int) -> tuple[str, int]:
+    """Return what to call values of which some are NaN or infinite, and how many of them that is: NaN counts first."""
+    return ("NaN", nan) if nan else ("infinite", inf)
+
+
+def loss_of(report: TraceReport, pass_number: int) -> float | None:
     """Return what a kept pass began with, where that is one number: the loss."""
     return next((done.value for done in report.passes if done.number == pass_number), None)
 
@@ -166,41 +168,22 @@ SELECTING = frozenset({"where", "masked_fill", "masked_scatter", "masked_select"
 # Behind these a logarithm is mended by fusing the two, whatever is left out: TM402 says so.
 _FUSED = frozenset({"softmax", "sigmoid"})
 # What hands a gradient on element for element, so that where it is zero says who made it so.
-_PASSING = frozenset({
-    "add", "sub", "rsub", "neg", "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute",
-    "transpose", "t", "clone", "to_copy", "sum", "mean", "stack", "cat", "alias",
-})  # fmt: skip
+_PASSING = RESHAPING | {"add", "sub", "rsub", "neg", "sum", "mean", "stack", "cat", "alias"}
 # What does so but can make zeros of its own: then the zeros are counted.
 _SCALING = frozenset({"mul", "div", "pow", "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "square"})
 _ZERO_SHARE = MEASURES.index("zero_share")
 
 
-class Singular(NamedTuple):
-    """An op whose slope can be infinite: a value at which it is not, and how to write it so."""
-
-    harmless: str
-    written: str
-
-
-OPS: dict[str, Singular] = {
-    "log": Singular("1", "torch.log({safe})"),
-    "log2": Singular("1", "torch.log2({safe})"),
-    "log10": Singular("1", "torch.log10({safe})"),
-    "log1p": Singular("0", "torch.log1p({safe})"),
-    "xlogy": Singular("1", "torch.xlogy(x, {safe})"),
-    "sqrt": Singular("1", "torch.sqrt({safe})"),
-    "rsqrt": Singular("1", "torch.rsqrt({safe})"),
-    "reciprocal": Singular("1", "1 / {safe}"),
-    "div": Singular("1", "x / {safe}"),
-    "pow": Singular("1", "{safe} ** p"),
-    "exp": Singular("0", "torch.exp({safe})"),
-    "acos": Singular("0", "torch.acos({safe})"),
-    "asin": Singular("0", "torch.asin({safe})"),
-    "atanh": Singular("0", "torch.atanh({safe})"),
-    "acosh": Singular("2", "torch.acosh({safe})"),
-    "softmax": Singular("0", "{safe}.softmax(-1)"),
-    "log_softmax": Singular("0", "{safe}.log_softmax(-1)"),
+# A value at which the slope of an op is finite, and how to write the op, where that is not `torch.log(x)` or the like.
+HARMLESS = {
+    **dict.fromkeys(("log", "log2", "log10", "xlogy", "sqrt", "rsqrt", "reciprocal", "div", "pow"), "1"),
+    **dict.fromkeys(("log1p", "exp", "acos", "asin", "atanh", "softmax", "log_softmax"), "0"),
+    "acosh": "2",
 }
+_WRITTEN = {
+    "xlogy": "torch.xlogy(x, {safe})", "reciprocal": "1 / {safe}", "div": "x / {safe}", "pow": "{safe} ** p",
+    "softmax": "{safe}.softmax(-1)", "log_softmax": "{safe}.log_softmax(-1)",
+}  # fmt: skip
 _HELD = {"div": "divisor"}
 _BAD_VALUE = frozenset({"exp", "softmax", "log_softmax"})  # not their slope, their value is infinite or NaN
 
@@ -222,7 +205,7 @@ def nan_in_where(report: TraceReport) -> NanInWhere | None:
     graph = report.graphs[at]
     nonfinite = graph.first_nonfinite[0]
     node = graph.nodes[nonfinite.node]
-    if node.op not in OPS or not nonfinite.nan or nonfinite.inf or not _is_zero_times(report, nonfinite, node):
+    if node.op not in HARMLESS or not nonfinite.nan or nonfinite.inf or not _is_zero_times(report, nonfinite, node):
         return None
     if node.op.startswith("log") and graph.nodes[nonfinite.receiver].op in _FUSED:
         return None
@@ -234,7 +217,7 @@ def _is_zero_times(report: TraceReport, nonfinite: FirstNonfinite, node: Node) -
     """Whether the NaN can only have come from a gradient of 0, or from a value that the loss does not hold."""
     if node.op == "div" and not nonfinite.saved_zero:  # a divisor that is not finite is nothing that was masked
         return False
-    value = value_of(report, nonfinite.pass_number)
+    value = loss_of(report, nonfinite.pass_number)
     if value is not None:
         return math.isfinite(value)
     if nonfinite.saved_bad or node.op in _BAD_VALUE:
@@ -270,7 +253,7 @@ def _made_the_zeros(graph: Graph, nonfinite: FirstNonfinite, below: int) -> bool
     """Whether what arrives below the selecting op is zero as often as what arrives where the NaN is born."""
     if below == nonfinite.node:
         return True
-    frame = next((frame for frame in graph.frames if frame.pass_number == nonfinite.pass_number), None)
+    frame = frame_of(graph, nonfinite.pass_number)
     measured = [None if frame is None else frame.measured(index) for index in (below, nonfinite.node)]
     shares = [None if row is None else row[_ZERO_SHARE] for row in measured]
     if None in shares:
@@ -292,7 +275,6 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
     graph, nonfinite = report.graphs[found.at], found.nonfinite
     node, receiver = graph.nodes[nonfinite.node], graph.nodes[nonfinite.receiver]
     location, line = report.location(node.location), report.location(found.selecting.location)
-    left_out = f"{found.selecting.op} hides"
     where = f", {location.label}" if location else ""
     by = f" ({line.label})" if line and line != location else ""
     share = part_of(nonfinite.nan, max(nonfinite.count, nonfinite.nan))
@@ -300,12 +282,12 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
         code="TM406",
         severity="error",
         message=f"The first NaN gradient appears in {node.op}{where}{when(report, nonfinite.pass_number)}, at elements "
-        f"that {left_out}{by}: {_reason(node, nonfinite)}, so {share} it sends to {receiver.variable or receiver.op} "
-        f"{is_or_are(nonfinite.nan)} NaN.",
+        f"that {found.selecting.op} hides{by}: {_reason(node, nonfinite)}, so {share} it sends to "
+        f"{receiver.variable or receiver.op} {is_or_are(nonfinite.nan)} NaN.",
         location=location,
         evidence={"nan": nonfinite.nan, "elements": nonfinite.count, "zeros saved": nonfinite.saved_zero,
                   "pass": nonfinite.pass_number},
-        remedy=_remedy(node, found.selecting, (location.text if location else "", line.text if line else "")),
+        remedy=_remedy(node, found.selecting, (text_of(location), text_of(line))),
         subject=node.op,
         node=(found.at, node.index),
         related=related_lines((f"left out by {found.selecting.op}", line), besides=location),
@@ -330,13 +312,10 @@ def _remedy(node: Node, selecting: Node, lines: tuple[str, str]) -> str:
     line, selected = lines
     if mended := masked_on_its_line(node.op, line) if line == selected else _masked(node.op, line, selected):
         return f"Mask the input, not the output: `{mended}`"
-    known = OPS[node.op]
     operand = "y" if node.op in {"div", "xlogy"} else "x"
-    safe = f"torch.where(mask, {operand}, {known.harmless})"
-    return (
-        f"Mask the input, not the output: `{known.written.format(safe=safe)}`, with the mask of the elements "
-        f"that {selecting.op} takes."
-    )
+    safe = f"torch.where(mask, {operand}, {HARMLESS[node.op]})"
+    written = _WRITTEN.get(node.op, f"torch.{node.op}({{safe}})").format(safe=safe)
+    return f"Mask the input, not the output: `{written}`, with the mask of the elements that {selecting.op} takes."
 
 
 def singular_place(line: str, op: str) -> tuple[ast.expr | None, ast.expr | None]:
@@ -365,8 +344,8 @@ def masked_on_its_line(op: str, line: str) -> str:
         node for node in expressions(line) if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.where"
     ]
     place, operand = singular_place(line, op)
-    harmless = OPS[op].harmless if op in OPS else ""
-    if len(wheres) != 1 or len(wheres[0].args) != 3 or place is None or operand is None or not harmless:
+    harmless = HARMLESS.get(op)
+    if len(wheres) != 1 or len(wheres[0].args) != 3 or place is None or operand is None or harmless is None:
         return ""
     mask, taken, other = wheres[0].args
     condition, old = ast.unparse(mask), ast.unparse(operand)
@@ -383,7 +362,7 @@ def _masked(op: str, line: str, selecting: str) -> str:
     place, operand = singular_place(line, op)
     if not isinstance(statement, ast.Assign) or place is None or operand is None:
         return ""
-    name, other = ast.unparse(statement.targets[0]), OPS[op].harmless
+    name, other = ast.unparse(statement.targets[0]), HARMLESS[op]
     where = call_on(selecting, "where")
     if where is not None and len(where.args) == 3 and ast.unparse(where.func) == "torch.where":
         condition, taken, left = where.args

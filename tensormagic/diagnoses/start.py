@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.backward_failures import LINEAR
-from tensormagic.diagnoses.rule import as_code, scientific
+from tensormagic.diagnoses.lines import as_code
+from tensormagic.diagnoses.rule import is_floating, scientific
 from tensormagic.reports import Extent, FunctionCheck, Probe, StartReport
 from tensormagic.words import count, listed, part_of, plural, tuple_text
 
@@ -28,14 +29,12 @@ def _function(report: StartReport, found: FunctionCheck) -> Iterator[Probe]:
     """Yield the answers about one call of a custom Function."""
     if report.error:
         yield Probe("call", "unknown", report.error, "Give finite arguments with which it works in float64")
-    growth = found.doubled
-    if growth is not None:
-        text = "doubles when the gradient that arrives is doubled"
-        grown = f"grows {scientific(growth)} times when the gradient that arrives is doubled"
-        fits = abs(growth - 2) < LINEAR
-        yield Probe("what arrives", "fine", text) if fits else Probe(
-            "what arrives", "wrong", "stays the same when the gradient that arrives is doubled"
-            if abs(growth - 1) < LINEAR else grown, "Multiply by it: `grad_output * …`")  # fmt: skip
+    growth, when = found.doubled, "when the gradient that arrives is doubled"
+    if growth is not None and abs(growth - 2) < LINEAR:
+        yield Probe("what arrives", "fine", f"doubles {when}")
+    elif growth is not None:
+        does = "stays the same" if abs(growth - 1) < LINEAR else f"grows {scientific(growth)} times"
+        yield Probe("what arrives", "wrong", f"{does} {when}", "Multiply by it: `grad_output * …`")
     for one in found.arguments:
         measured = "no gradient" if one.by_backward is None else scientific(one.by_backward)
         text = f"{measured} by backward, {scientific(one.by_differences)} by differences, in one direction"
@@ -92,7 +91,7 @@ def _input(what: str, x: Extent) -> Probe:
         return Probe(what, "wrong", f"{shape}: {plural(x.bad, 'value')} NaN or infinite", "Clean the data first")
     if x.low is None or x.high is None:
         return Probe(what, "unknown", shape)
-    if x.dtype.startswith(("float", "bfloat")):
+    if is_floating(x.dtype):
         span = f"{shape}, from {scientific(x.low)} to {scientific(x.high)}, mean {scientific(x.mean)}, "
         span += f"standard deviation {scientific(x.std)}"
         if x.low == x.high:
@@ -112,18 +111,17 @@ def _labels(report: StartReport) -> Iterator[Probe]:
         yield Probe("targets", "wrong", f"{shape}: {plural(y.bad, 'value')} NaN or infinite", "Clean the data first")
     elif y.low is None or y.high is None:
         yield Probe("targets", "unknown", shape)
-    elif y.dtype.startswith(("float", "bfloat")):
-        fits = out is None or out == y.shape or (math.prod(out) == math.prod(y.shape) and len(out) == len(y.shape))
+    elif is_floating(y.dtype):
         text = f"{shape}, from {scientific(y.low)} to {scientific(y.high)}"
-        if fits:
+        if out is None or (math.prod(out) == math.prod(y.shape) and len(out) == len(y.shape)):
             yield Probe("targets", "fine", text)
         else:
-            text = f"{text}, against outputs of {tuple_text(out or ())}"
+            text = f"{text}, against outputs of {tuple_text(out)}"
             if report.loss.startswith("binary_cross_entropy"):
                 text += f": {report.loss} takes equal shapes only"
             elif not report.error:
                 text += ": the loss broadcasts them against each other"
-            yield Probe("targets", "look", text, f"Give both one shape{_reshaped(y.shape, out or ())}")
+            yield Probe("targets", "look", text, f"Give both one shape{_reshaped(y.shape, out)}")
     else:
         yield _classes(report, y, shape)
 
@@ -176,9 +174,9 @@ def _unfit(report: StartReport) -> tuple[str, str] | None:
     if report.last and _LOGITS.get(loss) == report.last:
         text = f"and applies {report.last} itself, with which the model ends already"
         return text, f"Leave the {report.last} out in training (TM608)"
-    seen = [report.value or 0.0, *([report.overfit.last] if report.overfit is not None else [])]
+    last = report.overfit.last if report.overfit is not None else 0.0
     classes = report.loss in {"NLLLoss", "nll_loss"} and report.target is not None and "int" in report.target.dtype
-    if classes and (report.last in {"softmax", "sigmoid"} or min(seen) < 0):
+    if classes and (report.last in {"softmax", "sigmoid"} or min(report.value or 0.0, last) < 0):
         text = "and takes logarithms of probabilities, which the outputs are not"
         return text, "End the model with `log_softmax`, or take `F.cross_entropy`, which applies it"
     return None

@@ -1,4 +1,4 @@
-"""TM309, TM310, TM315, TM607, TM616 to TM619: what gradients an optimizer steps on, and what comes of its steps.
+"""TM309, TM310, TM315, TM607, TM616 to TM619, TM625, TM703: what an optimizer steps on, and what comes of it.
 
 Each is judged from what was seen of every step (see `tensormagic.reports.training`), and said only where it is the
 habit of the loop: once may be meant, or an experiment.
@@ -9,31 +9,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, text_of, update_by_hand
 from tensormagic.diagnoses.rule import (
-    as_code,
-    call_on,
-    of_kind,
+    IN_A_ROW,
+    grouped,
+    held_by,
+    in_steps,
+    observed,
     optimizer_code,
     optimizers_of,
     related_lines,
     scientific,
-    update_by_hand,
+    training_of,
+    updaters_of,
 )
-from tensormagic.diagnoses.writes import LONGEST
 from tensormagic.reports import (
     Accumulation,
     Clipping,
     Finding,
     OptimizerUse,
-    Severity,
+    ParameterSeries,
     StepKind,
     StepPattern,
     TraceReport,
 )
 from tensormagic.reports.base import Scalar
-from tensormagic.words import count, listed, percent, plural
+from tensormagic.words import count, is_or_are, listed, percent, plural
 
-IN_A_ROW = 2  # steps; a single one may be meant
 MOSTLY = 2  # times as many backward passes cleared as used: two optimizers that share a line clear one for each used
 
 
@@ -61,43 +63,36 @@ def _evidence(use: OptimizerUse, patterns: list[StepPattern]) -> dict[str, Scala
     return {"steps": use.steps, "of these": _total(patterns), "first": min(pattern.first for pattern in patterns)}
 
 
-def _steps(number: int, use: OptimizerUse) -> str:
-    """Return ``"in all 6 steps"`` or ``"in 5 of its 6 steps"``."""
-    if number < use.steps:
-        return f"in {count(number)} of its {plural(use.steps, 'step')}"
-    return {1: "in its one step", 2: "in both of its steps"}.get(number, f"in all of its {count(number)} steps")
-
-
 def accumulated(report: TraceReport) -> Iterator[Finding]:
     """TM309: steps in a row used gradients in which a backward had added to what an earlier step used already."""
-    by_hand = report.training.by_hand if report.training is not None else None
-    for use in (*optimizers_of(report), *([by_hand] if by_hand is not None else [])):
+    for use in updaters_of(report):
         patterns = _of_kind(use, "accumulated")
         if not patterns or not _in_a_row(patterns):
             continue
         most, times = _most(patterns), _total(patterns)
+        grown = use.accumulation.parameter if use.accumulation is not None else None
+        number = grown if grown is not None else next(iter(use.holds), None)
+        leaf = "w" if number is None else report.parameters[number].name
         backward, step = report.location(most.backward), report.location(most.location)
-        grown = _grown(report, use.accumulation)
-        if use.name:
+        message = (
+            f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included what an "
+            "earlier step had already used"
+        )
+        remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
+        if not use.name:  # an update by hand
             message = (
-                f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
-                f"earlier step had already used{grown}."
+                f"{leaf}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "
+                "included what an earlier update had already used"
             )
-            remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
-        else:
-            message = (
-                f"{_leaf(report, use)}.grad is not zeroed between updates: in {count(times)} of "
-                f"{plural(use.steps, 'update')}, it included what an earlier update had already used{grown}."
-            )
-            remedy = f"Clear it after each update: `{as_code(_leaf(report, use))}.grad = None`"
+            remedy = f"Clear it after each update: `{as_code(leaf)}.grad = None`"
         yield Finding(
             code="TM309",
             severity="warning",
-            message=message,
+            message=f"{message}{_grown(report, use.accumulation)}.",
             location=step or backward,
             evidence=_evidence(use, patterns),
             remedy=remedy,
-            subject=use.name or _leaf(report, use),
+            subject=use.name or leaf,
             related=related_lines(("accumulates here", backward if step else None)),
         )
 
@@ -113,12 +108,6 @@ def _grown(report: TraceReport, found: Accumulation | None) -> str:
     return f"; {name}.grad has a norm of {scientific(found.last_norm)}{brought}"
 
 
-def _leaf(report: TraceReport, use: OptimizerUse) -> str:
-    found = use.accumulation.parameter if use.accumulation is not None else None
-    number = found if found is not None else next(iter(use.holds), None)
-    return "w" if number is None else report.parameters[number].name
-
-
 def emptied(report: TraceReport) -> Iterator[Finding]:
     """TM310: what a backward brought was cleared before the step could use it: in steps in a row, or in every one."""
     for use in optimizers_of(report):
@@ -130,7 +119,7 @@ def emptied(report: TraceReport) -> Iterator[Finding]:
             yield Finding(
                 code="TM310",
                 severity="error" if always else "warning",
-                message=f"{use.name} steps without gradients, {_steps(_total(patterns), use)}: they were "
+                message=f"{use.name} steps without gradients, {in_steps(_total(patterns), use.steps)}: they were "
                 f"zeroed between the backward and the step{', so nothing is learned' if always else ''}.",
                 location=cleared or step,
                 evidence=_evidence(use, patterns),
@@ -168,23 +157,22 @@ def without_backward(report: TraceReport) -> Iterator[Finding]:
         times = _total(repeated)
         if times >= IN_A_ROW or (repeated and times * 2 >= use.steps):
             most = _most(repeated)
+            here = report.location(most.location)
             before = next((one.location for one in use.patterns if one.first == most.first - 1), None)
-            remedy = f"Step once for each backward: `loss.backward(); {optimizer}.step()`"
+            instead = f"`loss.backward(); {optimizer}.step()`"
             if before != most.location:
-                remedy = f"Step once for each backward: leave out the second `{optimizer}.step()`"
+                instead = f"leave out the second `{optimizer}.step()`"
             again = "once" if times == 1 else f"{count(times)} times"
             yield Finding(
                 code="TM607",
                 severity="warning",
                 message=f"{use.name} stepped again on the same gradients, {again} in {plural(use.steps, 'step')}: no "
                 "backward ran since the step before.",
-                location=report.location(most.location),
+                location=here,
                 evidence=_evidence(use, repeated),
-                remedy=remedy,
+                remedy=f"Step once for each backward: {instead}",
                 subject=use.name,
-                related=related_lines(
-                    ("the step before", report.location(before)), besides=report.location(most.location)
-                ),
+                related=related_lines(("the step before", report.location(before)), besides=here),
             )
         if use.steps == _total(without) >= IN_A_ROW and not report.passes_seen:
             yield Finding(
@@ -208,10 +196,10 @@ def made_anew(report: TraceReport) -> Iterator[Finding]:
 
     A note for SGD, which has a state only with momentum, and where each made several steps: rounds may be meant.
     """
-    groups: dict[tuple[str, int | None, tuple[int, ...]], list[OptimizerUse]] = {}
-    for use in optimizers_of(report):
-        if use.holds and len({pattern.location for pattern in use.patterns}) == 1:
-            groups.setdefault((use.type_name, use.patterns[0].location, use.holds), []).append(use)
+    on_one_line = (
+        use for use in optimizers_of(report) if use.holds and len({one.location for one in use.patterns}) == 1
+    )
+    groups = grouped(on_one_line, lambda use: (use.type_name, use.patterns[0].location, use.holds))
     for (kind, line, holds), uses in groups.items():
         once, same = all(use.steps == 1 for use in uses), sum(use.again for use in uses) >= len(uses) - 1
         if len(uses) >= FEWEST_ANEW and same and (kind not in _WITHOUT_STATE or (once and kind == "SGD")):
@@ -236,7 +224,7 @@ LEAST_SHARE = 0.1  # of the steps
 
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
-    for gone in of_kind(report, "update lost"):
+    for gone in observed(report, "update lost"):
         if update := update_by_hand(gone.detail):
             yield Finding(
                 code="TM617",
@@ -262,57 +250,57 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 subject=use.name,
             )
         elif use.rate:
-            held = [report.parameters[number] for number in use.holds]
             # Measured twice at least: the first may be an update of a rate that warms up.
-            lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
+            measured = (one for one in held_by(report, use) if sum(update >= 0 for update in one.updates) > 1)
+            lost = [one for one in measured if one.lost >= MUCH_LOST]
             if lost:
-                numel = sum(series.numel for series in lost)
-                share = sum(series.lost * series.numel for series in lost) / numel
-                severity: Severity = "warning" if share >= MOST_LOST else "note"
-                names, dtype = [series.name for series in lost], lost[0].dtype
-                more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
-                yield Finding(
-                    code="TM617",
-                    severity=severity,
-                    message=f"{percent(share)} of what the steps of {use.name} should have changed in "
-                    f"{listed(names[:2])}{more} stayed as it was: {dtype} keeps {_DIGITS.get(dtype, 'few')} binary "
-                    "digits, and the updates are below half of the last one.",
-                    location=report.location(use.patterns[-1].location) if use.patterns else None,
-                    evidence={series.name: round(series.lost, 4) for series in lost[:8]},
-                    remedy="Keep the weights in float32 and calculate in half precision: "
-                    f"`with torch.autocast(device_type, dtype=torch.{dtype}): …`",
-                    subject=names[0],
-                )
+                yield _rounded_away(report, use, lost)
 
 
 _DIGITS = {"bfloat16": "8", "float16": "11"}
+
+
+def _rounded_away(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -> Finding:
+    share = sum(series.lost * series.numel for series in lost) / sum(series.numel for series in lost)
+    names, dtype = [series.name for series in lost], lost[0].dtype
+    more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
+    return Finding(
+        code="TM617",
+        severity="warning" if share >= MOST_LOST else "note",
+        message=f"{percent(share)} of what the steps of {use.name} should have changed in {listed(names[:2])}{more} "
+        f"stayed as it was: {dtype} keeps {_DIGITS.get(dtype, 'few')} binary digits, and the updates are below half of "
+        "the last one.",
+        location=report.location(use.patterns[-1].location) if use.patterns else None,
+        evidence={series.name: round(series.lost, 4) for series in lost[:8]},
+        remedy="Keep the weights in float32 and calculate in half precision: "
+        f"`with torch.autocast(device_type, dtype=torch.{dtype}): …`",
+        subject=names[0],
+    )
 
 
 def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
     uses = optimizers_of(report)
     optimizer = optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
-    for clip in report.training.clips if report.training is not None else ():
+    for clip in training_of(report).clips:
         place = report.location(clip.location)
-        call = call_on(place.text, "clip_grad_norm_") if place is not None else None
+        call = call_on(text_of(place), "clip_grad_norm_")
         text = ast.unparse(call) if call is not None else ""
         found = _clip(clip, text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)", optimizer)
-        if found is None:
-            continue
-        times, says, remedy = found
-        of = f"all of its {count(clip.calls)} calls"
-        if times < clip.calls:
-            of = f"{count(times)} of {plural(clip.calls, 'call')}"
-        names = ("calls", "late", "empty", "exhausted", "scaled")
-        yield Finding(
-            code="TM618",
-            severity="warning",
-            message=f"clip_grad_norm_ {says.format(of=of)}.",
-            location=place,
-            evidence={name: getattr(clip, name) for name in names},
-            remedy=remedy,
-            subject="clip_grad_norm_",
-        )
+        if found is not None:
+            times, says, remedy = found
+            of = f"all of its {count(clip.calls)} calls"
+            if times < clip.calls:
+                of = f"{count(times)} of {plural(clip.calls, 'call')}"
+            yield Finding(
+                code="TM618",
+                severity="warning",
+                message=f"clip_grad_norm_ {says.format(of=of)}.",
+                location=place,
+                evidence={name: getattr(clip, name) for name in ("calls", "late", "empty", "exhausted", "scaled")},
+                remedy=remedy,
+                subject="clip_grad_norm_",
+            )
 
 
 _NOTHING = "clipped nothing in {of}"
@@ -361,18 +349,17 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
 
     Who needs it differentiates again, which is another backward pass.
     """
-    training = report.training
-    by_hand = training.by_hand if training is not None else None
-    uses = training.optimizers if training is not None else ()
-    uses = uses or ((by_hand,) if by_hand is not None else ())
+    by_hand = training_of(report).by_hand
+    uses = optimizers_of(report) or ((by_hand,) if by_hand is not None else ())
     if not uses or report.inner_passes_seen:
         return
     use, steps = uses[0], max(one.steps for one in uses)
     always = all(one.graphed >= one.steps >= FEWEST_MEASURED for one in uses)
     if always and report.passes_seen <= steps + (use is by_hand):  # an update by hand is seen by the next pass
         backward = next((one.backward for one in use.patterns if one.backward is not None), None)
-        by_steps = f"{count(use.steps)} steps of {use.name}"
-        whose = f"{count(use.graphed)} backward passes" if use is by_hand else by_steps
+        whose = f"{count(use.steps)} steps of {use.name}"
+        if use is by_hand:
+            whose = f"{count(use.graphed)} backward passes"
         yield Finding(
             code="TM315",
             severity="warning",
@@ -387,15 +374,15 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
 
 def drifting_norms(report: TraceReport) -> Iterator[Finding]:
     """TM619: batch normalisations whose weights are frozen take statistics from the training's batches: a note."""
-    training = report.training
-    if training is None or not (training.optimizers or training.by_hand):
+    training = training_of(report)
+    if not training.optimizers and not training.by_hand:
         return
     frozen = {series.name for series in report.parameters if not series.requires_grad and not series.touched}
     norms = [norm for norm in training.drifting if f"{norm.module}.weight" in frozen and norm.batches > 1]
     if norms:
         owner = norms[0].module.partition(".")[0]
         step = training.optimizers[0].patterns[0].location if training.optimizers else None
-        what = f"{plural(len(norms), 'batch normalisation')} of {owner} {'is' if len(norms) == 1 else 'are'} frozen"
+        what = f"{plural(len(norms), 'batch normalisation')} of {owner} {is_or_are(len(norms))} frozen"
         yield Finding(
             code="TM619",
             severity="note",

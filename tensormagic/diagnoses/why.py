@@ -6,14 +6,15 @@ Not a rule: nothing is found to be wrong here, somebody asked. What is decided, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from tensormagic.diagnoses import why_question as absent
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
-from tensormagic.diagnoses.rule import neighbours, reached, scientific, shortest
-from tensormagic.diagnoses.why_question import Question, place_words, traced_way, upstream
-from tensormagic.reports import Finding, GradientFacts, Graph, PathStep, TraceReport, WhyGroup, WhyReport
-from tensormagic.words import is_or_are, listed, part_of, plural
+from tensormagic.diagnoses.paths import neighbours, reached
+from tensormagic.diagnoses.rule import grouped, scientific, shortest
+from tensormagic.diagnoses.why_question import Question, place_words, upstream
+from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WhyGroup, WhyReport
+from tensormagic.words import capitalised, is_or_are, listed, part_of, plural
 
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
 
@@ -41,43 +42,32 @@ def not_finite(question: Question) -> WhyReport | None:
         return None
     what = "NaN" if facts.nan else "infinity"
     head = f"{question.grad} holds {what} ({part_of(bad, facts.numel)})"
-    found = _nonfinite(question)
-    if found is None:
-        described = [
-            one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"} and _above(question, one)
-        ]
-        says = f"{head}: {described[0].message}" if described else f"{head}."
-        remedy = (
-            described[0].remedy
-            if described
-            else "Run the cell under `%%tracegrad`: it finds the line that made the first."
-        )
-        return question.described(
-            "NaN" if facts.nan else "infinite",
-            says,
-            evidence=(question.unseen,),
-            remedy=(remedy,),
-            path=_way_back(question),
-        )
+    reason = "NaN" if facts.nan else "infinite"
+    found, trace = _nonfinite(question), question.trace
+    if found is None or trace is None:
+        codes = {"TM401", "TM402", "TM406"}
+        finding = next((one for one in question.findings if one.code in codes and _above(question, one)), None)
+        says, remedy = f"{head}.", "Run the cell under `%%tracegrad`: it finds the line that made the first."
+        if finding is not None:
+            says, remedy = f"{head}: {finding.message}", finding.remedy
+        return question.described(reason, says, evidence=(question.unseen,), remedy=(remedy,), path=question.way())
     graph, node, number = found
-    trace = question.trace
-    place = trace.location(graph.nodes[node].location) if trace is not None else None
+    at, place = trace.graphs.index(graph), trace.location(graph.nodes[node].location)
     source = f"{graph.nodes[node].op}{place_words(place)}"
-    at = (trace.graphs.index(graph), node) if trace is not None else None
-    described = [one for one in _findings(question) if one.code in {"TM402", "TM406"} and one.node == at]
-    says, evidence, way = (
-        f"{head} because {source} produced the first in pass {number}.",
-        tuple(one.message for one in described[:1]),
-        _way_back(question, (node,)),
+    finding = next(
+        (one for one in question.findings if one.code in {"TM402", "TM406"} and one.node == (at, node)), None
     )
-    forward = (one for one in _findings(question) if one.code == "TM401" and one.severity == "error" and one.node)
-    faults = (one for one in forward if at is not None and one.node is not None and one.node[0] == at[0])
-    if not described and (fault := next(faults, None)):  # backward was given what was not finite already
-        described, place = [fault], fault.location
-        says, evidence = f"{head}: {fault.message}", (f"The first {what} of the backward: {source}, in pass {number}.",)
+    says = f"{head} because {source} produced the first in pass {number}."
+    evidence = finding.message if finding is not None else ""
+    errors = (one for one in question.findings if one.code == "TM401" and one.severity == "error")
+    fault = next((one for one in errors if one.node is not None and one.node[0] == at), None)
+    if finding is None and fault is not None:  # backward was given what was not finite already
+        finding, place = fault, fault.location
+        says = f"{head}: {fault.message}"
+        evidence = f"The first {what} of the backward: {source}, in pass {number}."
     return question.described(
-        "NaN" if facts.nan else "infinite", says, evidence=evidence, location=place,
-        remedy=tuple(one.remedy for one in described[:1]), path=way,
+        reason, says, evidence=(evidence,), location=place, path=question.way((node,)),
+        remedy=(finding.remedy,) if finding is not None else (),
     )  # fmt: skip
 
 
@@ -110,8 +100,8 @@ def zero(question: Question) -> WhyReport | None:
     if last is not None and last > 0:
         says = f"{head} because it was set to zero: the last pass gave it a gradient of norm {scientific(last)}."
         rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
-        remedy = f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`."
-        return question.described("cleared", says, evidence=(rests,), path=_way_back(question), remedy=(remedy,))
+        remedy = (question.in_between,)
+        return question.described("cleared", says, evidence=(rests,), path=question.way(), remedy=remedy)
     if last is not None:
         return _came_as_zero(question, head)
     rests = (
@@ -126,15 +116,15 @@ def _came_as_zero(question: Question, head: str) -> WhyReport:
     node = _makes_zero(*found) if found is not None else None
     if found is None or node is None or trace is None:
         says = f"{head} because what backward started with was zero already."
-        return question.described("zero", says, path=_way_back(question), remedy=("Look at the loss: it is constant.",))
+        return question.described("zero", says, path=question.way(), remedy=("Look at the loss: it is constant.",))
     op = found[0].nodes[node].op
     place = trace.location(found[0].nodes[node].location)
     norm = scientific(found[0].frames[-1].norms[node])
     says = f"{head} because {op}{place_words(place)} got a gradient of norm {norm} and passed on nothing but zeros"
     why = _ZEROS.get(op, "")
-    described = [one for one in _findings(question) if one.code == "TM405" and question.name in one.message]
+    described = [one for one in question.findings if one.code == "TM405" and question.name in one.message]
     return question.described(
-        "zero", f"{says}: {why}." if why else f"{says}.", location=place, path=_way_back(question, (node,)),
+        "zero", f"{says}: {why}." if why else f"{says}.", location=place, path=question.way((node,)),
         evidence=tuple(one.message for one in described[:1]), remedy=tuple(one.remedy for one in described[:1]),
     )  # fmt: skip
 
@@ -157,30 +147,29 @@ def scaled(question: Question) -> WhyReport | None:
         return None
     says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
     remedy = (f"scaler.unscale_({question.optimizer})  # before you look at gradients or clip them",)
-    return question.described(
-        "scaled", says, evidence=(_norm_words(question),), remedy=remedy, path=_way_back(question)
-    )
+    return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, path=question.way())
 
 
 def accumulated(question: Question) -> WhyReport | None:
     """It is more than what the last pass brought."""
-    facts, norms, series = question.facts, question.norms, question.series
-    last = question.last
+    facts, norms, series, last = question.facts, question.norms, question.series, question.last
     if facts.norm is None or series is None or not last or not facts.norm > last * 1.01:
         return None
     times = facts.norm / last
     equal = len(norms) > 1 and question.close(max(norms), min(norms))
     if equal and abs(times - round(times)) < 1e-3 * times:
-        says = f"{question.grad} is {round(times)} times what one pass gives: backward ran {round(times)} times, and "
-        says += "nothing cleared it in between."
+        says = (
+            f"{question.grad} is {round(times)} times what one pass gives: backward ran {round(times)} times, and "
+            "nothing cleared it in between."
+        )
     else:
         says = (
             f"{question.grad} holds the sum of several passes (norm {scientific(facts.norm)}; the last one alone gave "
+            f"{scientific(last)}): it was not zeroed in between."
         )
-        says += f"{scientific(last)}): it was not zeroed in between."
     remedy = (f"{question.optimizer}.zero_grad()  # before each backward, unless gradients are to be added up",)
     return question.described(
-        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=_way_back(question)
+        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=question.way()
     )
 
 
@@ -194,10 +183,10 @@ def scaled_down(question: Question) -> WhyReport | None:
         says = (
             f"{question.grad} is the gradient of the loss: the GradScaler's scale of {facts.scale:g} was removed again."
         )
-        return question.described("fine", says, evidence=(_norm_words(question),), path=_way_back(question))
+        return question.described("fine", says, evidence=(_norm_words(question),), path=question.way())
     says = f"{question.grad} is {share}: something scaled it down afterwards, such as `clip_grad_norm_`."
     return question.described(
-        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), path=_way_back(question)
+        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), path=question.way()
     )
 
 
@@ -206,14 +195,14 @@ def extreme(question: Question) -> WhyReport | None:
     norm = question.facts.norm
     if norm is None:
         return None
-    for finding in _findings(question):
+    for finding in question.findings:
         vanishes = finding.code == "TM403" and (finding.subject == question.name or norm < VANISHING_NORM)
         explodes = finding.code == "TM404" and (finding.subject == question.name or norm > EXPLODING_NORM)
         if vanishes or explodes:
             says = f"{question.grad} is very {'small' if vanishes else 'large'} (norm {scientific(norm)}). "
             return question.described(
                 "vanishing" if vanishes else "exploding", says + finding.message, evidence=(_passes(question),),
-                location=finding.location, remedy=(finding.remedy,), path=_way_back(question),
+                location=finding.location, remedy=(finding.remedy,), path=question.way(),
             )  # fmt: skip
     return None
 
@@ -223,19 +212,17 @@ def fine(question: Question) -> WhyReport:
     facts, last = question.facts, question.last
     if facts.norm is None:
         says = f"{question.grad} is there, but its values could not be read."
-        return question.described("unread", says, evidence=(_passes(question),), path=_way_back(question))
-    head = f"{question.grad} is fine"
+        return question.described("unread", says, evidence=(_passes(question),), path=question.way())
     same = last is not None and question.close(facts.norm, last)
     brought = f"its norm is {scientific(last or 0.0)}, from the last pass" if same else _norm_words(question).strip(".")
     zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
     evidence = (_passes(question), zeros if not few else "")
-    return question.described("fine", f"{head}: {brought}.", evidence=evidence, path=_way_back(question))
+    return question.described("fine", f"{question.grad} is fine: {brought}.", evidence=evidence, path=question.way())
 
 
 def _norm_words(question: Question) -> str:
-    norm = question.facts.norm
-    return f"its norm is {scientific(norm or 0.0)}."
+    return f"its norm is {scientific(question.facts.norm or 0.0)}."
 
 
 def _passes(question: Question) -> str:
@@ -245,16 +232,6 @@ def _passes(question: Question) -> str:
         return ""
     shown = ", ".join(map(scientific, norms[-5:]))
     return f"{plural(series.touched, 'pass', 'passes')} gave it a gradient; norms of the last: {shown}."
-
-
-def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]
-    return question.trace.findings if question.trace is not None and question.is_seen else ()
-
-
-def _way_back(question: Question, bad: Sequence[int] = ()) -> tuple[PathStep, ...]:
-    if question.trace is None or question.graph is None:
-        return ()
-    return traced_way(question.trace, *question.graph, bad)
 
 
 # Which reasons are tried, in which order.
@@ -282,9 +259,7 @@ def explain(facts: GradientFacts, trace: TraceReport | None = None) -> WhyReport
 def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport | None = None) -> WhyReport:
     """Return the parameters of a module by the reason for which their gradients are what they are."""
     answers = [explain(facts, trace) for facts in every]
-    groups: dict[tuple[str, object], list[WhyReport]] = {}
-    for answer in answers:
-        groups.setdefault((answer.reason, answer.location), []).append(answer)
+    groups = grouped(answers, lambda answer: (answer.reason, answer.location))
     names = [answer.name for answer in answers]
     described = tuple(
         WhyGroup(reason=reason, names=tuple(shortest([answer.name for answer in found], names)),
@@ -314,8 +289,7 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     if not amiss:
         return _all_in_order(name, groups)
     has = "has" if amiss == 1 else "have"
-    which = part_of(amiss, len(answers), "parameter")
-    which = f"{which[0].upper()}{which[1:]} of {name}"
+    which = f"{capitalised(part_of(amiss, len(answers), 'parameter'))} of {name}"
     reasons = {group.reason for group in groups if not group.fine}
     if reasons in ({"vanishing"}, {"exploding"}):
         return f"{which} {has} a gradient that {'vanishes' if reasons == {'vanishing'} else 'explodes'}."

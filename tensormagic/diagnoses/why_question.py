@@ -6,27 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.diagnoses.graph_cuts import call_words, instead
-from tensormagic.diagnoses.rule import (
-    as_code,
-    neighbours,
-    optimizer_code,
-    passes_words,
-    reached,
-    rebound,
-    scientific,
-)
+from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut
+from tensormagic.diagnoses.lines import as_code, rebound
+from tensormagic.diagnoses.paths import cuts_in, neighbours, reached
+from tensormagic.diagnoses.rule import is_differentiable, optimizer_code, optimizers_of, passes_words, scientific
 from tensormagic.reports import (
     Cut,
+    Finding,
     GradientFacts,
     Graph,
     Location,
+    OptimizerUse,
     ParameterSeries,
     PathStep,
     TraceReport,
     WhyReport,
 )
-from tensormagic.words import binding, listed, plural
+from tensormagic.words import binding, capitalised, listed, plural
 
 # The way from a tensor towards the loss, stop by stop: from a traced run, or from the graph as it is.
 
@@ -50,14 +46,10 @@ def traced_way(trace: TraceReport, graph: Graph, start: int, bad: Sequence[int] 
         norm = norms[at] if at < len(norms) and not norms[at] < 0 else None
         steps.append(PathStep(
             label=node.variable or node.op, kind="tensor" if node.kind == "accumulate" else "op",
-            detail=_shape(node.shapes[0] if node.shapes else ()), location=trace.location(node.location), norm=norm,
-            bad=at in bad,
+            detail="×".join(map(str, node.shapes[0])) if node.shapes else "", location=trace.location(node.location),
+            norm=norm, bad=at in bad,
         ))  # fmt: skip
     return folded((*steps, PathStep(label="backward", kind="loss")))
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return "×".join(map(str, shape))
 
 
 def _upwards(graph: Graph, start: int, through: set[int]) -> list[int]:
@@ -109,7 +101,7 @@ def live_way(facts: GradientFacts) -> tuple[PathStep, ...]:
         return (PathStep(label=facts.name, kind="tensor"), PathStep(label="nothing known", kind="nothing"))
     ops = (PathStep(label=op) for op in facts.path.ops)
     end = PathStep(label=facts.path.end, kind="loss", detail="freed" if facts.path.freed else "")
-    return folded((PathStep(label=facts.name, kind="tensor", detail=_shape(facts.shape)), *ops, end))
+    return folded((PathStep(label=facts.name, kind="tensor", detail="×".join(map(str, facts.shape))), *ops, end))
 
 
 def folded(steps: tuple[PathStep, ...]) -> tuple[PathStep, ...]:
@@ -151,19 +143,39 @@ class Question:
         return f"({self.name}).grad" if loose and " " in self.name else f"{self.name}.grad"
 
     @property
+    def run(self) -> TraceReport | None:
+        """The last traced run, unless it is known that it did not meet the tensor."""
+        return None if self.facts.seen is False else self.trace
+
+    @property
     def series(self) -> ParameterSeries | None:
         """What the traced run brought it; None where the run did not know it."""
-        known = self.trace.parameters if self.trace is not None and self.facts.seen is not False else ()
+        known = self.run.parameters if self.run is not None else ()
         return next((one for one in known if one.name == self.name and one.shape == self.facts.shape), None)
 
     @property
     def optimizer(self) -> str:
         """The name of the optimizer that holds it, as it is now or was in the run; else ``optimizer``."""
-        training = self.trace.training if self.trace is not None else None
-        series = self.series
-        number = self.trace.parameters.index(series) if self.trace is not None and series is not None else -1
-        uses = training.optimizers if training is not None else ()
-        return self.facts.optimizer or next((optimizer_code(use) for use in uses if number in use.holds), "optimizer")
+        return self.facts.optimizer or next((optimizer_code(use) for use in self.users), "optimizer")
+
+    @property
+    def in_between(self) -> str:
+        """What to do where it was cleared."""
+        return f"Look at it between `loss.backward()` and `{self.optimizer}.zero_grad()`."
+
+    @property
+    def copies(self) -> str:
+        """What shares its memory, as a sentence."""
+        copies = listed(self.facts.copies)
+        return f"{copies} shares its memory but not its history." if copies else ""
+
+    @property
+    def users(self) -> list[OptimizerUse]:
+        """The optimizers that held it in the run."""
+        trace, series = self.trace, self.series
+        if trace is None or series is None:
+            return []
+        return [use for use in optimizers_of(trace) if trace.parameters.index(series) in use.holds]
 
     @property
     def norms(self) -> list[float]:
@@ -181,7 +193,7 @@ class Question:
     @property
     def graph(self) -> tuple[Graph, int] | None:
         """The graph of the run that leads to it, and its node there."""
-        for graph in self.trace.graphs if self.trace is not None and self.facts.seen is not False else ():
+        for graph in self.run.graphs if self.run is not None else ():
             if (index := leaf_index(graph, self.name)) is not None:
                 return graph, index
         return None
@@ -189,12 +201,20 @@ class Question:
     @property
     def cut(self) -> tuple[Graph | None, Cut] | None:
         """What cut it off from everything that backward went through, one that detached something first."""
-        if self.trace is None or self.facts.seen is False:
+        if self.run is None:
             return None
-        found: list[tuple[Graph | None, Cut]] = [(graph, cut) for graph in self.trace.graphs for cut in graph.cuts]
-        found += [(None, cut) for cut in self.trace.cuts]
+        found: list[tuple[Graph | None, Cut]] = [*cuts_in(self.run), *((None, cut) for cut in self.run.cuts)]
         mine = [pair for pair in found if any(one.name == self.name for one in pair[1].left_out)]
-        return next(iter(sorted(mine, key=lambda pair: (pair[1].target is None, pair[1].selects))), None)
+        return min(mine, key=lambda pair: (pair[1].target is None, pair[1].selects), default=None)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found in the run that saw it."""
+        return self.trace.findings if self.trace is not None and self.is_seen else ()
+
+    def way(self, bad: Sequence[int] = ()) -> tuple[PathStep, ...]:
+        """Return the way from it to where backward started, in the run; empty where the run did not lead to it."""
+        return () if self.trace is None or self.graph is None else traced_way(self.trace, *self.graph, bad)
 
     @property
     def is_seen(self) -> bool:
@@ -208,8 +228,7 @@ class Question:
         """That the run did not see it, as a sentence; empty where it did, or there is no run."""
         if self.trace is None or self.is_seen:
             return ""
-        words = run_words(self.trace)
-        return f"{words[:1].upper()}{words[1:]} did not see {self.name}."
+        return f"{capitalised(run_words(self.trace))} did not see {self.name}."
 
     def close(self, left: float | None, right: float | None) -> bool:
         """Return whether two norms are the same, up to the rounding of float32."""
@@ -261,7 +280,7 @@ def not_asked(question: Question) -> WhyReport | None:
     if facts.inference:
         says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never records it."
         return question.described("inference tensor", says, remedy=(rebound(code, "clone().requires_grad_()"),))
-    if not facts.dtype.startswith(("float", "bfloat", "complex")):
+    if not is_differentiable(facts.dtype):
         says = (
             f"{grad} is None because {name} is {facts.dtype}: only floating-point and complex tensors have gradients."
         )
@@ -274,17 +293,15 @@ def _switched_off(question: Question) -> WhyReport:
     if facts.relative:
         says = (
             f"{grad} is None because {name} shares the memory of {facts.relative}, but not its history: `.detach()`, "
+            "`.data` or `torch.no_grad()` cut it off."
         )
-        says += "`.data` or `torch.no_grad()` cut it off."
         tracked = f"{as_code(facts.relative)}.grad  # the one that is tracked"
         return question.described("cut off", says, remedy=(tracked,))
     if facts.is_parameter:
-        trace = question.trace
-        cuts = (
-            (cut for graph in trace.graphs for cut in graph.cuts if cut.kind == "frozen") if trace is not None else ()
-        )
-        at = next((cut.location for cut in cuts if cut.source_name == name), None)
-        place = trace.location(at) if trace is not None else None  # the line of the run that froze it
+        place, trace = None, question.trace  # the line of the run that froze it
+        if trace is not None:
+            frozen = (cut for _, cut in cuts_in(trace) if cut.kind == "frozen" and cut.source_name == name)
+            place = trace.location(next((cut.location for cut in frozen), None))
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
         return question.described("frozen", says, remedy=(f"{binding(code)}.requires_grad_()",), location=place)
     says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
@@ -298,9 +315,11 @@ def not_a_leaf(question: Question) -> WhyReport | None:
     facts, name = question.facts, question.name
     if facts.is_leaf or facts.retains_grad:
         return None
-    onwards = f" The gradient goes on to {listed(facts.leaves)}." if facts.leaves else ""
-    says = f"{question.grad} is None because {name} is not a leaf: {facts.made_by} made it, and torch keeps .grad only "
-    evidence: list[str] = [onwards.strip()]
+    says = (
+        f"{question.grad} is None because {name} is not a leaf: {facts.made_by} made it, and torch keeps .grad only "
+        "for leaves."
+    )
+    evidence = [f"The gradient goes on to {listed(facts.leaves)}."] if facts.leaves else []
     way = live_way(facts) if facts.path is not None else ()
     if question.trace is not None and question.graph is not None:
         graph, index = question.graph
@@ -312,7 +331,7 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         f"{binding(code)}.retain_grad()  # before backward()",
         f"torch.autograd.grad(loss, {code})  # returns it instead",
     )
-    return question.described("not a leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, path=way)
+    return question.described("not a leaf", says, evidence=tuple(evidence), remedy=remedy, path=way)
 
 
 def cut_off(question: Question) -> WhyReport | None:
@@ -325,16 +344,15 @@ def cut_off(question: Question) -> WhyReport | None:
     what = "cut its path to the loss" if cut.target is not None else "cut its path"
     if cut.selects:
         what = f"only chooses elements with what {question.name} makes"
-    says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {what}, "
-    says += "so backward never reached it."
+    ended = f"{call_words(cut, place)}{place_words(place)} {what}"
+    says = f"{question.grad} is None because {ended}, so backward never reached it."
+    rests = ""
     if question.facts.path is not None:
         rests = f"{question.facts.path.end} still leads back to {question.name}, but nothing called backward on it."
-    else:
-        rests = ""
-    mend = instead(trace, cut)
+    mend = instead_of_cut(trace, cut)
     return question.described(
         "cut off", says, evidence=(rests,), location=place, path=cut_way(trace, graph, cut, question.name),
-        remedy=(f"{mend[:1].upper()}{mend[1:]}." if mend else "",),
+        remedy=(f"{capitalised(mend)}." if mend else "",),
     )  # fmt: skip
 
 
@@ -345,15 +363,16 @@ def cleared(question: Question) -> WhyReport | None:
         return None
     norms = question.norms
     last = f", the last of norm {scientific(norms[-1])}" if norms else ""
-    says = f"{question.grad} is None because it was cleared: {plural(series.touched, 'pass', 'passes')} brought it a "
-    says += f"gradient{last}, and it was set to None since."
-    number, uses = trace.parameters.index(series), trace.training.optimizers if trace.training is not None else ()
-    cleared_at = (one.cleared for use in uses if number in use.holds for one in use.patterns)
+    says = (
+        f"{question.grad} is None because it was cleared: {plural(series.touched, 'pass', 'passes')} brought it a "
+        f"gradient{last}, and it was set to None since."
+    )
+    cleared_at = (one.cleared for use in question.users for one in use.patterns)
     place = trace.location(next((at for at in cleared_at if at is not None), None))
     return question.described(
-        "cleared", says, path=_way(question), location=place,
+        "cleared", says, path=question.way(), location=place,
         evidence=(f"`{question.optimizer}.zero_grad()` does that; `autograd.grad` does not fill it at all.",),
-        remedy=(f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",),
+        remedy=(question.in_between,),
     )  # fmt: skip
 
 
@@ -382,7 +401,7 @@ def asked_for_others(question: Question) -> WhyReport | None:
         "it was restricted to other tensors, by `autograd.grad(...)` or `backward(inputs=...)`"
     )  # fmt: skip
     says = f"{question.grad} is None although a graph leads to {question.name}: {why}."
-    return question.described("not asked for", says, path=_way(question), remedy=("loss.backward()",))
+    return question.described("not asked for", says, path=question.way(), remedy=("loss.backward()",))
 
 
 def not_from_this_loss(question: Question) -> WhyReport | None:
@@ -391,9 +410,8 @@ def not_from_this_loss(question: Question) -> WhyReport | None:
     if not facts.loss or facts.path is not None:
         return None
     says = f"{question.grad} is None because {facts.loss} was not computed from {question.name}."
-    copies = f"{listed(facts.copies)} shares its memory but not its history." if facts.copies else ""
     return question.described(
-        "not part of the loss", says, evidence=(copies,), remedy=(UNTRACED,), path=live_way(facts)
+        "not part of the loss", says, evidence=(question.copies,), remedy=(UNTRACED,), path=live_way(facts)
     )
 
 
@@ -404,8 +422,7 @@ def gone_through(question: Question) -> WhyReport | None:
         return None
     says = f"{question.grad} is None although a backward went through {facts.path.end}: it was cleared afterwards."
     rests = "Or the gradients were returned, by `autograd.grad`, or asked for by `backward(inputs=...)`."
-    remedy = (f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",)
-    return question.described("cleared", says, evidence=(rests,), remedy=remedy, path=live_way(facts))
+    return question.described("cleared", says, evidence=(rests,), remedy=(question.in_between,), path=live_way(facts))
 
 
 def no_backward_yet(question: Question) -> WhyReport | None:
@@ -413,11 +430,13 @@ def no_backward_yet(question: Question) -> WhyReport | None:
     way, name = question.facts.path, question.name
     if way is None:
         return None
-    says = f"{question.grad} is None because no backward has reached {name} since it was made or cleared: "
-    says += f"{way.end} leads back to it"
-    over = f", through {listed(way.ops)}." if way.ops else "."
+    over = f", through {listed(way.ops)}" if way.ops else ""
+    says = (
+        f"{question.grad} is None because no backward has reached {name} since it was made or cleared: {way.end} leads "
+        f"back to it{over}."
+    )
     call = f"{as_code(way.end)}.backward()" if way.is_scalar else f"{as_code(way.end)}.sum().backward()"
-    return question.described("no backward yet", says + over, remedy=(call,), path=live_way(question.facts))
+    return question.described("no backward yet", says, remedy=(call,), path=live_way(question.facts))
 
 
 def unused(question: Question) -> WhyReport | None:
@@ -427,8 +446,8 @@ def unused(question: Question) -> WhyReport | None:
         return None
     says = (
         f"{question.grad} is None because no path leads from the loss to it: in {passes_words(trace)} it took part in "
+        "nothing that backward was called on."
     )
-    says += "nothing that backward was called on."
     remedy = (f"Use {question.name} in `forward`, or freeze it: `{as_code(question.name)}.requires_grad_(False)`",)
     return question.described("unused", says, remedy=remedy, path=live_way(question.facts))
 
@@ -438,13 +457,5 @@ def nothing_known(question: Question) -> WhyReport:
     facts, name = question.facts, question.name
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
     rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
-    copies = f"{listed(facts.copies)} shares its memory but not its history." if facts.copies else ""
-    return question.described(
-        "nothing known", says, evidence=(rests, copies, question.unseen), remedy=(UNTRACED,), path=live_way(facts)
-    )
-
-
-def _way(question: Question) -> tuple:  # type: ignore[type-arg]
-    if question.trace is None or question.graph is None:
-        return ()
-    return traced_way(question.trace, *question.graph)
+    evidence = (rests, question.copies, question.unseen)
+    return question.described("nothing known", says, evidence=evidence, remedy=(UNTRACED,), path=live_way(facts))

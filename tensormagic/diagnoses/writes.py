@@ -1,185 +1,23 @@
-"""TM2xx of a run: writes that changed more than their line says, or whose result depends on the order."""
+"""TM201 to TM204 of a run: writes that changed more than their line says, or whose result depends on the order."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import as_code, call_on, rebound, spliced, statement_of
-from tensormagic.reports import ChangedName, Clash, Finding, Location, Write, WritesReport
+from tensormagic.diagnoses.lines import (
+    call_on,
+    only_statement,
+    parsed,
+    rebound,
+    spliced,
+    statement_of,
+    text_of,
+    without_out,
+)
+from tensormagic.reports import ChangedName, Clash, Finding, Write, WritesReport
 from tensormagic.reports.base import Scalar, Severity
-from tensormagic.reports.failure import SavedWrite
 from tensormagic.words import binding, listed, part_of, plural
-
-# Reads a line of the user's for what it does: which name it writes to, how to say it, and what to write instead.
-
-LONGEST = 72  # characters of a line that are quoted
-
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.MatMult: "@",
-}  # fmt: skip
-# What torch is called with for an operator: ``y += 1`` reaches it as ``add_``.
-_OPERATOR_CALLS = {
-    "add_": ast.Add, "sub_": ast.Sub, "mul_": ast.Mult, "div_": ast.Div, "pow_": ast.Pow, "floor_divide_": ast.FloorDiv,
-    "remainder_": ast.Mod,
-}  # fmt: skip
-
-
-def parsed(location: Location | None) -> list[ast.stmt]:
-    """Return the statements of a line; none where it is not whole: of a longer one, the head is read."""
-    text = location.text if location is not None else ""
-    trees = map(_parse, (text, f"{text} pass", f"{text})"))
-    return next((_flat(tree.body) for tree in trees if tree is not None), [])
-
-
-def _parse(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError):
-        return None
-
-
-def _flat(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return statements, those in a ``for`` or ``if`` on the same line besides."""
-    found = []
-    for statement in body:
-        inner = getattr(statement, "body", [])
-        found += [statement, *_flat(inner if isinstance(inner, list) else [])]
-    return found
-
-
-def writing(write: SavedWrite) -> ast.AST | None:
-    """Return what in the line makes the write; None where a function or module that it calls does."""
-    for node in (inner for statement in parsed(write.location) for inner in ast.walk(statement)):
-        if isinstance(node, ast.AugAssign):
-            operator = _OPERATOR_CALLS.get(write.call)
-            if (
-                (operator and isinstance(node.op, operator))
-                or write.call.startswith("__i")
-                or write.call.endswith("__")
-            ):
-                return node
-        if isinstance(node, ast.Assign) and (
-            any(isinstance(target, ast.Attribute) and target.attr == "data" for target in node.targets)
-            if write.kind == "set data"
-            else write.call == "__setitem__" and any(isinstance(target, ast.Subscript) for target in node.targets)
-        ):
-            return node
-        if isinstance(node, ast.Call) and _is_call(node, write):
-            return node
-    return None
-
-
-def _is_call(node: ast.Call, write: SavedWrite) -> bool:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if write.kind == "step":
-        return name == "step"
-    return name == write.call or (write.kind == "out" and any(word.arg == "out" for word in node.keywords))
-
-
-def code(node: ast.AST) -> str:
-    """Return a piece of source as code, shortened."""
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def target_of(node: ast.AST | None) -> str:
-    """Return the name that a statement or call writes to: ``"h"`` of ``h[0] = x`` and of ``h.relu_()``."""
-    target: ast.expr | None = None
-    if isinstance(node, ast.AugAssign):
-        target = node.target
-    elif isinstance(node, ast.Assign):
-        target = node.targets[0]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-        target = node.func.value
-    while isinstance(target, ast.Subscript) or (isinstance(target, ast.Attribute) and target.attr == "data"):
-        target = target.value
-    return ast.unparse(target) if isinstance(target, ast.Name | ast.Attribute) else ""
-
-
-def described_write(write: SavedWrite) -> str:
-    """Return what wrote, in words: ```y += 1```, ``relu_ in net.1``, ```optimizer.step()```."""
-    if (node := writing(write)) is not None:
-        return f"`{code(node)}`"
-    where = f" in {write.module}" if write.module else ""
-    return f"{write.call.removesuffix('.step')}'s step" if write.kind == "step" else f"{called(write.call)}{where}"
-
-
-def called(call: str) -> str:
-    """Return a call's name as a user knows it."""
-    return "an assignment to a part of it" if call == "__setitem__" else f"`{call}`"
-
-
-def instead(write: SavedWrite) -> str:
-    """Return what to do instead of a write in place, as code where the line says enough."""
-    node = writing(write)
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name | ast.Attribute):
-        target, value = ast.unparse(node.target), ast.unparse(node.value)
-        value = f"({value})" if _binds_weaker(node.value, node.op) else value
-        return f"Make a new tensor: `{target} = {target} {_OPERATORS[type(node.op)]} {value}`."
-    if write.call == "__setitem__" or isinstance(node, ast.AugAssign):
-        return _into_a_copy(target_of(node), node)
-    if write.kind == "out":
-        return "Leave out `out=`: the call then makes a new tensor."
-    if write.call.endswith("_"):
-        plain = write.call.rstrip("_")
-        if node is None and write.module:
-            return f"Make {write.module} work on a new tensor: `{as_code(write.module)}.inplace = False`."
-        return f"Use `{plain}` instead of `{write.call}`: it makes a new tensor."
-    return ""
-
-
-def without_out(line: str) -> str:
-    """Return ``x = torch.mul(a, b)`` of ``torch.mul(a, b, out=x)``; empty for any other line."""
-    statement = statement_of(line)
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    out = next((one.value for one in call.keywords if one.arg == "out"), None) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or not isinstance(out, ast.Name):
-        return ""
-    call.keywords = [one for one in call.keywords if one.arg != "out"]
-    return f"{out.id} = {ast.unparse(call)}"
-
-
-def _binds_weaker(value: ast.expr, operator: ast.operator) -> bool:
-    """Return whether a value needs parentheses on the right of an operator."""
-    if isinstance(value, ast.BinOp):
-        sums = isinstance(value.op, ast.Add | ast.Sub)
-        return not isinstance(operator, ast.Add) and (sums or not isinstance(operator, ast.Sub))
-    return isinstance(value, ast.IfExp | ast.BoolOp | ast.Compare)
-
-
-def _into_a_copy(name: str, node: ast.AST | None) -> str:
-    value = node.value if isinstance(node, ast.Assign | ast.AugAssign) else None
-    if name and value is not None and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", ast.unparse(value)):
-        return f"Collect the parts in a list and put them together at the end: `{name} = torch.stack(parts)`."
-    name = name or "x"
-    return (
-        f"Write into a copy, `{name} = {name}.clone()` before it, or make a new tensor with `torch.where` or "
-        "`torch.stack`."
-    )
-
-
-def assigned(location: Location | None) -> list[str]:
-    """Return the name that a line binds; of several, or of several statements, those it also reads and hands on."""
-    statements = [statement for statement in parsed(location) if isinstance(statement, ast.Assign)]
-    found: list[str] = []
-    for statement in statements:
-        names = [ast.unparse(item) for target in statement.targets for item in _items(target)]
-        value = ast.unparse(statement.value)
-        read = [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", value)]
-        found += names if len(names) == len(statements) == 1 else read
-    return found
-
-
-def _items(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        return [item for element in target.elts for item in _items(element)]
-    return [target] if isinstance(target, ast.Name | ast.Attribute) else []
-
-
-# TM2xx of a run: writes that changed more than their line says, or whose result depends on the order of elements.
 
 
 def changed_names(report: WritesReport) -> Iterator[Finding]:
@@ -353,42 +191,33 @@ def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
     for write in report.writes:
         clash = write.clash
         if clash is not None and clash.kind == "overlaps itself":
-            stored = (
-                ""
-                if clash.elements is None
-                else f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
-            )
+            stored = ""
+            if clash.elements is not None:
+                stored = f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
             yield _clash(
                 "TM202", _severity(clash), write, clash,
                 message=f"{_target(write)} holds elements several times{stored}, and is written to in place: "
                 f"{_outcome(clash)}.",
-                remedy=f"Write to a full copy: `{_full_copy(write.target or '…')}`",
+                remedy=f"Write to a full copy: `{rebound(write.target or '…', 'clone()')}`",
             )  # fmt: skip
         elif clash is not None and clash.kind == "repeats":
             yield _clash(
                 "TM202", "warning", write, clash,
                 message=f"Writing {plural(clash.of_elements, 'element')} of {clash.tensor} changes "
                 f"{clash.elements} of its elements, because it holds each of them several times.",
-                remedy=f"Write to a full copy: `{_full_copy(clash.tensor)}`",
+                remedy=f"Write to a full copy: `{rebound(clash.tensor, 'clone()')}`",
             )  # fmt: skip
-
-
-def _full_copy(name: str) -> str:
-    return rebound(name, "clone()")
 
 
 def reads_what_it_writes(report: WritesReport) -> Iterator[Finding]:
     """TM203: an op reads memory that it writes: what it reads depends on what it has written already."""
     for write in report.writes:
         clash = write.clash
-        if clash is None or clash.kind != "reads what it writes":
-            continue
-        amount = "elements" if clash.elements is None else part_of(clash.elements, clash.of_elements)
-        yield _clash(
-            "TM203", _severity(clash, wrong="error"), write, clash,
-            message=f"This line reads {amount} that it writes in {_target(write)}: {_outcome(clash)}.",
-            remedy=_separate(write),
-        )  # fmt: skip
+        if clash is not None and clash.kind == "reads what it writes":
+            amount = "elements" if clash.elements is None else part_of(clash.elements, clash.of_elements)
+            message = f"This line reads {amount} that it writes in {_target(write)}: {_outcome(clash)}."
+            severity = _severity(clash, wrong="error")
+            yield _clash("TM203", severity, write, clash, message=message, remedy=_separate(write))
 
 
 def _severity(clash: Clash, wrong: Severity = "warning") -> Severity:
@@ -418,21 +247,15 @@ def _outcome(clash: Clash) -> str:
 def _separate(write: Write) -> str:
     """Return the line with a copy of what it reads; plain advice where the line is no simple one."""
     if write.op.endswith("out="):
-        mended = without_out(write.location.text if write.location else "")
+        mended = without_out(text_of(write.location))
         return f"Leave out `out=`, and assign what the call returns{f': `{mended}`' if mended else '.'}"
-    try:
-        (statement,) = ast.parse(write.location.text if write.location else "").body
-    except (SyntaxError, ValueError):
-        return "Read from a copy: `.clone()`"
+    statement = only_statement(parsed(text_of(write.location)))
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
-        targets, copies = (
-            ast.unparse(statement.targets[0]),
-            [f"{ast.unparse(one)}.clone()" for one in statement.value.elts],
-        )
-        return f"Read from copies: `{targets.strip('()')} = {', '.join(copies)}`"
+        names = ast.unparse(statement.targets[0]).strip("()")
+        copies = ", ".join(f"{ast.unparse(one)}.clone()" for one in statement.value.elts)
+        return f"Read from copies: `{names} = {copies}`"
     if isinstance(statement, ast.Assign | ast.AugAssign) and isinstance(statement.value, ast.Subscript | ast.Call):
-        text = ast.unparse(statement)
-        return f"Read from a copy: `{text}.clone()`"
+        return f"Read from a copy: `{ast.unparse(statement)}.clone()`"
     return "Read from a copy: `.clone()`"
 
 

@@ -2,126 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import neighbours, reached
+from tensormagic.diagnoses.paths import neighbours, reached, users_of
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
-from tensormagic.words import count, is_or_are, listed, plural
-
-# How the gradient travels through a graph: which ops use a weight, what reached them, and over which others it came.
-#
-# A weight's own gradient is large or small for two reasons: because of the gradient that comes down to the op that
-# uses it, and because of that op's input. Only the first is vanishing or exploding; raw features of size 1e4 are
-# neither. So the gradients are looked at where they arrive: at the matrix products and convolutions, seen from the
-# loss.
-
-# The ops that multiply a weight with an activation …
-USERS = frozenset({
-    "addmm", "mm", "bmm", "baddbmm", "mv", "addmv", "dot", "linear", "mkldnn_linear", "convolution",
-    "mkldnn_convolution", "cudnn_convolution", "embedding", "embedding_bag", "bilinear", "trilinear",
-    "mkldnn_rnn_layer", "cudnn_rnn",
-})  # fmt: skip
-# … and those that stand between a weight and its user.
-_BETWEEN = frozenset({
-    "t", "transpose", "permute", "view", "reshape", "unsafe_view", "expand", "to_copy", "clone", "unsqueeze", "squeeze",
-    "slice", "select", "split", "chunk", "contiguous", "as_strided",
-})  # fmt: skip
-
-Value = TypeVar("Value", bound=Any)  # anything that can be compared
-
-
-class Paths:
-    """One graph, looked at from the loss: the arriving gradient of every op that uses a weight.
-
-    Made for being asked often while a run goes on: each question costs at most one walk over the edges.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._feeders, self._targets = neighbours(graph)
-        self._leaves = {node.variable: node.index for node in graph.nodes if node.kind == "accumulate"}
-        self._users = {node.index for node in graph.nodes if node.op in USERS}
-        self._users_of: dict[str, list[int]] = {}
-        self._arriving: dict[int, float] = {}
-        self._last_layers: list[float] = []
-        self._least: float | None = None
-        self.first = self._first_users()
-
-    def _first_users(self) -> set[int]:
-        """Return the users that the gradient reaches before any other: the last layers of the forward."""
-        below: set[int] = set()
-        for node in reversed(self._graph.nodes):  # what made a node's input was made before it
-            if any(feeder in below or feeder in self._users for feeder in self._feeders.get(node.index, ())):
-                below.add(node.index)
-        return self._users - below
-
-    def users(self, leaf: str) -> list[int]:
-        """Return the ops that multiply something with the leaf of that name."""
-        if leaf not in self._users_of:
-            self._users_of[leaf] = self._look_for_users(leaf)
-        return self._users_of[leaf]
-
-    def _look_for_users(self, leaf: str) -> list[int]:
-        found, waiting = set(), [self._leaves[leaf]] if leaf in self._leaves else []
-        while waiting:
-            for feeder in self._feeders.get(waiting.pop(), ()):
-                if feeder in self._users:
-                    found.add(feeder)
-                elif self._graph.nodes[feeder].op in _BETWEEN:
-                    waiting.append(feeder)
-        return sorted(found)
-
-    def largest_above(self, values: Mapping[int, Value], least: Value) -> list[Value]:
-        """Return for every node the largest of ``values`` on its paths from the loss, itself not counted.
-
-        Args:
-            values: By node.
-            least: What represents a node without a value.
-        """
-        largest = [least] * len(self._graph.nodes)
-        for node in self._from_the_loss():
-            for feeder in self._feeders.get(node, ()):
-                largest[node] = max(largest[node], largest[feeder], values.get(feeder, least))
-        return largest
-
-    def _from_the_loss(self) -> list[int]:
-        """Return all nodes, each after those that send it a gradient."""
-        waiting = {node: len(feeders) for node, feeders in self._feeders.items()}
-        order = [node.index for node in reversed(self._graph.nodes) if node.index not in waiting]
-        for node in order:  # grows while it is walked
-            for target in self._targets.get(node, ()):
-                waiting[target] -= 1
-                if not waiting[target]:
-                    order.append(target)
-        return order
-
-    def arriving(self, node: int) -> float:
-        """Return the median of the finite norms above zero that a node received; 0 where there was none."""
-        if node not in self._arriving:
-            norms = [frame.norms[node] for frame in self._graph.frames if 0 < frame.norms[node] < math.inf]
-            self._arriving[node] = median(norms) if norms else 0.0
-        return self._arriving[node]
-
-    def strongest(self, nodes: Iterable[int]) -> tuple[float, int]:
-        """Return (norm, node) of the node at which the largest gradient arrives; (0, -1) where none does."""
-        return max(((self.arriving(node), node) for node in nodes), default=(0.0, -1))
-
-    def at_the_last_layer(self, node: int) -> float:
-        """Return the largest norm that arrives at a last layer on the way to ``node``; 0 where there is none."""
-        if not self._last_layers:
-            self._last_layers = self.largest_above({user: self.arriving(user) for user in self.first}, 0.0)
-        return self._last_layers[node]
-
-    def least_at_a_last_layer(self) -> float:
-        """Return the smallest norm above zero that arrives at a last layer; infinite where there is none."""
-        if self._least is None:
-            self._least = min((norm for node in self.first if (norm := self.arriving(node))), default=math.inf)
-        return self._least
-
+from tensormagic.words import count, listed, plural
 
 # Exact zeros are often meant: layers that start at zero, rows of an embedding that no word asks for, a hinge loss
 # that is satisfied. So the rule reports only leaves that get zero as a whole, together with all else of their layer, in
@@ -221,7 +108,8 @@ class _Silent:
 
 def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
     """TM405: the gradient of whole layers is exactly zero, although a path leads there."""
-    silent = {found.series.name: found for series in report.parameters if (found := _silent(report, series))}
+    found = (_silent(report, series) for series in report.parameters)
+    silent = {one.series.name: one for one in found if one is not None}
     if not silent:
         return
     described: set[str] = set()
@@ -340,7 +228,7 @@ def _before_the_loss(graph: Graph, node: Node) -> str:
     """Return what to do about a ReLU that is the last operation of the model: only a loss uses what it makes."""
     if node.op not in {"relu", "threshold"}:
         return ""
-    users = {graph.nodes[edge.source].op for edge in graph.edges if edge.target == node.index}
+    users = {user.op for user in users_of(graph, node.index)}
     if not users or not users <= _LOSSES:
         return ""
     return (
@@ -349,10 +237,10 @@ def _before_the_loss(graph: Graph, node: Node) -> str:
     )
 
 
-_LOSSES = frozenset({
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "nll_loss", "log_softmax", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "poisson_nll_loss", "sub", "rsub",
-})  # fmt: skip
+COMPARING = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsub"})
+_LOSSES = COMPARING | {
+    "nll_loss", "log_softmax", "binary_cross_entropy", "binary_cross_entropy_with_logits", "poisson_nll_loss",
+}  # fmt: skip
 
 
 def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
@@ -360,20 +248,21 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
     node = graph.nodes[where[1]]
     flat, location = flat_of(node), report.location(node.location)
     assert flat is not None
-    kept_passes = len(dead.frames)
     kept = "kept " if len(report.passes) < report.passes_seen else ""
-    passes = plural(kept_passes, f"{kept}backward pass", f"{kept}backward passes")
-    shown = "" if kept_passes == 1 else "all " if first.always else "the last "
-    place = f" in {node.module}" * bool(node.module) + (f" ({location.label})" if location else "")
-    names, gets = listed(dead.names), "gets" if is_or_are(len(dead.names)) == "is" else "get"
-    yet = "" if first.always else f" of {count(report.passes_seen)}"
+    passes = plural(len(dead.frames), f"{kept}backward pass", f"{kept}backward passes")
+    if len(dead.frames) > 1:
+        passes = f"all {passes}" if first.always else f"the last {passes}"
+    if not first.always:
+        passes += f" of {count(report.passes_seen)}"
+    place = (f" in {node.module}" if node.module else "") + (f" ({location.label})" if location else "")
+    gets = "gets" if len(dead.names) == 1 else "get"
     return Finding(
         code="TM405",
         severity="warning",
-        message=f"{names} {gets} a gradient of exactly zero in {shown}{passes}{yet}: {node.op}{place} lets nothing "
+        message=f"{listed(dead.names)} {gets} a gradient of exactly zero in {passes}: {node.op}{place} lets nothing "
         f"through, because {flat.why}.",
         location=location,
-        evidence={"leaves": len(dead.names), "passes": kept_passes, "first": dead.frames[0].pass_number,
+        evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number,
                   "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},
         remedy=_before_the_loss(graph, node) or flat.remedy,
         subject=dead.names[0],

@@ -118,7 +118,8 @@ def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
     if len(options.run) != 2:
         raise UsageError(f"%compare takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
     left, right = (_traced_run(shell, given) for given in options.run)
-    short = [path.stem if (path := _saved_run(one)) else one for one in options.run]
+    saved = [_saved_run(one) for one in options.run]
+    short = [path.stem if path else one for path, one in zip(saved, options.run, strict=True)]
     first, second = short if short[0] != short[1] else options.run
     return api.compare(left, right, names=(first, second))
 

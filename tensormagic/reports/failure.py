@@ -173,6 +173,10 @@ class Operand:
     most: float | None = None  #: The greatest.
 
 
+#: How code writes an operand without a name, by its role, where that is not the role itself.
+PLAIN_NAMES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
+
+
 @dataclass(frozen=True, slots=True)
 class Clashing:
     """One part of an operand that does not fit: a dimension of its shape, or the whole."""

@@ -30,6 +30,10 @@ CutKind = Literal[
 ]
 
 
+#: Cuts that somebody wrote; what comes out may be used where nobody sees it.
+EXPLICIT_CUTS = frozenset({"detach", "data", "item", "numpy", "copy"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A leaf behind a cut that asks for a gradient and has none, and that no graph of the whole run led to."""

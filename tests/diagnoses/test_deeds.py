@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.writes import LONGEST, assigned, described_write, instead, target_of, writing
+from tensormagic.diagnoses.lines import LONGEST, assigned, described_write, instead_of_write, target_of, writing
 from tensormagic.reports import Location
 from tensormagic.reports.failure import SavedWrite
 
@@ -37,7 +37,7 @@ def test_a_write_is_said_with_the_persons_own_words(made, said, target, other):
     """The statement where the line makes the write itself; else what torch calls it, and where."""
     assert described_write(made) == said
     assert target_of(writing(made)) == target
-    assert other in instead(made)
+    assert other in instead_of_write(made)
 
 
 def test_the_operator_decides_which_statement_of_a_line_it_was():

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import replace
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.diagnoses.paths import Paths
 from tensormagic.reports import Graph
 from tests.views import samples_trace
 

@@ -12,7 +12,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.diagnoses import diagnose
-from tensormagic.diagnoses.rule import under_no_grad, update_by_hand
+from tensormagic.diagnoses.lines import under_no_grad, update_by_hand
 from tensormagic.reports import Cut, FailureReport, LossWithoutGraph, ModelInScope, Operand
 from tests.diagnoses.samples import CALL, LINES, run
 

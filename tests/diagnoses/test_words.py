@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.rule import rebound, scientific
+from tensormagic.diagnoses.lines import rebound
+from tensormagic.diagnoses.rule import scientific
 from tensormagic.words import binding
 
 

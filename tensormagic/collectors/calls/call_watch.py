@@ -356,7 +356,7 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_losses.not_detached, ("mul", "__mul__", "__rmul__")),
     (seen_losses.bootstrapped, ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")),
     (seen_made.loaded, ("random_",)),
-    (seen_made.dropped, tuple(sorted(seen_made.DROPPING))),
+    (seen_made.dropped, seen_made.DROPPING),
     (seen_made.drew, seen_made.DRAWS),
     (seen_made.asked_for, ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")),
     (seen_calls.waited, seen_calls.WAITS),

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts, running_part
+from tensormagic.collectors.calls.call_notes import LOSSES, Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import is_own_code
@@ -210,10 +210,9 @@ JOINED = ("broadcast_tensors",)
 
 _PASSING = frozenset({
     *BROADCASTS, "pow", "__pow__", "square", "abs", "__abs__", "neg", "__neg__", "float", "double", "long", "int", "to",
-    "type", "exp", "log", "log1p", "sqrt", "clamp", "where", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "type", "exp", "log", "log1p", "sqrt", "clamp", "where", *LOSSES,
 })  # fmt: skip
-_REDUCING = frozenset({"mean", "sum", "nanmean", "nansum", "norm", "mse_loss", "l1_loss", "smooth_l1_loss",
-                       "huber_loss"})  # fmt: skip
+_REDUCING = frozenset({"mean", "sum", "nanmean", "nansum", "norm", *LOSSES})
 _FUNCTIONAL = "torch/nn/functional.py"
 _TURNING = frozenset({"unsqueeze", "view", "reshape", "expand", "T", "mT", "t", "transpose"})
 

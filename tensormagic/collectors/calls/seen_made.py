@@ -158,15 +158,16 @@ def asked_for(watch: NotesOfMade, call: Call) -> None:
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
 _NEGATIVE = 1 << 64  # what torch adds to a seed below zero
 
-DRAWS = (
-    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
-    "multinomial", "poisson", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
-    "log_normal_", "dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu",
-    "scaled_dot_product_attention", "dropout1d", "dropout2d", "dropout3d", "kaiming_uniform_", "kaiming_normal_",
-    "xavier_uniform_", "xavier_normal_", "trunc_normal_", "orthogonal_",
+DROPPING = (
+    "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout",
+    "feature_alpha_dropout",
 )  # fmt: skip
-DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
-                       "alpha_dropout", "feature_alpha_dropout"})  # fmt: skip
+DRAWS = (
+    *DROPPING, "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
+    "multinomial", "poisson", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
+    "log_normal_", "rrelu", "scaled_dot_product_attention", "kaiming_uniform_", "kaiming_normal_", "xavier_uniform_",
+    "xavier_normal_", "trunc_normal_", "orthogonal_",
+)  # fmt: skip
 _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
 
 

@@ -42,7 +42,7 @@ from tensormagic.collectors.detachment.detachment_facts import (
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, history_of, is_leaf, without_history
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code
-from tensormagic.reports.graph import CutKind
+from tensormagic.reports.graph import EXPLICIT_CUTS, CutKind
 from tensormagic.words import error_text
 
 MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first
@@ -227,7 +227,7 @@ class DetachedValues:
             self._write(call[0], given[0])
             return
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
-        if not results and role not in _EXPLICIT:
+        if not results and role not in EXPLICIT_CUTS:
             return
         if (detachment := self._detachment_of(call, given, results[0] if results else result, frame)) is not None:
             for each in results:
@@ -325,8 +325,7 @@ _BLIND = frozenset({VALUELESS, GRAD_MODE})
 _DETACH_IN_PLACE: Any = torch.Tensor.detach_
 _FOLLOWED = (torch.Tensor, np.ndarray, tuple, list)
 _SEVERAL = frozenset({list, tuple})
-_EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy"})
-_LISTED = frozenset({"detach", "data", "item", "numpy", "copy", "frozen"})
+_LISTED = EXPLICIT_CUTS | {"frozen"}
 _READ = frozenset({"detach", "item", "numpy"})
 _NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
 
@@ -361,7 +360,7 @@ def _asks_for_gradient(given: Given) -> bool:
 
 def _kind(role: str | None, result: Any, *, off: bool) -> CutKind | None:
     """Return in which way a call ends the way of a value that has one; None where it passes it on."""
-    if role in _EXPLICIT or (role == "non-differentiable" and not off):
+    if role in EXPLICIT_CUTS or (role == "non-differentiable" and not off):
         return cast("CutKind", role)
     if role == "cast" and isinstance(result, torch.Tensor) and not differentiable(result):
         return "cast"

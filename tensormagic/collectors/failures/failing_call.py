@@ -202,16 +202,14 @@ def name_at_home(named: Any) -> str:
 
 def function_entries(below: list[TracebackType]) -> list[TracebackType]:
     """Return the entries of torch's own functions, from that which the user, or a module, called inwards."""
-    found = [*takewhile(lambda entry: _is_function(entry.tb_frame.f_code.co_filename), reversed(below))][::-1]
-    named = [(entry, entry.tb_frame.f_code.co_name) for entry in found]
+    named: list[tuple[TracebackType, str]] = []
+    for entry in reversed(below):
+        code, apart = entry.tb_frame.f_code, (*_MODULES, *_MACHINERY, _ENGINE)
+        if not is_torch_file(code.co_filename) or (code.co_filename != _HELPERS and code.co_filename.startswith(apart)):
+            break
+        named.insert(0, (entry, code.co_name))
     # What is torch's own business by its name is left out: ``_check``, but not ``__call__``.
     return [entry for entry, name in named if not name.startswith("_") or name.endswith("__")]
-
-
-def _is_function(filename: str) -> bool:
-    """Return whether a file holds functions of torch's own: no modules, and no machinery."""
-    inside = (*_MODULES, *_MACHINERY, _ENGINE)
-    return is_torch_file(filename) and (filename == _HELPERS or not filename.startswith(inside))
 
 
 def is_torch_file(filename: str) -> bool:

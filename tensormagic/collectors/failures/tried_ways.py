@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import FailureReport, Mismatch, Operand
+from tensormagic.reports.failure import PLAIN_NAMES
 
 Outcome = Literal["works", "fails", "unknown"]
 
@@ -29,7 +30,6 @@ _BUILTINS = {"__import__": __import__}
 MOST_VALUES = 1 << 20  # elements of all stand-ins together that are tried by value
 _UNKNOWN = object()
 _REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # torch's; what is given wrongly is a TypeError
-_CODES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
 _FACTORIES = frozenset({"zeros", "ones", "empty", "full", "tensor", "as_tensor", "empty_like", "zeros_like"})
 _WHOLE = ("torch.", "F.", "nn.utils.", "~")  # what begins so stands in place of the call, not of an operand
 _NUMBERS = frozenset({"__bool__", "__float__", "__int__", "__index__", "item"})
@@ -244,7 +244,7 @@ def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
             code = ast.unparse(ast.parse(quoted[1] if quoted else one.name, mode="eval"))
             found.setdefault(code, []).append(at)
     for at, one in tensors:
-        for code in filter(None, (one.place, _CODES.get(one.role, one.role))):
+        for code in filter(None, (one.place, PLAIN_NAMES.get(one.role, one.role))):
             if not any(at in places for places in found.values()):
                 found.setdefault(code, [at])
     return found

@@ -19,7 +19,7 @@ from tensormagic.collectors.memory.roots import Parts, Root, is_foreign, items_o
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
-from tensormagic.reports import DeviceGain, DeviceMemory, FreeableMemory, FreeHistoryReport, Gap
+from tensormagic.reports import DeviceGain, FreeableMemory, FreeHistoryReport, Gap
 
 # What letting go of each name, output or error would free: by itself, and together with others.
 
@@ -234,7 +234,11 @@ def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int
         torch.xpu.empty_cache()
     gone = [nbytes for weak, nbytes in watched if weak.expired()]  # type: ignore[no-untyped-call]
     now = {device.device: device for device in read_devices()[0]}
-    return sum(gone), len(gone), tuple(_gain(was, now[was.device]) for was in before if was.device in now)
+    gains = []
+    for was, then in ((was, now[was.device]) for was in before if was.device in now):
+        pairs = (was.allocated, then.allocated), (was.reserved, then.reserved), (was.process, then.process)
+        gains.append(DeviceGain(was.device, *(None if a is None or b is None else a - b for a, b in pairs)))
+    return sum(gone), len(gone), tuple(gains)
 
 
 def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[StorageWeakRef, int]]:
@@ -248,8 +252,3 @@ def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[
         storages = [found.objects[at] for at in found.storages()]
         weak: Callable[[torch.UntypedStorage], StorageWeakRef] = StorageWeakRef
         return [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]
-
-
-def _gain(was: DeviceMemory, now: DeviceMemory) -> DeviceGain:
-    pairs = (was.allocated, now.allocated), (was.reserved, now.reserved), (was.process, now.process)
-    return DeviceGain(was.device, *(None if old is None or new is None else old - new for old, new in pairs))

@@ -63,7 +63,8 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         holders.append(Holder(at.path, at.kind, "tensor" if held is x else "storage", nbytes, where))
     memory = block.memory
     known = memory.address and not block.identities  # what several storages lie over is somebody else's memory
-    origin = line_of(block.part.untyped_storage()) if known else None
+    storage, on_cpu = block.part.untyped_storage(), memory.device == "cpu" and memory.address != 0
+    origin = line_of(storage) if known else None
     return LiveStorage(
         name=place.path if place is not None else "",
         nbytes=memory.nbytes,
@@ -77,7 +78,8 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         module=block.module,
         location=None if origin is None else origin.location,
         backward=origin is not None and origin.backward,
-        shared=_is_shared(block),
+        # Two storages lie over one memory, or it is another's, or a file's.
+        shared=bool(block.identities) or (on_cpu and (storage.is_shared() or not storage.resizable())),
     )
 
 
@@ -95,12 +97,6 @@ def _shape(x: torch.Tensor) -> tuple[int, ...]:
         return numbers(x.shape)
     except Exception:  # sizes that are not known as numbers raise all kinds of errors
         return ()
-
-
-def _is_shared(block: Block) -> bool:
-    """Return whether torch is not alone on a memory: two storages lie over it, or it is another's, or a file's."""
-    storage, on_cpu = block.part.untyped_storage(), block.memory.device == "cpu" and block.memory.address != 0
-    return bool(block.identities) or (on_cpu and (storage.is_shared() or not storage.resizable()))
 
 
 # Everything that was met is let go of when this returns: looking keeps nothing alive.

@@ -136,17 +136,14 @@ def _equal(root: nn.Module) -> Iterator[tuple[str, str, int]]:
         weight = None if kind is None else registered(module, "_parameters").get("weight")
         if kind is not None and type(weight) is nn.Parameter and weight.requires_grad and not weight.is_meta:
             weights[kind].append((f"{path}.weight"[1:], weight))
-    pairs = ((one, two) for one in weights[nn.Embedding] for two in weights[nn.Linear] if _alike(one[1], two[1]))
-    for (first, table), (second, layer) in islice(pairs, _PAIRS):
+    large = (one for one in weights[nn.Embedding] if one[1].numel() >= SMALLEST)
+    pairs = ((one, two) for one in large for two in weights[nn.Linear] if one[1] is not two[1])
+    alike = (pair for pair in pairs if len({(x.shape, x.dtype, x.device) for _, x in pair}) == 1)
+    for (first, table), (second, layer) in islice(alike, _PAIRS):
         step = -(-table.numel() // SAMPLE)
         one, two = (x.detach().reshape(-1)[::step] for x in (table, layer))
         if torch.equal(one, two) and bool((one != one[0]).any()):
             yield first, second, one.numel()
-
-
-def _alike(one: nn.Parameter, two: nn.Parameter) -> bool:
-    same = one.shape == two.shape and one.dtype == two.dtype and one.device == two.device
-    return one is not two and same and one.numel() >= SMALLEST
 
 
 # What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries. Only

@@ -259,7 +259,11 @@ class TrainingWatcher(TracePart):
         scaler = self._loop.scaler_of_step(optimizer, caller)
         if scaler is not None and not followed.held.numbers.isdisjoint(self._reached):
             scale = scaler.get_scale() if scaler._scale.device.type == "cpu" else None
-            divided = _is_divided(optimizer, scale or scaler._init_scale)
+            factor = scale or scaler._init_scale
+            rates = (group.get(key) for group in optimizer.param_groups for key in ("lr", "initial_lr"))
+            known = [rate for rate in rates if isinstance(rate, float) and rate > 0]
+            # A rate of few digits that was divided by the factor: 9.765625e-05 by 1024.
+            divided = any(_digits(rate * factor) < min(_digits(rate), 4) for rate in known)
             followed.scaled += not divided and stepping.uses_scaled(scale)
         followed.restarts.look(stepping.steps + 1)
         site, nodes = self._sites.of_frame(caller), self._recorder.origins.nodes
@@ -359,13 +363,6 @@ class TrainingWatcher(TracePart):
 
 _TRAINS = 3  # backward passes without a step after which optimizers are looked for: one may never be called
 _STEP = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
-
-
-def _is_divided(optimizer: torch.optim.Optimizer, scale: float) -> bool:
-    """Return whether a learning rate is a number of few digits that was divided by a factor: 9.765625e-05 by 1024."""
-    rates = [group.get(key) for group in optimizer.param_groups for key in ("lr", "initial_lr")]
-    floats = [rate for rate in rates if isinstance(rate, float) and rate > 0]
-    return any(_digits(rate * scale) < min(_digits(rate), 4) for rate in floats)
 
 
 def _digits(value: float) -> int:

@@ -19,7 +19,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import Late
-from tensormagic.collectors.gradients.measures import NORM_RELIABLE
+from tensormagic.collectors.gradients.measures import LOW_PRECISION, NORM_RELIABLE
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
@@ -107,8 +107,6 @@ def leave_steps(watcher: StepWatcher) -> bool:
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
 SAMPLES_THERE = 1 << 22  # elements of all parameters, where a device holds them
-
-_HALF = (torch.bfloat16, torch.float16)
 
 
 class UpdateWatcher(TracePart):
@@ -200,7 +198,7 @@ class UpdateWatcher(TracePart):
         norms = [*_norms(torch._foreach_sub(after, before)), *_norms(before)]
         halves = []
         for number, gradient, old, new in zip(numbers, gradients, before, after, strict=False):
-            if new.dtype in _HALF and gradient.is_contiguous() and gradient.dtype == new.dtype:
+            if new.dtype in LOW_PRECISION and gradient.is_contiguous() and gradient.dtype == new.dtype:
                 had = _sample(gradient, most) != 0
                 if had.shape == new.shape:
                     halves.append(number)
@@ -260,7 +258,7 @@ def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch
     norms = torch._foreach_norm(tensors) if tensors else ()
     return [
         norm
-        if norm.dtype not in _HALF and NORM_RELIABLE[0] < norm.item() < NORM_RELIABLE[1]
+        if norm.dtype not in LOW_PRECISION and NORM_RELIABLE[0] < norm.item() < NORM_RELIABLE[1]
         else torch.linalg.vector_norm(x.double())
         for norm, x in zip(norms, tensors, strict=True)
     ]

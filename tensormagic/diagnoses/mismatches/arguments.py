@@ -9,7 +9,8 @@ import ast
 import re
 from ast import unparse
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, parsed
+from tensormagic.diagnoses.lines import expression_of
+from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch
 from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
 from tensormagic.diagnoses.mismatches.products import linear, product
 from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
@@ -226,7 +227,7 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
     with dtypes: [one.dtype for one in call.tensors if one not in given][:1]
     with own: [one.dtype for one in given]
-    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if floating(dtype) and dtype not in own]
+    with more: [f", dtype=torch.{dtype}" for dtype in dtypes if is_floating(dtype) and dtype not in own]
     try: torch.as_tensor({text}{"".join(more)}) for text in texts when plain
     try: [{text}, …] for text in texts when wanted == "tuple of Tensors" and got == "Tensor"
 
@@ -245,7 +246,7 @@ unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>
 
 def loss_made_first(call: Call) -> list[str]:
     """Return the code that makes a loss with its settings and calls it with what the line gave it in order."""
-    made = parsed(call.report.call)
+    made = expression_of(call.report.call)
     if not isinstance(made, ast.Call) or unparse(made.func).endswith("__init__"):
         return []
     settings, compared = (", ".join(map(unparse, each)) for each in (made.keywords, made.args))
@@ -254,15 +255,15 @@ def loss_made_first(call: Call) -> list[str]:
 
 def code_of(call: Call, given: Given) -> str:
     """Return how the user's line writes an operand; empty where that is not known."""
-    made, text = parsed(call.report.call), given.operand.name or given.text
+    made, text = expression_of(call.report.call), given.operand.name or given.text
     if isinstance(made, ast.Call) and len(made.args) == 1 and unparse(made.func) == call.report.module:
         return text if given.operand.name else unparse(made.args[0])  # what a layer was called with
-    return text if parsed(text) is not None else ""
+    return text if expression_of(text) is not None else ""
 
 
 @says(r"can't optimize a non-leaf Tensor")
 def _no_leaf(call: Call) -> Mismatch:
-    made = parsed(call.report.call)
+    made = expression_of(call.report.call)
     listed_ones = made.args[0] if isinstance(made, ast.Call) and made.args else None
     only = listed_ones.elts if isinstance(listed_ones, ast.List) and len(listed_ones.elts) == 1 else []
     rule = (
@@ -288,7 +289,7 @@ def results(text: str, code: str = "") -> tuple[str, ...]:
     kind = re.match(r"torch\.return_types\.(?:linalg_)?(\w+)", text)
     if kind:
         return _RESULTS.get(kind[1], ())
-    body = parsed(code)
+    body = expression_of(code)
     method = body.func if isinstance(body, ast.Call) else None
     return _RESULTS.get(method.attr, ()) if isinstance(method, ast.Attribute) else ()
 

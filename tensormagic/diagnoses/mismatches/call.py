@@ -14,11 +14,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
 
-from tensormagic.diagnoses.rule import as_code
+from tensormagic.diagnoses.lines import SIGNS, as_code, expression_of, keyword_of
+from tensormagic.diagnoses.rule import is_differentiable, is_floating
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
-from tensormagic.reports.failure import MismatchKind
+from tensormagic.reports.failure import PLAIN_NAMES, MismatchKind
 from tensormagic.reports.storage import resolved, why_not
-from tensormagic.words import count, listed, plural
+from tensormagic.words import binding, capitalised, count, listed, plural
 
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
 # arguments says it. The user's own name for it is what sentences and code use.
@@ -27,10 +28,6 @@ Shape = tuple[int, ...]
 ValueT = TypeVar("ValueT")
 
 _NUMBER = re.compile(r"-?\d+")
-_OPERATORS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floordiv": "//", "matmul": "@", "pow": "**",
-    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
 # What functions do with their operands: combine them element by element, or multiply matrices or vectors.
 _FAMILIES = {
     "elementwise": "add sub mul div true_divide truediv pow maximum minimum where eq ne lt le gt ge atan2 fmod "
@@ -47,10 +44,9 @@ _SCALARS = {
 }  # fmt: skip
 _METHODS = {"float32": ".float()", "float64": ".double()", "int64": ".long()", "float16": ".half()", "bool": ".bool()",
             "int32": ".int()", "bfloat16": ".bfloat16()"}  # fmt: skip
-_SIGNS = {sign: word for word, sign in _OPERATORS.items()}
+_OF_SIGN = {sign: word for word, sign in SIGNS.items()}
 _QUOTED = re.compile(r"`([^`]+)`")
 _PLACE = re.compile(r"^.*\[(\d+)\]$")
-_CODES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
 _WORDS = {"self": "tensor", "hx": "hidden state"}
 _PARAMETER = re.compile(r"[\w.\[\]]+\.(?:in_proj_)?(?:weight|bias|running_mean)(?:_ih|_hh)?(?:_l\d+)?")
 _HANDED_ON = "the input of "
@@ -82,10 +78,9 @@ class Given:
         """How code writes it; ready to take an attribute or an index."""
         quoted = _QUOTED.search(self.operand.name)
         text = quoted[1] if quoted else self.operand.name
-        body = parsed(text)
-        if body is None:
-            return self.place or _CODES.get(self.role, self.role) or "x"
-        return text if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
+        if expression_of(text) is None:
+            return self.place or PLAIN_NAMES.get(self.role, self.role) or "x"
+        return binding(text)
 
     @property
     def can_be_assigned(self) -> bool:
@@ -136,13 +131,13 @@ class Call:
     def __init__(self, report: FailureReport) -> None:
         self.report, self.error = report, report.error
         last = report.function.strip().rsplit(".", 1)[-1].strip("()")
-        self.function = _SIGNS.get(last, last.strip("_") or last)  # "matmul", "getitem": no underscores around it
+        self.function = _OF_SIGN.get(last, last.strip("_") or last)  # "matmul", "getitem": no underscores around it
         self.family = _FAMILY_OF.get(self.function, "")  # "elementwise", "product" or "linear", else empty
 
     @property
     def title(self) -> str:
         """The function as a sentence names it."""
-        sign = _OPERATORS.get(self.function, "")
+        sign = SIGNS.get(self.function, "")
         dunder = self.report.function.rsplit(".", 1)[-1].startswith("__")
         if self.function in {"getitem", "setitem"}:
             return "indexing"
@@ -196,9 +191,9 @@ class Call:
 
     def written(self, keyword: str) -> str:
         """Return what the user's own call gives for a keyword, as it is written there; empty where it gives none."""
-        body = parsed(self.report.call)
-        given = {each.arg: each.value for each in body.keywords} if isinstance(body, ast.Call) else {}
-        return ast.unparse(given[keyword]) if keyword in given else ""
+        body = expression_of(self.report.call)
+        given = keyword_of(body, keyword) if isinstance(body, ast.Call) else None
+        return ast.unparse(given) if given is not None else ""
 
     def of_shape(self, shape: Shape) -> Given | None:
         """Return the tensor that has this shape, if exactly one has."""
@@ -226,14 +221,6 @@ class Call:
 _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})
 
 
-def parsed(text: str) -> ast.expr | None:
-    """Return the expression that a text is; None where it is none."""
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-
-
 def needed(value: ValueT | None) -> ValueT:
     """Return what is there; raises IndexError where it is not, so that nothing is explained."""
     if value is None:
@@ -257,11 +244,6 @@ def as_dtype(code: str, dtype: str) -> str:
     return code + _METHODS.get(dtype, f".to(torch.{dtype})")
 
 
-def floating(dtype: str) -> bool:
-    """Whether a dtype is one of real floating point numbers."""
-    return dtype.startswith(("float", "bfloat"))
-
-
 def article(kind: str) -> str:
     """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
     return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
@@ -280,7 +262,7 @@ def clashing(one: Shape, other: Shape) -> list[int]:
 
 def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:
     """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
-    return Mismatch(kind, rule[:1].upper() + rule[1:], parts, tuple(dict.fromkeys(filter(None, works))))
+    return Mismatch(kind, capitalised(rule), parts, tuple(dict.fromkeys(filter(None, works))))
 
 
 # The names by which the table asks for operands, and where each is looked for.
@@ -353,8 +335,8 @@ OPERANDS: Mapping[str, Finder] = {
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        abs, as_args, as_code, as_dtype, article, clashing, count, dict, dtype_of, floating, hidden_state, int,
-        len, listed, map, max, min, numbers, pairwise, plural, prod, range, resolved, sizes, sorted, str, sum, unlike,
-        why_not, zip,
+        abs, as_args, as_code, as_dtype, article, clashing, count, dict, dtype_of, hidden_state, int, is_differentiable,
+        is_floating, len, listed, map, max, min, numbers, pairwise, plural, prod, range, resolved, sizes, sorted, str,
+        sum, unlike, why_not, zip,
     )
 }  # fmt: skip

@@ -349,15 +349,12 @@ def _ways(call: Call, given: Given, allowed: Shape) -> list[str]:
         return []
     kind = re.match(r"(BatchNorm|InstanceNorm)\dd$", call.function)
     spatial = {2: 1, 3: 1, 4: 2, 5: 3}.get(given.ndim)
-    if kind and spatial and not _is_unbatched(call, given):  # the layer of the same kind that takes as many dimensions
-        return [f"nn.{kind[1]}{spatial}d({given[1]})"]
+    if kind and spatial:
+        features = next((one.operand.text for one in call.given if one.role == "num_features"), "")
+        is_single = str(given[0]) == features != str(given[1])  # one item alone, whose channels come first
+        if not is_single:  # the layer of the same kind that takes as many dimensions
+            return [f"nn.{kind[1]}{spatial}d({given[1]})"]
     return _lifted(call, given, allowed)
-
-
-def _is_unbatched(call: Call, given: Given) -> bool:
-    """Whether a normalisation was given one item alone, as a convolution takes it: its channels come first."""
-    features = next((one.operand.text for one in call.given if one.role == "num_features"), "")
-    return str(given[0]) == features != str(given[1])
 
 
 def _lifted(call: Call, given: Given, allowed: Shape) -> list[str]:

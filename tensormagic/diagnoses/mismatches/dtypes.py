@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, as_dtype, dtype_of, floating, mismatch
+from tensormagic.diagnoses.mismatches.call import Call, Given, as_dtype, dtype_of, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
+from tensormagic.diagnoses.rule import grouped, is_floating
 from tensormagic.reports import Mismatch
 from tensormagic.words import is_or_are, listed
 
@@ -62,7 +63,7 @@ input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wan
     with wrong: first one.dtype == got
     dtype: The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}.
     parts: wrong.dtype must be {wanted}; try: {as_dtype(wrong.code, wanted)}
-    try: {as_dtype(call.layer, got)} when floating(got) and call.layer
+    try: {as_dtype(call.layer, got)} when is_floating(got) and call.layer
 
 Index put requires the source and destination dtypes match|Expected self\.dtype to be equal to src\.dtype
     with wrong: last one.dtype != first.dtype and one.role not in ("index", "indices", "mask")
@@ -113,7 +114,7 @@ expected {role:word} to have (?P<kind>integral|floating point) dtype but got
     parts: wrong.dtype must be {wanted}; try: {as_dtype(wrong.code, wanted)}
 
 can require gradients
-    with wrong: first not floating(one.dtype)
+    with wrong: first not is_floating(one.dtype)
     dtype: Gradients exist for floating point and complex numbers only, and {wrong.name} is {wrong.dtype}.
     parts: wrong.dtype must be float32; try: {wrong.code}.float()
 
@@ -128,7 +129,7 @@ can require gradients
     try: {masks[0].code} ^ {masks[1].code} when not one_mask
 
 std and var only support floating|must be either float or double dtype|floating point dtype
-    with wrong: first not floating(one.dtype) and not one.dtype.startswith("complex")
+    with wrong: first not is_differentiable(one.dtype)
     dtype: The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}.
     parts: wrong.dtype must be float32; try: {wrong.code}.float()
 
@@ -141,7 +142,7 @@ only applicable to index tensor
     with named: [call.tensor("index|indices", 0 if embeds else places.get(call.function, 2))]
     with tables: [call.tensor("weight", 1) if embeds else call.function != "one_hot" and call.tensor("input|self", 0)]
     with others: [one for one in call.tensors if one is not tables[0]]
-    with index: [one for one in (*named, *others) if one and floating(one.dtype)][0]
+    with index: [one for one in (*named, *others) if one and is_floating(one.dtype)][0]
     dtype: An index is a whole number, int64: {index.name} is {index.dtype}.
     parts: index.dtype must be int64; try: {index.code}.long()
 
@@ -150,7 +151,7 @@ where expected condition to be a boolean tensor, but got a tensor with dtype {go
     with named: [call.tensor("mask|condition", 0 if call.function == "where" else 1)]
     with mask: [one for one in (*named, *call.tensors) if one and one.dtype == got][0]
     dtype: A mask is boolean: {mask.name} is {got}.
-    parts: mask.dtype must be bool; try: {mask.code} > 0 when floating(got); try: {mask.code}.bool()
+    parts: mask.dtype must be bool; try: {mask.code} > 0 when is_floating(got); try: {mask.code}.bool()
 
 value cannot be converted to type \w+ without overflow
     with values: [one for one in call.given if one.role == "value" or one.position == 2]
@@ -170,9 +171,7 @@ value cannot be converted to type \w+ without overflow
 )
 def devices(call: Call) -> Mismatch | None:
     """Explain operands on different devices: whatever the message names, the operands say which is where."""
-    found: dict[str, list[Given]] = {}
-    for one in call.tensors:
-        found.setdefault(one.device, []).append(one)
+    found = grouped(call.tensors, lambda one: one.device)
     if len(found) > 2 and all(not one.ndim for one in found.get("cpu", [])):
         found.pop("cpu", None)  # a single number on the CPU goes with every device
     if len(found) < 2:
@@ -182,8 +181,7 @@ def devices(call: Call) -> Mismatch | None:
         left, right = right, left
     where = [f"{listed(one.name for one in ones)} {is_or_are(len(ones))} on {at}" for at, ones in found.items()]
     where += ["a meta tensor has a shape but no values"] if "meta" in found else []
-    others = {at: right.device if at == left.device else left.device for at in found}
-    parts = [one.whole(at, others[at]) for at, ones in found.items() for one in ones]
+    parts = [one.whole(at, (right if at == left.device else left).device) for at, ones in found.items() for one in ones]
     rule = f"All operands must be on one device: {'; '.join(where)}."
     return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
 
@@ -217,10 +215,13 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     """Convert data before parameters, whole numbers before floating ones, and these to float32."""
     kept = {"float64": 0, "float32": 2}
     given, fixed = sorted(
-        (left, right), key=lambda one: (_is_parameter(one), floating(one.dtype), kept.get(one.dtype, 1))
+        (left, right), key=lambda one: (_is_parameter(one), is_floating(one.dtype), kept.get(one.dtype, 1))
     )
     other = call.layer if _is_parameter(fixed) else fixed.code
-    works = [as_dtype(given.code, fixed.dtype), as_dtype(other, given.dtype) if other and floating(given.dtype) else ""]
+    works = [
+        as_dtype(given.code, fixed.dtype),
+        as_dtype(other, given.dtype) if other and is_floating(given.dtype) else "",
+    ]
     rule = f"Both must have the same dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
     parts = left.whole(left.dtype, right.dtype), right.whole(right.dtype, left.dtype)
     return mismatch("dtype", rule, *parts, works=works)
@@ -282,6 +283,6 @@ def _unsuitable(call: Call, got: str) -> Mismatch:
         works = [f" {_BITWISE[call.function]} ".join(as_dtype(one.code, wanted) for one in wrong)]
         return mismatch("dtype", rule, *(one.whole(got, wanted) for one in wrong), works=works)
     rule = f"The call {call.title} takes {_NUMBERS.get(wanted, wanted)}, and {name} is {got}."
-    if floating(got) and floating(wanted):
+    if is_floating(got) and is_floating(wanted):
         rule = f"The call {call.title} does not exist for {got} on this device, and {name} is {got}."
     return _wrong(wrong[0], rule, wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, unlike
+from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, unlike
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import count
@@ -55,10 +55,11 @@ def _ways(members: list[Given]) -> list[str]:
 @says(r"default_collate: batch must contain .*; found <class '(?P<kind>[^']+)'>")
 def _of_no_known_kind(kind: str) -> Mismatch:
     name = kind.rpartition(".")[2]
-    instead = (
-        "a number or a tensor" if kind == "NoneType" else _IMAGE if kind.startswith("PIL.") else "tensors or numbers"
-    )
-    what = "None" if kind == "NoneType" else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    what, instead = article(name), "tensors or numbers"
+    if kind == "NoneType":
+        what, instead = "None", "a number or a tensor"
+    elif kind.startswith("PIL."):
+        instead = _IMAGE
     way = _INSTEAD.format(instead=instead)
     return mismatch(
         "argument",

@@ -94,7 +94,7 @@ only batches of spatial targets supported
     with ones: [at for at in range(1, target.ndim) if target[at] == 1]
     try: {target.code}.squeeze({at}) for at in ones when target.shape[:at] + target.shape[at + 1 :] == wanted
     try: {compared.code}.transpose(1, 2) when compared.ndim == 3 and target.shape == compared.shape[:2]
-    try: {target.code}.argmax(1) when target.ndim == 2 and compared.ndim == 2 and floating(target.dtype)
+    try: {target.code}.argmax(1) when target.ndim == 2 and compared.ndim == 2 and is_floating(target.dtype)
 
 Target {got} is out of bounds
     with at: min(1, compared.ndim - 1); with outputs: max(got, int(target.operand.most or 0)) + 1

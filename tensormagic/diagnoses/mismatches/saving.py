@@ -6,9 +6,9 @@ import ast
 import re
 from dataclasses import replace
 
+from tensormagic.diagnoses.lines import call_on, set_keyword, statement_of, text_of, under_no_grad, update_by_hand
 from tensormagic.diagnoses.mismatches.call import Call, article, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
-from tensormagic.diagnoses.rule import call_on, statement_of, under_no_grad, update_by_hand
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 
@@ -32,7 +32,7 @@ def _load(call: Call, keyword: str, *, value: bool | str) -> str:
     found = call_on(call.report.call, "load")
     if found is None or ast.unparse(found.func) not in {"torch.load", "load"}:
         return f"torch.load(…, {keyword}={value!r})"
-    found.keywords = [*(one for one in found.keywords if one.arg != keyword), ast.keyword(keyword, ast.Constant(value))]
+    set_keyword(found, keyword, ast.Constant(value))
     return ast.unparse(found)
 
 
@@ -141,7 +141,7 @@ def _keys(message: str, which: str) -> tuple[str, ...]:
 def _of_a_plain_tensor(call: Call, kind: str, name: str) -> Mismatch:
     if not kind.endswith("Tensor"):
         return _with_ways(f"The place of the parameter {name} is for an nn.Parameter or None, not {_an_object(kind)}.")
-    text = call.report.location.text if call.report.location is not None else ""
+    text = text_of(call.report.location)
     line, update, way = statement_of(text), update_by_hand(text, of_leaf=True), ""
     if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Attribute) and len(line.targets) == 1:
         way = f"{ast.unparse(line.targets[0])} = nn.Parameter({ast.unparse(line.value)})"

@@ -42,6 +42,7 @@ from operator import itemgetter
 from types import CodeType
 from typing import Any, TypeVar, cast
 
+from tensormagic.diagnoses.lines import call_on, called_function, only_place, spliced, statement_of
 from tensormagic.diagnoses.mismatches.call import (
     FUNCTIONS,
     OPERANDS,
@@ -53,7 +54,6 @@ from tensormagic.diagnoses.mismatches.call import (
     numbers,
     sizes,
 )  # fmt: skip
-from tensormagic.diagnoses.rule import call_on, called_function, only_place, spliced, statement_of
 from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine, Report, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
