@@ -66,7 +66,7 @@ def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> L
 Place = tuple[int, int]  # the ids of an optimizer and of the model; the first is 0 for what is in no optimizer
 _MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly, and at most
 
-Gradient = tuple[int, int]  # where its memory is, and its version
+Gradient = tuple[weakref.ref[torch.Tensor], int]  # weak, to it, and its version; the same while it lives unchanged
 
 
 @dataclass(slots=True)
@@ -136,7 +136,8 @@ class ParameterSnapshot:
             return False
         if self.is_held or self.gradient is None:
             return self.is_held and self.gradient is None
-        if self.before is None or self.gradient != self.before.gradient:
+        earlier = self.before.gradient if self.before is not None else None
+        if self.before is None or earlier is None or earlier[0]() is not self.value.grad or earlier[1] != self.gradient[1]:
             return True  # it came since the last look
         return self.before.since is not None and not progress.advanced  # or at one before, and no step was made
 
@@ -188,9 +189,7 @@ def steps_of(state: Mapping[str, Any]) -> int:
 
 def _gradient(p: nn.Parameter) -> Gradient | None:
     gradient = p.grad
-    if gradient is None:
-        return None
-    return (gradient.data_ptr() if gradient.layout is torch.strided else id(gradient), gradient._version)
+    return None if gradient is None else (weakref.ref(gradient), gradient._version)
 
 
 # What parameters did between two looks at a session: which stood still while others of their model were trained.
