@@ -136,9 +136,10 @@ class ParameterSnapshot:
             return False
         if self.is_held or self.gradient is None:
             return self.is_held and self.gradient is None
-        earlier = self.before.gradient if self.before is not None else None
-        if self.before is None or earlier is None or earlier[0]() is not self.value.grad or earlier[1] != self.gradient[1]:
+        if self.before is None or (earlier := self.before.gradient) is None:
             return True  # it came since the last look
+        if earlier[0]() is not self.value.grad or earlier[1] != self.gradient[1]:
+            return True
         return self.before.since is not None and not progress.advanced  # or at one before, and no step was made
 
     def since(self, progress: Progress, *, is_watching: bool) -> int:
