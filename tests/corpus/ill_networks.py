@@ -342,6 +342,17 @@ def the_second_of_two_models():
     return trace.report
 
 
+@ill("TM622", severity="note", line="optimizer.zero_grad()", subject="optimizer", says=("`optimizer.step()`",))
+def a_step_that_was_forgotten():
+    net = mlp(64, 10)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with tm.trace(namespace=locals()) as trace:
+        for images, classes in batches(5):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+    return trace.report
+
+
 # TM905: data that repeats between epochs
 
 
