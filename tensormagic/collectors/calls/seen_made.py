@@ -318,10 +318,10 @@ class Update(NamedTuple):
 def updated(watch: NotesOfMade, call: Call) -> None:
     """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
     x, result = call.args[0] if call.args else None, call.result
-    if type(x) is not nn.Parameter or not x.is_leaf or x.layout is not torch.strided:
-        return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
-    if x.grad is None or type(result) is not torch.Tensor:
+    if type(x) not in {nn.Parameter, torch.Tensor} or type(result) is not torch.Tensor:
         return
+    if not (x.requires_grad and x.is_leaf) or x.layout is not torch.strided or x.grad is None:
+        return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
     if not is_own_code(call.frame.f_code.co_filename):
         return  # a library's updates are right by themselves
     site = watch.site(call)
@@ -350,7 +350,9 @@ def _update_at(source: str, line: int) -> str:
     bound = next((node for node in reversed(around) if isinstance(node, ast.Assign)), None)
     if bound is None:
         return ""
-    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)] if scope is not None else []
+    inside = list(ast.walk(scope)) if scope is not None else []
+    set_on = {id(node.value) for node in inside if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    names = [node for node in inside if isinstance(node, ast.Name) and id(node) not in set_on]  # `p.grad = None`
     stored = {node.id for target in bound.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
     read = any(
         node.id in stored and isinstance(node.ctx, ast.Load) and (node.lineno, node.col_offset) >= _end(bound)
