@@ -13,6 +13,7 @@ from tensormagic.diagnoses.rule import (
     UPDATE_IN_PLACE,
     call_on,
     fixed,
+    optimizers_of,
     passes_words,
     shortest,
     spliced,
@@ -185,6 +186,7 @@ class _Place:
     is_root: bool = False  # Whether backward started from what came out: then all behind it was meant to learn.
     selects: bool = True  # Whether what came out only chose elements.
     left_out: dict[str, LeftOut] = field(default_factory=dict)  # What it left out, by name.
+    graphs: set[int] = field(default_factory=set)  # The numbers of the graphs that it is in.
 
 
 def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
@@ -195,7 +197,7 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
     trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
     order = {series.name: at for at, series in enumerate(report.parameters)}
     described: set[str] = set()
-    for place in _places(report):
+    for place in sorted(_places(report), key=lambda place: not _is_stepped(report, place)):
         missing = [
             one for one in place.left_out.values() if one.name not in described and _is_wanted(one, place, trained)
         ]
@@ -205,6 +207,16 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
             described.update(one.name for one in missing)
             yield _finding(report, place, missing)
     yield from _ways_lost(report)
+
+
+def _is_stepped(report: TraceReport, place: _Place) -> bool:
+    """Return whether an optimizer of what a place left out steps after a backward through it."""
+    lines = {done.location for done in report.passes if done.graph in place.graphs}
+    return any(
+        not lines.isdisjoint(pattern.backward for pattern in use.patterns)
+        and not place.left_out.keys().isdisjoint(report.parameters[number].name for number in use.holds)
+        for use in optimizers_of(report)
+    )
 
 
 def _ways_lost(report: TraceReport) -> Iterator[Finding]:
@@ -242,7 +254,7 @@ def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
     return replace(
         found,
         message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, although an optimizer holds {it}: the "
-        f"gradient of what {makes} is cut at {call_words(cut, report.location(cut.location))}.",
+        f"gradient of what {makes} is cut at {call_words(cut, place)}.",
         remedy=_remedy(report, _Place(cut), lost, who),
     )
 
@@ -278,6 +290,7 @@ def _places(report: TraceReport) -> list[_Place]:
         place.is_root |= is_root
         place.selects &= cut.selects
         place.left_out.update((one.name, one) for one in cut.left_out)
+        place.graphs.update(() if at is None else (report.graphs[at[0]].number,))
     return [place for place in found.values() if place.left_out]
 
 
@@ -409,12 +422,8 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         within = report.location(cut.call_location if cut is not None else None)
         made = within or ended
         if update := update_by_hand(made.text if made is not None else "", of_leaf=within is not None):
-            what = (
-                f"new tensors for {update.name}, which require"
-                if update.several
-                else f"a new {update.name}, which requires"
-            )
-            why, ended = f"an update made {what} no gradient", made
+            what = f"new tensors for {update.name}" if update.several else f"a new {update.name}"
+            why, ended = f"an update made {what}, which require{'' if update.several else 's'} no gradient", made
             remedy = UPDATE_IN_PLACE.format(update.in_place if within is not None else under_no_grad(update.in_place))
         traced = (report.location(step.location) for step in report.passes)
         if remedy == _ASK and any(place is not None and "create_graph=True" in place.text for place in traced):

@@ -13,7 +13,6 @@ from tests.corpus.data import batches, mlp
 # -- TM312: the graph grows -------------------------------------------------------------------------------------------
 
 
-
 @ill("TM312", severity="warning", line="running += loss", subject="running", says=("`running += loss.item()`",))
 def a_sum_that_begins_anew_in_each_epoch():
     net = mlp(64, 10)

@@ -35,6 +35,25 @@ def _train(net, optimizer, steps=4):
     return trace.report
 
 
+@ill(
+    "TM602", severity="warning", line="og.step()", says=("og holds the same parameters as od", "(gen.parameters(), …)")
+)
+def two_optimizers_of_the_critic_and_none_of_its_generator():
+    gen, dis, ones = nn.Linear(8, 64), nn.Linear(64, 1), torch.ones(32, 1)
+    od, og = torch.optim.Adam(dis.parameters()), torch.optim.Adam(dis.parameters())
+    with tm.trace(namespace=locals()) as trace:
+        for images, _ in batches(4, 32):
+            fake = gen(torch.randn(32, 8))
+            od.zero_grad()
+            real = F.binary_cross_entropy_with_logits(dis(images.flatten(1)), ones)
+            (real + F.binary_cross_entropy_with_logits(dis(fake.detach()), 1 - ones)).backward()
+            od.step()
+            og.zero_grad()
+            F.binary_cross_entropy_with_logits(dis(fake), ones).backward()
+            og.step()
+    return trace.report
+
+
 @ill("TM602", severity="warning", line="optimizer.step()", subject="net.0.weight", says=(
     "net.0 gets gradients but is in no optimizer", "add_param_group"))  # fmt: skip
 def a_layer_that_is_unfrozen_after_the_optimizer_was_made():

@@ -318,7 +318,7 @@ class Update(NamedTuple):
 def updated(watch: NotesOfMade, call: Call) -> None:
     """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
     x, result = call.args[0] if call.args else None, call.result
-    if type(x) not in {nn.Parameter, torch.Tensor} or type(result) is not torch.Tensor:
+    if not (type(x) is nn.Parameter or type(x) is torch.Tensor) or type(result) is not torch.Tensor:
         return
     if not (x.requires_grad and x.is_leaf) or x.layout is not torch.strided or x.grad is None:
         return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere

@@ -193,10 +193,6 @@ _SENDING_ON = frozenset({
 })  # fmt: skip
 
 
-def _sends_on(node: Any, which: int) -> bool:
-    return node.name() in _SENDING_ON and (not which or getattr(node, "_saved_alpha", 0) == 1)
-
-
 def make_structure(number: int, found: Walk) -> GraphStructure:
     """Turn a walk into the structure that later passes are compared with."""
     numbers, links = _unpack(found.signature)
@@ -210,11 +206,13 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     feeding: dict[tuple[int, int], list[tuple[int, int]]] = {}
     computed = set()  # what receives something new
     for place, ends in enumerate(links):
+        node = found.nodes[place]
+        sends_on = node.name() in _SENDING_ON
         for which, target, slot in ends:
             feeding.setdefault((target, slot), []).append((place, which))
             at = index[target]
             feeder[at] = index[place] if feeder[at] == count else -1
-            if not _sends_on(found.nodes[place], which):
+            if not sends_on or (which and getattr(node, "_saved_alpha", 0) != 1):
                 computed.add(at)
     contested: dict[int, dict[int, tuple[int, int]]] = {}
     for (target, slot), sources in feeding.items():

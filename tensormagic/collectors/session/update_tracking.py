@@ -171,9 +171,8 @@ def snapshots(
             optimizer = held.get(id(p))
             state = {} if optimizer is None else states_of(optimizer).get(p) or {}
             place = (0 if optimizer is None else id(optimizer), id(root[1]))
-            each[id(p)] = ParameterSnapshot(
-                f"{root[0]}.{name}", p, state, p._version, _gradient(p), place, seen.get(id(p))
-            )
+            gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
+            each[id(p)] = ParameterSnapshot(f"{root[0]}.{name}", p, state, p._version, gradient, place, seen.get(id(p)))
     return list(each.values())
 
 
@@ -186,11 +185,6 @@ def steps_of(state: Mapping[str, Any]) -> int:
     if isinstance(count, torch.Tensor):
         return int(count.item()) if count.device.type == "cpu" and count.numel() == 1 else 0
     return int(count) if isinstance(count, int | float) else 0
-
-
-def _gradient(p: nn.Parameter) -> Gradient | None:
-    gradient = p.grad
-    return None if gradient is None else (weakref.ref(gradient), gradient._version)
 
 
 # What parameters did between two looks at a session: which stood still while others of their model were trained.
