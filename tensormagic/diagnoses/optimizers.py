@@ -114,16 +114,15 @@ def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
 
 
 def _is_trained_along(report: TraceReport, training: Training, missing: _Numbers) -> bool:
-    """Return whether a whole model gets a gradient in every pass that brings a stepped one a gradient.
+    """Return whether a whole model gets a gradient in every pass that brings all of an optimizer's a gradient.
 
     One that gets gradients in other passes too, or in fewer, is trained elsewhere, or passed through on purpose.
     """
-    stepped = {number for use in training.optimizers for number in use.holds if report.parameters[number].touched}
-    times = {report.parameters[number].touched for number in stepped}
     mine = {report.parameters[number].touched for number in missing}
+    times = [{report.parameters[number].touched for number in use.holds} - {0} for use in training.optimizers]
     steps = max((use.steps for use in training.optimizers), default=0)
-    along = (len(times) == 1 and mine == times) or _meant_for_these(report, training, missing)
-    return bool(along) and steps >= FEWEST_STEPS and not training.by_hand
+    along = mine in times or bool(_meant_for_these(report, training, missing))
+    return along and steps >= FEWEST_STEPS and not training.by_hand
 
 
 def _meant_for_these(report: TraceReport, training: Training, missing: _Numbers) -> list[OptimizerUse]:

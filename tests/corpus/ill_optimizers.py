@@ -267,3 +267,22 @@ def the_optimizer_of_the_teacher():
             F.mse_loss(student(images.flatten(1)), wanted).backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM602", severity="note", line="critics.step()", subject="second.0.weight", says=("none of its 4 parameters",))
+def the_second_of_two_critics_beside_an_actor():
+    """The actor gets gradients from one loss of two, both critics from both."""
+    actor, first, second = mlp(8, 16, 2), mlp(10, 16, 1), mlp(10, 16, 1)
+    critics, actors = torch.optim.Adam(first.parameters()), torch.optim.Adam(actor.parameters())
+    with tm.trace(namespace=locals()) as trace:
+        for _ in range(5):
+            states, chosen, target = torch.randn(32, 8), torch.randn(32, 2), torch.randn(32, 1)
+            x = torch.cat([states, chosen], 1)
+            critics.zero_grad()
+            (F.mse_loss(first(x), target) + F.mse_loss(second(x), target)).backward()
+            critics.step()
+            y = torch.cat([states, actor(states)], 1)
+            actors.zero_grad()
+            (-torch.min(first(y), second(y)).mean()).backward()
+            actors.step()
+    return trace.report
