@@ -164,6 +164,17 @@ def _joint(freed: FreedGraph) -> list[str]:
     return [freed.joint_name] if freed.joint_name else assigned(freed.joint_location)
 
 
+def _carried_remedy(freed: FreedGraph, names: list[str]) -> str:
+    place = freed.joint_location
+    kept = call_on(place.text, "append", "extend") if place is not None and not names else None
+    if kept is not None and isinstance(kept.func, ast.Attribute):
+        whose = ast.unparse(kept.func.value)
+        return f"{whose} still holds what earlier steps put into it: begin each with an empty one, `{whose} = []`."
+    state = [] if freed.joint_name else _lstm_state(names, freed.joint, place)
+    detach = f": `{_cut_off(names, [*freed.joint_tuples, *state])}`" if names else ""
+    return f"Detach what is carried from step to step{detach} before it is used again."
+
+
 def _freed_remedy(freed: FreedGraph) -> str:
     names = _joint(freed)
     if not freed.known:
@@ -174,11 +185,7 @@ def _freed_remedy(freed: FreedGraph) -> str:
     if freed.whole:
         return f"Leave this one out, or keep the graph in the first: `{_keeping(freed.first)}`."
     if freed.joint_again:
-        state = [] if freed.joint_name else _lstm_state(names, freed.joint, freed.joint_location)
-        tuples = [*freed.joint_tuples, *state]
-        return (
-            f"Detach what is carried from step to step: `{_cut_off(names or ['h'], tuples)}` before it is used again."
-        )
+        return _carried_remedy(freed, names)
     if made_to_learn := _scaled_weight(freed):
         return made_to_learn
     if freed.first == freed.backward:

@@ -121,12 +121,21 @@ def _unrecorded(finding: Finding, _report: Report, line: str) -> str:
 
 
 def _cleared(finding: Finding, report: Report, line: str) -> str:
-    """Cleared when the step has used them, the gradients of the next backward stand alone."""
+    """Cleared when the step has used them, the gradients of the next backward stand alone.
+
+    Not where another backward brings more before that one, as of a generator's loss that goes through its critic.
+    """
     span = next(iter(remedy_code(finding)), "")
     step = call_on(line, "step")
+    if not isinstance(report, TraceReport) or report.training is None:
+        return ""
     if step is not None and isinstance(step.func, ast.Attribute) and not step.args:
-        return f"{line}\n{ast.unparse(step.func.value)}.zero_grad()" if span.endswith(".zero_grad()") else ""
-    if not isinstance(report, TraceReport) or report.training is None or call_on(line, "backward") is None:
+        holds = next((use.holds for use in report.training.optimizers if use.name == finding.subject), ())
+        held = {report.parameters[number].name for number in holds}
+        reached = {graph.number for graph in report.graphs if held & {node.variable for node in graph.nodes}}
+        alone = len({done.location for done in report.passes if done.graph in reached}) == 1
+        return f"{line}\n{ast.unparse(step.func.value)}.zero_grad()" if alone and span.endswith(".zero_grad()") else ""
+    if call_on(line, "backward") is None:
         return ""
     by_hand = report.training.by_hand
     names = [series.name for series in held_by(report, by_hand)] if by_hand is not None else []

@@ -60,6 +60,10 @@ _FORWARD_HALF = (
     "`x.float()`), normalise the input, or use bfloat16."
 )
 _OVERFLOWS = "Look at the inputs of this line with `%tensor`: they are finite, but the result overflows its dtype."
+_TOO_LONG = (
+    "A target needs as many time steps as it has symbols, and one more between two that are equal: give it longer "
+    "inputs, or leave it out with `zero_infinity=True`."
+)
 _OWN_FUNCTION = (
     "Look with `%tensor` at the inputs of this line and at what the forward computes from them: a logarithm, a root "
     "or a division at zero, or a result that overflows its dtype."
@@ -159,7 +163,8 @@ def fault_finding(report: TraceReport, found: Fault) -> Finding:
     place = _place_of(report, graph, node)
     half = is_half_overflow(report, found)
     message, remedy = _words(report, found, place)
-    filled = _mask_line(report, graph, node) if node.op in _SOFTMAX and first.source == "made" and first.nan else None
+    hands_on = first.nan if node.op in _SOFTMAX else not found.fed_well
+    filled = _mask_line(report, graph, node) if first.source == "made" and hands_on else None
     if half:
         message = message.replace("The forward makes its first infinite value in", "The forward overflows float16 in")
     return Finding(
@@ -265,10 +270,12 @@ def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     first = found.first
     if node.op in _SOFTMAX and first.nan:
         return _cure_of_a_row(_mask_line(report, report.graphs[found.at], node), node)
-    if node.op in SINGULARITIES:
+    if node.op in SINGULARITIES and (found.fed_well or first.zero or first.negative):
         return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":
         return _OWN_FUNCTION
+    if found.fed_well and node.op == "ctc_loss":
+        return _TOO_LONG
     return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD
 
 
@@ -316,8 +323,8 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
         evidence={"loss": bad.value, "pass": bad.number},
         remedy=_DIVERGES
         if grown
-        else "Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, or data "
-        "that is not finite.",
+        else "Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, data "
+        "that is not finite, or a mean of no element at all, as of a mask that is False everywhere.",
         subject=root.op,
         node=(number, root.index),
     )

@@ -22,7 +22,14 @@ from tensormagic.diagnoses.lines import (
     with_create_graph,
 )
 from tensormagic.diagnoses.paths import cuts_in
-from tensormagic.diagnoses.rule import is_differentiable, passes_words, related_lines, shortest, to_freeze
+from tensormagic.diagnoses.rule import (
+    is_differentiable,
+    optimizers_of,
+    passes_words,
+    related_lines,
+    shortest,
+    to_freeze,
+)
 from tensormagic.reports import (
     Cell,
     Cut,
@@ -188,6 +195,7 @@ class _Place:
     is_root: bool = False  # Whether backward started from what came out: then all behind it was meant to learn.
     selects: bool = True  # Whether what came out only chose elements.
     left_out: dict[str, LeftOut] = field(default_factory=dict)  # What it left out, by name.
+    graphs: set[int] = field(default_factory=set)  # The numbers of the graphs that it is in.
 
 
 def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
@@ -197,7 +205,7 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
     over = report.state != "running"  # the other half of a step, or the optimizer, may still come
     trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
     described: set[str] = set()
-    for place in _places(report):
+    for place in sorted(_places(report), key=lambda place: not _is_stepped(report, place)):
         wanted = (one for one in place.left_out.values() if _is_wanted(one, place, trained))
         missing = _in_order(report, (one for one in wanted if one.name not in described))
         copied = place.cut.kind in UNRECORDED and not is_drawn(place.cut, report.location(place.cut.location))
@@ -205,6 +213,16 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
             described.update(one.name for one in missing)
             yield _finding(report, place, missing)
     yield from _ways_lost(report)
+
+
+def _is_stepped(report: TraceReport, place: _Place) -> bool:
+    """Return whether an optimizer of what a place left out steps after a backward through it."""
+    lines = {done.location for done in report.passes if done.graph in place.graphs}
+    return any(
+        not lines.isdisjoint(pattern.backward for pattern in use.patterns)
+        and not place.left_out.keys().isdisjoint(report.parameters[number].name for number in use.holds)
+        for use in optimizers_of(report)
+    )
 
 
 def _ways_lost(report: TraceReport) -> Iterator[Finding]:
@@ -276,6 +294,7 @@ def _places(report: TraceReport) -> list[_Place]:
         place.is_root |= is_root
         place.selects &= cut.selects
         place.left_out.update((one.name, one) for one in cut.left_out)
+        place.graphs.update(() if at is None else (report.graphs[at[0]].number,))
     return [place for place in found.values() if place.left_out]
 
 

@@ -129,27 +129,42 @@ def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
 
 
 def _is_trained_along(report: TraceReport, training: Training, missing: _Parameters) -> bool:
-    """Return whether a whole model gets a gradient in every pass that brings a stepped one a gradient.
+    """Return whether a whole model gets a gradient in every pass that brings all of an optimizer's a gradient.
 
     One that gets gradients in other passes too, or in fewer, is trained elsewhere, or passed through on purpose.
     """
-    times = {series.touched for series in held_by(report, *training.optimizers) if series.touched}
     mine = {series.touched for series in missing}
+    times = [{series.touched for series in held_by(report, use)} - {0} for use in training.optimizers]
     steps = max((use.steps for use in training.optimizers), default=0)
-    return len(times) == 1 and mine == times and steps >= FEWEST_STEPS and not training.by_hand
+    along = mine in times or bool(_meant_for_these(report, training, missing))
+    return along and steps >= FEWEST_STEPS and not training.by_hand
+
+
+def _meant_for_these(report: TraceReport, training: Training, missing: _Parameters) -> list[OptimizerUse]:
+    """Return the optimizers that hold just what one before them holds, and step as often as others get gradients."""
+    every, mine = training.optimizers, {series.touched for series in missing}
+    return [
+        use
+        for at, use in enumerate(every)
+        if use.holds in {one.holds for one in every[:at]}
+        and {use.steps} == mine != {series.touched for series in held_by(report, use)}
+    ]
 
 
 def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, missing: _Parameters) -> Finding:
     """Return the finding about a whole model, or a Parameter with a name of its own.
 
-    A warning where an optimizer holds as many parameters of the same shapes that nothing uses: it was made before.
+    A warning where an optimizer holds as many parameters of the same shapes that nothing uses: it was made before; or
+    what another one holds, too.
     """
     code, bare = as_code(owner), not missing[0].owner
     shapes = Counter(series.shape for series in missing)
     idle = [each for each in training.optimizers if each.unknown_idle and Counter(each.unknown_shapes) == shapes]
-    use = (idle or training.optimizers)[0]
+    again = _meant_for_these(report, training, missing)
+    use = (idle or again or training.optimizers)[0]
     none = "it is in no optimizer" if bare else f"none of its {plural(len(missing), 'parameter')} is in an optimizer"
-    trains = f"{listed([each.name for each in training.optimizers])} trains only other parameters"
+    names = [each.name for each in training.optimizers]
+    trains = f"{listed(names)} {'trains' if len(names) == 1 else 'train'} only other parameters"
     group = f'{{"params": {f"[{code}]" if bare else f"{code}.parameters()"}}}'
     remedy = (
         f"To train it: `{optimizer_code(use)}.add_param_group({group})`. To keep it fixed, "
@@ -158,9 +173,14 @@ def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, m
     if idle:
         trains = f"{use.name} holds {plural(len(missing), 'parameter')} of the same shapes that no model uses any more"
         remedy = f"Make the optimizer once {owner} is final: `{optimizer_code(use)} = torch.optim.{use.type_name}(…)`"
+    elif again and not bare:
+        first = next(each.name for each in training.optimizers if each.holds == use.holds)
+        trains = f"{use.name} holds the same parameters as {first}"
+        made = f"{optimizer_code(use)} = torch.optim.{use.type_name}({code}.parameters(), …)"
+        remedy = f"Make one of the two from {owner}: `{made}`"
     return Finding(
         code="TM602",
-        severity="warning" if idle else "note",
+        severity="warning" if idle or again else "note",
         message=f"{owner} gets gradients in every step, but {none}: {trains}.",
         location=step_line(report, use),
         evidence={"without an optimizer": len(missing), "steps": use.steps},

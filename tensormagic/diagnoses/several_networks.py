@@ -188,7 +188,8 @@ def _under(line: str, key: str) -> str:
 def never_stepped(report: TraceReport) -> Iterator[Finding]:
     """TM622: an optimizer whose parameters get gradients makes no step, while others do, or is not called.
 
-    A critic that gradients pass through on their way to the network that is stepped is left alone.
+    A critic that gradients pass through on their way to the network that is stepped is left alone. Where nothing steps,
+    gradients may be looked at and no more: then it was to step where an optimizer cleared them.
     """
     uses = optimizers_of(report)
     steps = max((use.steps for use in uses), default=0)
@@ -205,7 +206,10 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
                 subject=idle.name,
             )
             continue
-        touched = [series for series in held if series.touched >= FEWEST_STEPS] if steps >= FEWEST_STEPS else []
+        training = training_of(report)
+        cleared = report.location(idle.cleared) if not uses and not training.by_hand else None
+        many = [series for series in held if series.touched >= FEWEST_STEPS]
+        touched = many if steps >= FEWEST_STEPS or cleared is not None else []
         if touched and _is_behind(report, _names(held), _names(held_by(report, *uses))) is not True:
             owners = list(dict.fromkeys(series.owner for series in touched))
             name = idle.name if idle.name.isidentifier() else "optimizer"
@@ -213,9 +217,13 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
                 code="TM622",
                 severity="note",
                 message=f"{idle.name} makes no step, although the {plural(len(touched), 'parameter')} of "
-                f"{listed(owners)} that it holds got gradients in {count(touched[0].touched)} backward passes; "
-                f"{listed([use.name for use in uses])} {'steps' if len(uses) == 1 else 'step'}.",
-                location=step_line(report, *uses),
+                f"{listed(owners)} that it holds got gradients in {count(touched[0].touched)} backward passes"
+                + (
+                    f"; {listed([use.name for use in uses])} {'steps' if len(uses) == 1 else 'step'}."
+                    if uses
+                    else " and are cleared here."
+                ),
+                location=step_line(report, *uses) if uses else cleared,
                 evidence={"parameters": len(touched), "passes": touched[0].touched},
                 remedy=f"If {listed(owners)} should learn here: `{name}.step()` after the backward of its loss.",
                 subject=idle.name,

@@ -65,11 +65,18 @@ def _evidence(use: OptimizerUse, patterns: list[StepPattern]) -> dict[str, Scala
 
 def accumulated(report: TraceReport) -> Iterator[Finding]:
     """TM309: steps in a row used gradients in which a backward had added to what an earlier step used already."""
+    by_hand = training_of(report).by_hand
+    told: set[tuple[str, int | None, int | None]] = set()
     for use in updaters_of(report):
+        if use is by_hand and _follows(report, by_hand):
+            continue
         patterns = _of_kind(use, "accumulated")
         if not patterns or not _in_a_row(patterns):
             continue
         most, times = _most(patterns), _total(patterns)
+        if (use.name, most.location, most.backward) in told:
+            continue  # the optimizer of another round
+        told.add((use.name, most.location, most.backward))
         grown = use.accumulation.parameter if use.accumulation is not None else None
         number = grown if grown is not None else next(iter(use.holds), None)
         leaf = "w" if number is None else report.parameters[number].name
@@ -95,6 +102,15 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
             subject=use.name or leaf,
             related=related_lines(("accumulates here", backward if step else None)),
         )
+
+
+def _follows(report: TraceReport, by_hand: OptimizerUse) -> bool:
+    """Return whether what is updated by hand is like what optimizers step: an average of it, which uses no gradient."""
+    stepped = [report.parameters[number] for use in optimizers_of(report) for number in use.holds]
+    ends = {(series.name.removeprefix(series.owner), series.shape) for series in stepped if series.owner}
+    held = [report.parameters[number] for number in by_hand.holds]
+    alike = (any(one.name.endswith(end) and one.shape == shape for end, shape in ends) for one in held)
+    return bool(held) and all(alike)
 
 
 def _grown(report: TraceReport, found: Accumulation | None) -> str:

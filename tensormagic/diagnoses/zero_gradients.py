@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -116,7 +117,7 @@ def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
     for at, graph in enumerate(report.graphs):
         for culprit, dead in _Blame(report, graph).of(silent).items():
             names = [name for name in dead.names if name not in described]
-            flat = flat_of(graph.nodes[culprit])
+            flat = flat_of(report, graph.nodes[culprit])
             rests = flat is not None and not flat.always and _is_half_a_layer(report, names, silent)
             if names and not rests:
                 described.update(names)
@@ -154,7 +155,7 @@ class _Blame:
     """Finds, in one graph, the op at which the gradient of a leaf becomes zero."""
 
     def __init__(self, report: TraceReport, graph: Graph) -> None:
-        self._graph = graph
+        self._report, self._graph = report, graph
         self._values = {done.number: done.value for done in report.passes}
         self._feeders, self._targets = neighbours(graph)
 
@@ -201,7 +202,7 @@ class _Blame:
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
         """Whether an op is flat where it is used, and not meant to be."""
         source, target = end
-        flat = flat_of(self._graph.nodes[source])
+        flat = flat_of(self._report, self._graph.nodes[source])
         if flat is None or any(not frame.norms[source] > FAINT for frame in frames):
             return False
         lost = [frame for frame in frames if flat.loss_is_zero or self._values.get(frame.pass_number) != 0]
@@ -215,12 +216,17 @@ class _Blame:
         return not (learns and self._graph.nodes[source].op not in {"where", "maximum", "minimum"})
 
 
-def flat_of(node: Node) -> Flat | None:
+_OVER = re.compile(r"softmax\((?:.*?(?:dim\s*=|,))?\s*(-?\d+)\s*\)")  # the dimension, where a line names it
+
+
+def flat_of(report: TraceReport, node: Node) -> Flat | None:
     """Return why an op may let nothing through, None where it cannot be blamed."""
     if node.op in _OVER_ONE and node.shapes:
-        shape = node.shapes[0]
+        shape, place = node.shapes[0], report.location(node.location)
         if shape[-1:] == (1,):
-            return _ALONE if len(shape) == 2 else None  # attention over one token is no mistake
+            over = _OVER.search(place.text) if place is not None else None
+            last = over is None or int(over[1]) in {-1, len(shape) - 1}
+            return _ALONE if len(shape) == 2 and last else None  # attention over one token is no mistake
     return FLAT.get(node.op)
 
 
@@ -246,7 +252,7 @@ _LOSSES = COMPARING | {
 def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
     graph = report.graphs[where[0]]
     node = graph.nodes[where[1]]
-    flat, location = flat_of(node), report.location(node.location)
+    flat, location = flat_of(report, node), report.location(node.location)
     assert flat is not None
     kept = "kept " if len(report.passes) < report.passes_seen else ""
     passes = plural(len(dead.frames), f"{kept}backward pass", f"{kept}backward passes")

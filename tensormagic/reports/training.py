@@ -169,6 +169,8 @@ class IdleOptimizer:
 
     name: str  #: What the user calls it, else its class.
     holds: tuple[int, ...]  #: Indices into `TraceReport.parameters`.
+    #: Index into `TraceReport.locations` of the line that cleared gradients last, where no optimizer made a step.
+    cleared: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

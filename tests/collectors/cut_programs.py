@@ -165,6 +165,13 @@ def hard_gate():
     (y * gate).sum().backward()
 
 
+@cut(("argsort", "F.mse_loss(y, y.argsort(1).float()).backward()", "addmm", "mse_loss", 1))
+def ranks_of_argsort():
+    """It makes a node, for the values that it sorts and does not return."""
+    y = nn.Linear(4, 3)(data(2, 4))
+    F.mse_loss(y, y.argsort(1).float()).backward()
+
+
 @cut(("argmax", "F.mse_loss(y, F.one_hot(y.argmax(1), 3).float()).backward()", "addmm", "mse_loss", 1))
 def one_hot_of_argmax():
     y = nn.Linear(4, 3)(data(2, 4))

@@ -208,6 +208,19 @@ def the_best_weights_as_a_copy():
 
 
 @healthy(nearly="TM622")
+def gradients_of_several_batches_that_are_looked_at():
+    """Nothing steps: how far gradients point the same way."""
+    net, norms = mlp(64, 10), []
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(5):
+            net.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            norms.append(net[0].weight.grad.norm().item())
+    return trace.report
+
+
+@healthy(nearly="TM622")
 def only_the_generator_s_half_of_a_step():
     """The gradients go through a discriminator that is stepped in another cell."""
     gen, dis = mlp(8, 16, 64), mlp(64, 16, 1)

@@ -229,3 +229,19 @@ def a_critic_that_several_generator_steps_pass_through():
                 critic(fake).mean().neg().backward()
                 g_optimizer.step()
     return trace.report
+
+
+@healthy(nearly="TM309")
+def an_average_that_gets_gradients_and_uses_none():
+    """Nobody clears what the targets of a teacher leave in it, and nobody steps on it."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    teacher = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net, "teacher": teacher, "optimizer": optimizer}) as trace:
+        for images, classes in batches(6):
+            soft, scores = teacher(images.flatten(1)).softmax(1), net(images.flatten(1))
+            optimizer.zero_grad()
+            (F.cross_entropy(scores, classes) + F.mse_loss(scores.softmax(1), soft)).backward()
+            optimizer.step()
+            teacher.update_parameters(net)
+    return trace.report

@@ -23,6 +23,28 @@ class TwoPaths(nn.Module):
         return self.left(x) + self.how(self.right(x))
 
 
+BCE, ONES = F.binary_cross_entropy_with_logits, torch.ones(32, 1)
+
+
+@ill("TM303", severity="warning", line="loss = BCE(dis(fake.detach()), ONES)", says=("`loss = BCE(dis(fake), ONES)`",))
+def a_generator_whose_own_loss_is_detached_too():
+    """The critic's loss has to be; the step that changes nothing is that after the other."""
+    gen, dis = nn.Linear(8, 64), nn.Linear(64, 1)
+    og, od = torch.optim.Adam(gen.parameters()), torch.optim.Adam(dis.parameters())
+    with tm.trace(namespace=locals()) as trace:
+        for images, _ in batches(3, 32):
+            fake = gen(torch.randn(32, 8))
+            od.zero_grad()
+            loss = BCE(dis(images.flatten(1)), ONES) + BCE(dis(fake.detach()), 1 - ONES)
+            loss.backward()
+            od.step()
+            og.zero_grad()
+            loss = BCE(dis(fake.detach()), ONES)
+            loss.backward()
+            og.step()
+    return trace.report
+
+
 @ill("TM303", severity="warning", subject="net.right.weight", line=".detach()", related=("self.right(x)",),
      says=("net.right gets no gradient in 6 backward passes", "2 of the 4 parameters of net"))  # fmt: skip
 def a_path_cut_by_detach():

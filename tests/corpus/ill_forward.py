@@ -217,3 +217,26 @@ def an_entropy_with_certain_outcomes():
         loss = (torch.xlogy(target, target) - target * scores.log_softmax(-1)).sum()
         loss.backward()
     return trace.report
+
+
+@ill("TM401", severity="error", op="ctc_loss", line="loss = F.ctc_loss", says=("`zero_infinity=True`", "time steps"))
+def targets_that_are_longer_than_their_inputs():
+    layer, frames = nn.Linear(10, 8), torch.randn(4, 3, 10)
+    with tm.trace(namespace={"layer": layer}) as trace:
+        scores = layer(frames).log_softmax(2)
+        loss = F.ctc_loss(scores, torch.full((3, 6), 2), torch.full((3,), 4), torch.full((3,), 6))
+        loss.backward()
+    return trace.report
+
+
+@ill("TM401", severity="error", op="div", line="/ kept.sum(1)", says=("already not finite",),
+     related=("masked_fill(~kept, -torch.inf)",))  # fmt: skip
+def a_mean_of_what_was_masked_for_a_maximum():
+    """The divisor is not to blame: no zero is in it."""
+    layer, kept = nn.Linear(4, 1), torch.tensor([[True, True, False], [True, False, False]])
+    with tm.trace(namespace={"layer": layer}) as trace:
+        scores = layer(torch.randn(2, 3, 4)).squeeze(2)
+        filled = scores.masked_fill(~kept, -torch.inf)
+        mean = filled.sum(1) / kept.sum(1)
+        mean.square().mean().backward()
+    return trace.report

@@ -13,6 +13,22 @@ from tests.corpus.data import batches, mlp
 # -- TM312: the graph grows -------------------------------------------------------------------------------------------
 
 
+@ill("TM312", severity="warning", line="running += loss", subject="running", says=("`running += loss.item()`",))
+def a_sum_that_begins_anew_in_each_epoch():
+    net = mlp(64, 10)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            running = 0.0
+            for images, classes in batches(6):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(images.flatten(1)), classes)
+                loss.backward()
+                optimizer.step()
+                running += loss
+    return trace.report
+
+
 @ill("TM312", severity="warning", line="running_loss += loss", subject="running_loss",
      says=("`running_loss += loss.item()`",))  # fmt: skip
 def the_loss_is_summed_for_the_log():

@@ -122,6 +122,20 @@ def an_update_by_hand_of_a_name_alone():
     return trace.report
 
 
+@ill("TM617", severity="warning", subject="p", line="p = p - 0.1 * p.grad", says=("in place: `p -= 0.1 * p.grad`",))
+def an_update_of_the_name_of_a_plain_tensor_that_is_cleared_with_it():
+    """What is set on a name reads nothing of it: here it clears the gradient of what the name has come to mean."""
+    weight, bias = torch.zeros(10, 64, requires_grad=True), torch.zeros(10, requires_grad=True)
+    with tm.trace(namespace={"weight": weight, "bias": bias}) as trace:
+        for images, classes in batches(4):
+            F.cross_entropy(F.linear(images.flatten(1), weight, bias), classes).backward()
+            with torch.no_grad():
+                for p in (weight, bias):
+                    p = p - 0.1 * p.grad  # noqa: PLW2901  (that is what this is about)
+                    p.grad = None
+    return trace.report
+
+
 @ill("TM617", severity="warning", subject="p", line="p = p - p.grad * rate",
      says=("gives the name p to a new tensor", "in place: `with torch.no_grad(): p -= p.grad * rate`"))  # fmt: skip
 def an_update_by_hand_of_a_name_alone_in_a_function():

@@ -342,6 +342,32 @@ def the_second_of_two_models():
     return trace.report
 
 
+@ill("TM309", severity="warning", line="od.step()", subject="od", says=("before the backward: `od.zero_grad()`",))
+def a_critic_that_is_never_cleared():
+    """After its step would be too early: the generator's loss brings it more before its own does."""
+    gen, dis, og, od = _pair()
+    with tm.trace(namespace={"gen": gen, "dis": dis, "og": og, "od": od}) as trace:
+        for images, _ in batches(5, 32):
+            fake = gen(torch.randn(32, 8))
+            (bce(dis(images.flatten(1)), REAL) + bce(dis(fake.detach()), FAKE)).backward()
+            od.step()
+            og.zero_grad()
+            bce(dis(fake), REAL).backward()
+            og.step()
+    return trace.report
+
+
+@ill("TM622", severity="note", line="optimizer.zero_grad()", subject="optimizer", says=("`optimizer.step()`",))
+def a_step_that_was_forgotten():
+    net = mlp(64, 10)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with tm.trace(namespace=locals()) as trace:
+        for images, classes in batches(5):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+    return trace.report
+
+
 # TM905: data that repeats between epochs
 
 

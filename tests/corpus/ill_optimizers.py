@@ -35,6 +35,25 @@ def _train(net, optimizer, steps=4):
     return trace.report
 
 
+@ill(
+    "TM602", severity="warning", line="og.step()", says=("og holds the same parameters as od", "(gen.parameters(), …)")
+)
+def two_optimizers_of_the_critic_and_none_of_its_generator():
+    gen, dis, ones = nn.Linear(8, 64), nn.Linear(64, 1), torch.ones(32, 1)
+    od, og = torch.optim.Adam(dis.parameters()), torch.optim.Adam(dis.parameters())
+    with tm.trace(namespace=locals()) as trace:
+        for images, _ in batches(4, 32):
+            fake = gen(torch.randn(32, 8))
+            od.zero_grad()
+            real = F.binary_cross_entropy_with_logits(dis(images.flatten(1)), ones)
+            (real + F.binary_cross_entropy_with_logits(dis(fake.detach()), 1 - ones)).backward()
+            od.step()
+            og.zero_grad()
+            F.binary_cross_entropy_with_logits(dis(fake), ones).backward()
+            og.step()
+    return trace.report
+
+
 @ill("TM602", severity="warning", line="optimizer.step()", subject="net.0.weight", says=(
     "net.0 gets gradients but is in no optimizer", "add_param_group"))  # fmt: skip
 def a_layer_that_is_unfrozen_after_the_optimizer_was_made():
@@ -247,4 +266,23 @@ def the_optimizer_of_the_teacher():
             optimizer.zero_grad()
             F.mse_loss(student(images.flatten(1)), wanted).backward()
             optimizer.step()
+    return trace.report
+
+
+@ill("TM602", severity="note", line="critics.step()", subject="second.0.weight", says=("none of its 4 parameters",))
+def the_second_of_two_critics_beside_an_actor():
+    """The actor gets gradients from one loss of two, both critics from both."""
+    actor, first, second = mlp(8, 16, 2), mlp(10, 16, 1), mlp(10, 16, 1)
+    critics, actors = torch.optim.Adam(first.parameters()), torch.optim.Adam(actor.parameters())
+    with tm.trace(namespace=locals()) as trace:
+        for _ in range(5):
+            states, chosen, target = torch.randn(32, 8), torch.randn(32, 2), torch.randn(32, 1)
+            x = torch.cat([states, chosen], 1)
+            critics.zero_grad()
+            (F.mse_loss(first(x), target) + F.mse_loss(second(x), target)).backward()
+            critics.step()
+            y = torch.cat([states, actor(states)], 1)
+            actors.zero_grad()
+            (-torch.min(first(y), second(y)).mean()).backward()
+            actors.step()
     return trace.report

@@ -27,6 +27,23 @@ def zero_grad_left_out():
     return trace.report
 
 
+@ill("TM309", severity="warning", line="optimizer.step()", says=("in 3 of its 4 steps",))
+def a_search_over_rates_that_never_clears():
+    """One line, and an optimizer in each round: it is told once."""
+
+    def train(rate):
+        net = nn.Linear(64, 10)
+        optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+        for images, classes in batches(4):
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+
+    with tm.trace() as trace:
+        for rate in (0.01, 0.1, 1.0):
+            train(rate)
+    return trace.report
+
+
 @ill("TM309", line="loss.backward()", subject="w", says=("w.grad is not zeroed between updates", "`w.grad = None`"))
 def linear_regression_by_hand_without_clearing():
     """The update is written out, and the line that sets the gradient back is not."""

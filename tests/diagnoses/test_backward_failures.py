@@ -91,6 +91,7 @@ TWICE = "backward goes through the graph of loss a second time: the first one fr
 UNKNOWN = "The graph was used by an earlier backward: what tanh had saved is freed."
 BOTH = Location("model.py", 1, "out, (h, c) = lstm(x, (h, c))")
 TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
+LIST = Location("model.py", 1, "scores.append(net(x))")
 STATE = Location("model.py", 1, "hidden = self.cell(x, hidden)")
 
 
@@ -105,6 +106,10 @@ STATE = Location("model.py", 1, "hidden = self.cell(x, hidden)")
          "`hidden = tuple(part.detach() for part in hidden)`"),
         ({"joint_again": True, "joint_name": "", "joint_location": STATE, "joint_tuples": ("hidden",)},
          f"hidden belongs {SHARED}: {GONE}", "`hidden = tuple(part.detach() for part in hidden)`"),
+        ({"joint_again": True, "joint_name": "", "joint_location": LIST}, f"The result of mul belongs {SHARED}: {GONE}",
+         "`scores = []`"),
+        ({"joint_again": True, "joint_name": "", "joint_location": None}, f"The result of mul belongs {SHARED}: {GONE}",
+         "Detach what is carried from step to step before"),
         ({"joint_name": "", "shared": 1}, f"y belongs {SHARED}: 1 node of it was visited before.",
          "Compute y again in each step"),
         ({"joint_name": "", "joint_location": None, "first": WRITE}, f"The result of mul belongs {SHARED}: {GONE}",

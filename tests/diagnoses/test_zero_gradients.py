@@ -110,6 +110,19 @@ def test_a_softmax_over_one_score_needs_no_loss():
     )
 
 
+@pytest.mark.parametrize(("line", "said"), [
+    ("w = torch.softmax(self.score(h), dim=0)", []), ("w = self.score(h).softmax(0)", []),
+    ("w = torch.softmax(self.score(h), dim=-1)", ["TM405"]), ("w = self.pool(h)", ["TM405"]),
+])  # fmt: skip
+def test_the_line_says_over_which_dimension(line, said):
+    """Weights of the items of one bag are a column as well, and none of them is alone."""
+    report = dead("softmax", shape=(7, 1))
+    report = dataclasses.replace(
+        report, locations=tuple(dataclasses.replace(one, text=line) for one in report.locations)
+    )
+    assert codes(report) == said
+
+
 def test_a_bias_that_rests_beside_a_weight_that_learns():
     """Half a layer is none: points beyond a margin leave a weight decay behind, and a bias without a gradient."""
     assert codes(dead(more=(parameter("net.0.bias", [1.0] * 4, shape=(4,)),))) == []

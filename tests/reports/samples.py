@@ -199,7 +199,7 @@ def _training() -> reports.Training:
         norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
         drifting=(reports.UntrainedNorm(module=HOSTILE, location=None, batches=7, longest=2),),
         clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
-        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), frozen=(reports.FrozenUpdate(
+        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,), cleared=0),), frozen=(reports.FrozenUpdate(
             parameter=HOSTILE, optimizer=HOSTILE, steps=3, zero=True, momentum=True, weight_decay=0.1, location=0,
             frozen=0, cleared=0,
         ),), names=((HOSTILE, "net"),),

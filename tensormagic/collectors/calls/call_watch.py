@@ -85,13 +85,14 @@ class LoopNotes:
     # The ``GradScaler`` that scaled a loss last, and the number of the node that did; None from each backward on.
     scaled: tuple[weakref.ref[Any], int] | None = None
     scaler: weakref.ref[Any] | None = None  # That whose factor the last backward began with.
-    # By line that made a sum: the number of its last node, after how many passes that was, steps that it went on for.
-    lines: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    # By line that made a sum: the number of its last node, after how many passes that was, steps that it went on for,
+    # and the most that one did: it may begin anew in each epoch.
+    lines: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:
         """Return the sums that went on over steps."""
         lines = list(self.lines.items())
-        return tuple(RunningSum(location=site, steps=steps) for site, (_, _, steps) in lines if steps > 1)
+        return tuple(RunningSum(location=site, steps=longest) for site, (_, _, _, longest) in lines if longest > 1)
 
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
@@ -118,10 +119,10 @@ def added(watch: CallWatch, call: Call) -> None:
         return
     if (site := watch.site(call)) is None or (site not in loop.lines and len(loop.lines) >= MOST_LINES):
         return
-    number, passes, steps = loop.lines.get(site, (-1, loop.passes, 1))
+    number, passes, steps, longest = loop.lines.get(site, (-1, loop.passes, 1, 1))
     if passes != loop.passes:
         steps = steps + loop.passes - passes if reaches(result.grad_fn, number) else 1
-    loop.lines[site] = result.grad_fn._sequence_nr(), loop.passes, steps
+    loop.lines[site] = result.grad_fn._sequence_nr(), loop.passes, steps, max(longest, steps)
 
 
 def scaled(watch: CallWatch, call: Call) -> None:

@@ -167,6 +167,8 @@ class ForwardRecorder(CallFollower):
                 self.meter((start, stop), (args, kwargs), result)
             if self.detached.live:
                 self.detached.used((start, stop), (args, kwargs), result)
+            if role == "non-differentiable":  # argsort sorts, and drops the values with their node
+                self.detached.passed((func, role, before), (args, kwargs), result, above)
         elif role is not None or self.detached.live or not _is_grad_enabled():
             self.detached.passed((func, role, before), (args, kwargs), result, above)
         if watched is not None and not self.autograd.stepping:

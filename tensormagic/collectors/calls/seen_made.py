@@ -300,9 +300,10 @@ class Update(NamedTuple):
     """A parameter and what was made of it, as they were."""
 
     parameter: weakref.ref[torch.Tensor]
-    state: tuple[int, int]  # of the parameter: its version, and where its memory begins
+    version: int  # of the parameter
+    storage: StorageWeakRef  # of the parameter: while it lives, no other gets its `_cdata`, wherever its memory lies
     gradient: weakref.ref[torch.Tensor]
-    version: int  # of the gradient
+    gradient_version: int
     result: weakref.ref[torch.Tensor]
 
     def is_lost(self) -> bool:
@@ -310,33 +311,35 @@ class Update(NamedTuple):
         parameter, gradient = self.parameter(), self.gradient()
         if parameter is None or parameter.grad is None or self.result() is not None:
             return False
-        newer = gradient is not parameter.grad or gradient._version != self.version
-        return newer and (parameter._version, parameter.data_ptr()) == self.state
+        newer = gradient is not parameter.grad or gradient._version != self.gradient_version
+        same = (parameter._version, parameter.untyped_storage()._cdata) == (self.version, self.storage.cdata)
+        return newer and same
 
 
 def updated(watch: NotesOfMade, call: Call) -> None:
     """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
     x, result = call.args[0] if call.args else None, call.result
-    if type(x) is not nn.Parameter or not x.is_leaf or x.layout is not torch.strided:
-        return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
-    if x.grad is None or type(result) is not torch.Tensor:
+    if not (type(x) is nn.Parameter or type(x) is torch.Tensor) or type(result) is not torch.Tensor:
         return
+    if not (x.requires_grad and x.is_leaf) or x.layout is not torch.strided or x.grad is None:
+        return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
     if not is_own_code(call.frame.f_code.co_filename):
         return  # a library's updates are right by themselves
     site = watch.site(call)
-    lost = [key for key, one in list(watch.updates.items()) if key[0] == site and one.is_lost()]
+    watch.updates = known = {key: one for key, one in watch.updates.items() if one.parameter() is not None}
+    lost = [key for key, one in known.items() if key[0] == site and one.is_lost()]
     code, namespace = call.frame.f_code, call.frame.f_globals
     update = _update_at("".join(lines_of(code.co_filename, namespace)), call.frame.f_lineno) if lost else ""
     if lost and not update:
         return  # it was meant for what reads it: a step that is tried, an attack on what was trained
     for key in lost:
-        watch.updates.pop(key, None)
+        del known[key]
         mode = "with torch.no_grad(): " if torch.is_grad_enabled() else ""
         watch.note("update lost", call, operands=(x,), of=2, detail=mode + update)
-    if len(watch.updates) < MOST_UPDATES:
-        state = x._version, x.data_ptr()
-        made = Update(weakref.ref(x), state, weakref.ref(x.grad), x.grad._version, weakref.ref(result))
-        watch.updates.setdefault((site, id(x)), made)
+    if (key := (site, id(x))) in known or len(known) < MOST_UPDATES:
+        storage: Any = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
+        states = x._version, storage, weakref.ref(x.grad), x.grad._version
+        known[key] = Update(weakref.ref(x), *states, weakref.ref(result))
 
 
 @lru_cache(maxsize=16)
@@ -348,7 +351,9 @@ def _update_at(source: str, line: int) -> str:
     bound = next((node for node in reversed(around) if isinstance(node, ast.Assign)), None)
     if bound is None:
         return ""
-    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name)] if scope is not None else []
+    inside = list(ast.walk(scope)) if scope is not None else []
+    set_on = {id(node.value) for node in inside if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    names = [node for node in inside if isinstance(node, ast.Name) and id(node) not in set_on]  # `p.grad = None`
     stored = {node.id for target in bound.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
     read = any(
         node.id in stored and isinstance(node.ctx, ast.Load) and (node.lineno, node.col_offset) >= _end(bound)

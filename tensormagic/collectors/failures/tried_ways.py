@@ -72,7 +72,8 @@ class _CallAgain:
         self._function = _resolved(report.function)
         self._names = _codes(report.operands)
         self._keywords: bool | None = None
-        with quiet():
+        with quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of what it broadcasts
             self._values = [_UNKNOWN if self._too_many else self._stand_in(one) for one in report.operands]
             refusals = {way: said for way in (False, True) if (said := self._refused_again(way)) is not None}
         same = (way for way, said in refusals.items() if said == report.error)

@@ -281,9 +281,9 @@ class PassRecorder(PassNumbers):
         if gradient.layout is torch.strided and not (far and gradient.is_nested):
             self._addresses[index], self._reads[index] = gradient.data_ptr(), elements_read(gradient)
             self._versions[index] = gradient._version
-            feeder = self._structure.feeder[index]
-            if feeder >= 0 and self._received(feeder, gradient):
-                self._far.after(partial(self._hand_on, feeder, index)) if far else self._hand_on(feeder, index)
+            sender = self._structure.sender[index]
+            if sender >= 0 and self._received(sender, gradient):
+                self._far.after(partial(self._hand_on, sender, index)) if far else self._hand_on(sender, index)
                 return
         if not far:
             if values.table is not None or index not in self._first:

@@ -217,7 +217,7 @@ class PassNumbers:
         recorder, values, hand_on, take = self, self.values, self._hand_on, _taken_in_full(self)
         norms, bad, reached, current_node = values.norms, values.bad, values.order.append, _current_node
         addresses, reads, versions = self._addresses, self._reads, self._versions
-        feeder, there, full = self._structure.feeder, self._first.there, values.table is not None
+        sender, there, full = self._structure.sender, self._first.there, values.table is not None
         tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
 
         def look(gradients: Gradients) -> None:
@@ -236,7 +236,7 @@ class PassNumbers:
                     addresses[index] = address = x.data_ptr()
                     reads[index] = count = x.numel()  # `elements_read` of such a one, without a call
                     versions[index] = version = x._version
-                    source = feeder[index]
+                    source = sender[index]
                     if source >= 0 and address == addresses[source] != 0 and (
                         (count, version) == (reads[source], versions[source])
                     ):  # fmt: skip

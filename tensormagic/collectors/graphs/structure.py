@@ -174,11 +174,23 @@ class GraphStructure:
     contested: dict[int, dict[int, tuple[int, int]]]
     # Report index → report index of the one node that feeds it, or -1 where there is not exactly one.
     feeder: array[int]
+    # The same of a node that may send on the very memory that it received, else -1. Memory that it was done with may
+    # come again from the allocator, in a hook of the user's or in compiled code: its address alone proves nothing.
+    sender: array[int]
 
     @property
     def size(self) -> int:
         """How many nodes there are."""
         return len(self.index)
+
+
+# What these send to their first input (a sum to both) is what they received.
+_SENDING_ON = frozenset({
+    "AddBackward0", "AddBackward1", "SubBackward0", "SubBackward1", "CloneBackward0", "AliasBackward0", "TBackward0",
+    "TransposeBackward0", "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "UnsafeViewBackward0",
+    "ReshapeAliasBackward0", "ExpandBackward0", "SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2",
+    "SqueezeBackward3", "SqueezeBackward4", "UnsqueezeBackward0", "IndexAddBackward0",
+})  # fmt: skip
 
 
 def make_structure(number: int, found: Walk) -> GraphStructure:
@@ -192,11 +204,16 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
         index[place] = at
     leaf_of = {index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf}
     feeding: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    computed = set()  # what receives something new
     for place, ends in enumerate(links):
+        node = found.nodes[place]
+        sends_on = node.name() in _SENDING_ON
         for which, target, slot in ends:
             feeding.setdefault((target, slot), []).append((place, which))
             at = index[target]
             feeder[at] = index[place] if feeder[at] == count else -1
+            if not sends_on or (which and getattr(node, "_saved_alpha", 0) != 1):
+                computed.add(at)
     contested: dict[int, dict[int, tuple[int, int]]] = {}
     for (target, slot), sources in feeding.items():
         for place, which in sources if len(sources) > 1 else ():
@@ -219,6 +236,7 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
         index_of_leaf={number: at for at, number in leaf_of.items()},
         contested=contested,
         feeder=array("i", [-1 if one == count else one for one in feeder]),
+        sender=array("i", [-1 if one == count or at in computed else one for at, one in enumerate(feeder)]),
     )
 
 

@@ -282,7 +282,8 @@ def assigned(kind: type, attribute: str, cell_number: CellNumber = no_cell) -> l
 def tied(kind: type, first: str, second: str, cell_number: CellNumber = no_cell) -> Location | None:
     """Return the line of a class's own code that makes one attribute the other: paths inside the module."""
     either = rf"(?:{re.escape(first)}|{re.escape(second)})"
-    target = re.compile(rf"\.{either}\s*=\s*\w+\.{either}\s*(?:#.*)?$")
+    made = rf"(?:[\w.]+\()?\w+\.{either}(?:\.\w+(?:\(\))?)*\)?"  # or a new one: `nn.Parameter(self.emb.weight.clone())`
+    target = re.compile(rf"\.{either}(?:\.data)?\s*=\s*{made}\s*(?:#.*)?$")
     found = (_first(function.__code__, target, cell_number) for function in _functions(kind))
     return next(chain.from_iterable(found), None)
 

@@ -66,7 +66,7 @@ class TiedWeights:
         found: dict[tuple[str, str], UntiedPair] = {}
         with quiet():
             for evidence, compared, first, second in _candidates(root, before):
-                if (first, second) in found:
+                if (first, second) in found or (second, first) in found:
                     continue
                 if len(found) == MOST_TIED:
                     break

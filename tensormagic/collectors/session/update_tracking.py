@@ -66,7 +66,7 @@ def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> L
 Place = tuple[int, int]  # the ids of an optimizer and of the model; the first is 0 for what is in no optimizer
 _MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly, and at most
 
-Gradient = tuple[int, int]  # where its memory is, and its version
+Gradient = tuple[weakref.ref[torch.Tensor], int]  # weak, to it, and its version; the same while it lives unchanged
 
 
 @dataclass(slots=True)
@@ -136,8 +136,10 @@ class ParameterSnapshot:
             return False
         if self.is_held or self.gradient is None:
             return self.is_held and self.gradient is None
-        if self.before is None or self.gradient != self.before.gradient:
+        if self.before is None or (earlier := self.before.gradient) is None:
             return True  # it came since the last look
+        if earlier[0]() is not self.value.grad or earlier[1] != self.gradient[1]:
+            return True
         return self.before.since is not None and not progress.advanced  # or at one before, and no step was made
 
     def since(self, progress: Progress, *, is_watching: bool) -> int:
@@ -169,9 +171,8 @@ def snapshots(
             optimizer = held.get(id(p))
             state = {} if optimizer is None else states_of(optimizer).get(p) or {}
             place = (0 if optimizer is None else id(optimizer), id(root[1]))
-            each[id(p)] = ParameterSnapshot(
-                f"{root[0]}.{name}", p, state, p._version, _gradient(p), place, seen.get(id(p))
-            )
+            gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
+            each[id(p)] = ParameterSnapshot(f"{root[0]}.{name}", p, state, p._version, gradient, place, seen.get(id(p)))
     return list(each.values())
 
 
@@ -184,13 +185,6 @@ def steps_of(state: Mapping[str, Any]) -> int:
     if isinstance(count, torch.Tensor):
         return int(count.item()) if count.device.type == "cpu" and count.numel() == 1 else 0
     return int(count) if isinstance(count, int | float) else 0
-
-
-def _gradient(p: nn.Parameter) -> Gradient | None:
-    gradient = p.grad
-    if gradient is None:
-        return None
-    return (gradient.data_ptr() if gradient.layout is torch.strided else id(gradient), gradient._version)
 
 
 # What parameters did between two looks at a session: which stood still while others of their model were trained.

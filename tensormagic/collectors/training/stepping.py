@@ -17,7 +17,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.objects.identity import Leaves, holds
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import world_size
 from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPattern
@@ -369,7 +369,7 @@ class ByHand:
         self._known = 0
         self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
         self._graphs: set[int] = set()
-        self._theirs: set[int] = set()
+        self._theirs: dict[int, Reference] = {}  # parameters of optimizers, by ``id``, weak
         self._probes: list[ParameterProbe] = []
         self._versions = array("q")
         self._stepping: Stepping | None = None
@@ -377,8 +377,8 @@ class ByHand:
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that an optimizer holds these."""
-        self._theirs.update(id(parameter) for parameter in parameters)
-        if any(id(probe.parameter()) in self._theirs for probe in self._probes):
+        self._theirs.update((id(parameter), weakref.ref(parameter)) for parameter in parameters)
+        if any(holds(self._theirs, probe.parameter()) for probe in self._probes):
             self._stepping, self._probes, self._known = None, [], 0
 
     def before_pass(self, backward: int | None, passes: int) -> None:
@@ -401,7 +401,7 @@ class ByHand:
         elif len(self._reached) != self._known:
             self._known = len(self._reached)
             alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
-            free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs]
+            free = [leaf for leaf in alive if leaf is not None and not holds(self._theirs, leaf)]
             if found := probes_of(free, with_gradient=True):
                 self._probes, self._stepping = found, Stepping(found, self._brought, self._late)
                 self._stepping.begin()

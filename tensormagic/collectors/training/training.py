@@ -218,7 +218,8 @@ class TrainingWatcher(TracePart):
         self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
         names = list(self._namespace.items())
         idle = self._elsewhere.idle if self._whole else []  # else other threads may have made steps
-        self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)))
+        cleared = None if self._steps else self._loop.cleared_last
+        self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=cleared)
                            for optimizer, numbers in idle)  # fmt: skip
         self._names, self._elsewhere.idle = names_of_one(self._namespace), []
         for optimizer in list(self._optimizers):

@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -178,6 +179,25 @@ def test_a_parameter_that_is_no_plain_leaf_is_asked_for_no_gradient(make):
             weight + weight
     assert trace.report.gaps == ()
     assert observed(trace, "update lost") == []
+
+
+@pytest.mark.parametrize(("written", "lost"), [(True, 0), (False, 2)])
+def test_other_memory_at_the_same_address_is_no_parameter_that_stayed(written, lost):
+    """An allocator gives the address of what was let go to what is asked for next: an update that was written."""
+    memory = np.ones(3, dtype=np.float32)
+    weight = nn.Parameter(torch.from_numpy(memory))
+
+    def drop(weight):
+        weight = weight - 0.1 * weight.grad
+
+    with tm.trace() as trace:
+        for _ in range(3):
+            weight.grad = None
+            weight.pow(2).sum().backward()
+            drop(weight)
+            if written:
+                weight.data = torch.from_numpy(memory)
+    assert sum(one.seen for one in observed(trace, "update lost")) == lost
 
 
 def test_a_list_of_indices_into_an_output_is_looked_at():

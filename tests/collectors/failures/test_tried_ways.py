@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import warnings
 import weakref
 
 import pytest
@@ -34,6 +35,16 @@ def tried(report, *ways, kind="shape", clashing=0):
 
 def product(x, y):
     return x @ y
+
+
+def test_what_torch_warns_of_as_a_call_is_made_again_nobody_sees():
+    """Two sizes that it says will broadcast, before it refuses them."""
+    with pytest.warns(UserWarning, match="target size"):
+        report = refused(F.mse_loss, input=torch.ones(2, 20, 1), target=torch.ones(2, 20))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        tried(report, "input.squeeze(2)")
+    assert told == []
 
 
 def _number(x):

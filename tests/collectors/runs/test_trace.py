@@ -8,6 +8,7 @@ import math
 import weakref
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -690,6 +691,25 @@ def test_what_an_addition_hands_on_is_told_without_being_read_again():
     assert sent_to_h(traced(residual, x=x)) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(8), 5)}
     tenfold = traced(lambda: residual(lambda gradient: gradient * 10), x=x)
     assert sent_to_h(tenfold) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(800), 5)}
+
+
+def test_a_gradient_that_was_computed_is_read_wherever_it_lies():
+    """An allocator gives the address of a gradient that is done with to the next one."""
+    memory = np.ones(4, dtype=np.float32)
+
+    class Thrice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            memory[:] = 3 * gradient.numpy()
+            return torch.from_numpy(memory)
+
+    x = torch.ones(4, requires_grad=True)
+    report = traced(lambda: Thrice.apply(Thrice.apply(x.exp())).sum().backward(), x=x)
+    assert last_norm(report, node(report, "exp")) == pytest.approx(18)
 
 
 def test_what_begins_at_the_same_address_is_not_taken_for_the_same():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -85,6 +86,22 @@ def test_a_model_and_an_optimizer_of_every_run_are_new_ones():
         train(net, optimizer, 6)
         (found,) = tracking.look([("net", net)], [("optimizer", optimizer)])
         assert (found.watched, found.steps) == (6, 6)
+
+
+def test_a_gradient_that_comes_anew_at_the_same_address_is_another():
+    """What is in no optimizer gets gradients all the same: an allocator gives an address again."""
+    net, tracking, memory = Net(), UpdateTracking(), np.ones((2, 4), dtype=np.float32)
+    optimizer = torch.optim.SGD(net.used.parameters(), lr=1e-3)
+    roots, optimizers = [("net", net)], [("optimizer", optimizer)]
+    tracking.look(roots, optimizers)
+    for total in (3, 6):
+        train(net, optimizer, 3)
+        net.idle.weight.grad = torch.from_numpy(memory)
+        (found,) = tracking.look(roots, optimizers)
+        assert [found.names[number] for number in found.unchanged] == ["net.idle.weight"]
+        assert (found.watched, found.held) == (total, False)
+    train(net, optimizer, 3)
+    assert tracking.look(roots, optimizers) == ()  # no gradient has come any more
 
 
 def test_a_parameter_of_two_models_is_told_of_once():

@@ -176,6 +176,22 @@ def test_a_name_that_is_gone_is_no_broken_tie():
     assert broken(net, ties) == []
 
 
+class Model(nn.Module):
+    """An output layer that was to be tied to the embedding, and got a Parameter of its own over the same memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.tok, self.head = nn.Embedding(9, 4), nn.Linear(4, 9, bias=False)
+        self.head.weight = nn.Parameter(self.tok.weight)
+
+
+def test_a_pair_is_told_once_at_its_line():
+    """Whichever of the two comes first in the module; the surest evidence counts."""
+    (found,) = TiedWeights().broken("net", Model())
+    assert (found.evidence, found.first, found.second) == ("one memory", "net.head.weight", "net.tok.weight")
+    assert found.location.text == "self.head.weight = nn.Parameter(self.tok.weight)"
+
+
 def test_two_parameters_over_one_memory():
     """The same elements, both asking for a gradient; parts of one flat memory are no tie."""
     net = tied()

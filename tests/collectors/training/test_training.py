@@ -57,6 +57,30 @@ def test_every_way_of_clearing_is_one(clear):
     assert kinds(traced(steps)) == {"fresh": 40}
 
 
+def test_a_leaf_with_the_identity_of_one_that_an_optimizer_held_is_another():
+    """Python gives the address of an object that is gone to the next one: as a rule, so that it is tried again."""
+
+    def held_and_gone():
+        held = nn.Parameter(torch.ones(3))
+        held.sum().backward()
+        torch.optim.SGD([held], lr=0.1).step()
+        return id(held)
+
+    with tm.trace() as trace:
+        for _ in range(20):
+            identity = held_and_gone()
+            if id(weight := nn.Parameter(torch.ones(3))) == identity:
+                break
+        assert id(weight) == identity
+        for _ in range(3):
+            weight.pow(2).sum().backward()
+            with torch.no_grad():
+                weight -= 0.1 * weight.grad
+                weight.grad = None
+        weight.sum().backward()
+    assert trace.report.training.by_hand.steps == 3
+
+
 def test_the_norm_of_a_gradient_that_is_never_cleared():
     """What the first and the last measured step used, and what the last backward brought of it: the true norms."""
     norms, brought = [], []
