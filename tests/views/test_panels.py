@@ -314,7 +314,9 @@ def test_a_quiet_run_says_what_was_looked_at():
     """No finding: the sentence claims no more than was done. An error is told beside the title, and stands out."""
     clear = part(writes.view(samples_writes.SAMPLES["quiet"]), Findings).clear
     assert clear.startswith("No write changed another name (240 names and attributes were searched)")
-    assert part(writes.view(samples_writes.SAMPLES["nothing"]), Findings).clear == "Nothing was written to in place."
+    assert part(writes.view(samples_writes.SAMPLES["nothing"]), Findings).clear == (
+        "No operation of torch wrote in place; what NumPy writes is not seen."
+    )
     assert writes.view(samples_writes.SAMPLES["refused"]).facts[0].look == "error"
 
 

@@ -95,6 +95,28 @@ def test_what_the_line_says_itself_is_no_change_of_another_name(source):
     assert report.gaps == ()
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.swapaxes(a, 0, 1)[0] = 2",
+        "torch.narrow(a, 0, 1, 2).add_(3)",
+        "a.__setitem__(0, 3)",
+    ],
+)
+def test_a_view_that_a_function_made_is_called_by_the_tensor_that_it_is_of(source):
+    """The line names no tensor that it writes through: what was written to is the one whose memory it is."""
+    names = {"a": torch.zeros(3, 4)}
+    names["b"] = names["a"].view(-1)
+    (write,) = watched(source, names).writes
+    assert (write.target, [changed.name for changed in write.changed]) == ("a", ["b"])
+
+
+def test_a_sparse_tensor_is_called_by_its_name():
+    """It has no storage by which to know it."""
+    (write,) = watched("s.mul_(2)", {"s": torch.eye(3).to_sparse()}).writes
+    assert (write.target, write.shape) == ("s", (3, 3))
+
+
 def test_the_first_element_and_where_they_lie():
     """Index of the first changed element in the other name's own terms, and a digit an element."""
     report = watched("b = a[1:, 1:]\nb.zero_()", {"a": torch.arange(12.0).view(3, 4).clone()})
