@@ -14,22 +14,22 @@ from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plur
 
 NO_NAME = "no name"
 MOST_HOLDERS, MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 3, 32
-HEIGHT, BRIEF_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
+HEIGHT, LOW_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
 BY_HISTORY = "`%gpumem --free --yes` releases what only outputs and errors hold"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part from it
 _ROOT = re.compile(r"[^.\[(:,]+")
 
 
-def view(report: MemoryReport, *, brief: bool = False) -> nodes.Panel:
-    """Return the panel; of a ``brief`` one, below another, the map is low, and what could be freed is folded."""
+def view(report: MemoryReport, *, below: bool = False) -> nodes.Panel:
+    """Return the panel; of one that stands ``below`` another the map is low, and what could be freed is folded."""
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
-    body += [device_section(report, each, BRIEF_HEIGHT if brief else HEIGHT) for each in ranked[:1]]
-    freed = freeable_sections(report.freeable, folded=brief)
-    body += [] if brief else freed
+    body += [device_section(report, each, LOW_HEIGHT if below else HEIGHT) for each in ranked[:1]]
+    freed = freeable_sections(report.freeable, folded=below)
+    body += [] if below else freed
     others = (each for each in report.devices if each in ranked[1:])
     body += [device_section(report, each, SMALL_HEIGHT, folded=True) for each in others]
-    body += freed if brief else []
+    body += freed if below else []
     body.append(storages_section("Storages by size", report.storages, report.left_out))
     name, label = shortened(title(report), 120), f"Where the {title(report)} is"
     return nodes.Panel("memory", "memory", name, [summary(report)], body, label, sheets=("memory.css",))
