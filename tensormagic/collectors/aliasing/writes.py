@@ -167,7 +167,7 @@ class WriteLog:
                 total.missed = True
                 total.searched = total.searched or False
         region = place_of(target)
-        hits = list(self._storage_aliases.of(identity, region, foreign=foreign))
+        hits = list(self._storage_aliases.of(storage, region))
         if hits or (due and users > _ALONE):
             self._follow(WriteSeen(total, target, region, call, hits), frame, due=due)
 

@@ -58,6 +58,10 @@ def changes(report):
         ("b = [a[0], {'k': a[1]}]\na.zero_()", [(2, "a", "b[0]", 4, 4), (2, "a", "b[1]['k']", 4, 4)]),
         ("b = a.numpy()\na.add_(1)", [(2, "a", "b", 12, 12)]),
         ("b = a.numpy()[1]\na[0] = 1", []),
+        ("b = torch.from_dlpack(a)\na[0] = 1", [(2, "a", "b", 4, 12)]),
+        ("b = torch.from_dlpack(a)\nb[0] = 1", [(2, "b", "a", 4, 12)]),
+        ("b = np.from_dlpack(a)[1:]\na[2] = 1", [(2, "a", "b", 4, 8)]),
+        ("b = torch.frombuffer(a.numpy(), dtype=torch.float32)[6:]\na[1:] = 1", [(2, "a", "b", 6, 6)]),
         ("b = a.expand(2, 3, 4)\na[0, 0] = 1", [(2, "a", "b", 2, 24)]),
         ("b = a\nb += 1", [(2, "b", "a", 12, 12)]),
         ("torch.add(a, 1, out=a)\nb = a.t()\ntorch.mul(a, 2, out=a)", [(3, "a", "b", 12, 12)]),
@@ -101,6 +105,7 @@ def test_what_the_line_says_itself_is_no_change_of_another_name(source):
         "torch.swapaxes(a, 0, 1)[0] = 2",
         "torch.narrow(a, 0, 1, 2).add_(3)",
         "a.__setitem__(0, 3)",
+        "torch.from_dlpack(a)[1:].add_(1)",
     ],
 )
 def test_a_view_that_a_function_made_is_called_by_the_tensor_that_it_is_of(source):
