@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Report, RunReport, TraceReport
+from tensormagic.reports import Report, RunReport, TensorReport, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import in_address, made_once, packed, plain_report, tag
 from tensormagic.views.svg_paths import stacked
@@ -80,7 +80,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         form: How.
         in_file: Whether it becomes a file of its own, which may be larger than an output in a notebook.
         slide: Whether HTML is for a wall: large type, one part at a time.
-        **options: What this kind of panel takes.
+        **options: Of ``"txt"`` the ``width`` in columns, and whether it is ``brief``: what is folded is only named.
 
     Raises:
         TensorMagicError: where this kind of report has no such form; the message lists those there are.
@@ -107,8 +107,8 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
 
 
 def draw(report: Report, form: str, **options: Any) -> str:
-    """Return the panel of a report as ``"html"``, ``"svg"`` or ``"txt"``, which may be given its ``width``."""
-    given = {"brief": True} if options.get("brief") else {}
+    """Return the panel of a report as ``"html"``, ``"svg"``, or ``"txt"`` of some ``width``, which may be ``brief``."""
+    given = {"brief": True} if options.get("brief") and isinstance(report, TensorReport) else {}
     panel = import_module(PANELS[report.kind_name]).view(report, **given)
     drawn: str = import_module(FORMS[form]).render(panel, **options)
     return drawn

@@ -81,8 +81,8 @@ def _head(view: nodes.Panel, width: int) -> list[str]:
 
 
 def plain(words: str) -> str:
-    """Return a text without the marks of code and without what a terminal could obey, on one line."""
-    return printable(_SPACES.sub(" ", words.replace("`", "")).strip())
+    """Return a text without the marks of code and without what a terminal could obey, on one line, its indent kept."""
+    return printable(_SPACES.sub(" ", words.replace("`", "")).strip(" "))
 
 
 def finding_lines(finding: Finding, width: int, *, title: bool = False) -> list[str]:

@@ -395,7 +395,7 @@ ZOO: dict[str, Specimen] = {
     ),
     "array read-only": Specimen(_read_only, ("which is read-only", "writeable False")),
     "array backwards": Specimen(
-        lambda: np.arange(12.0).reshape(3, 4)[::-1], ("torch has no negative strides", "(-32, 8)", "x[::-1, :]")
+        lambda: np.arange(12.0).reshape(3, 4)[::-1], ("its .copy() has positive ones", "(-32, 8)", "x[::-1, :]")
     ),
     "array big-endian": Specimen(
         lambda: np.arange(4, dtype=">f8"), ("this array is big-endian", "a copy in the machine's byte order")

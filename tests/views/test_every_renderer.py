@@ -213,3 +213,13 @@ def test_same_report_same_output(renderer: Renderer) -> None:
     """Rendering twice gives the same characters."""
     report = next(iter(renderer.samples.values()))
     assert renderer.render(report) == renderer.render(report)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_brief_text_leaves_out_what_is_folded_and_nothing_else(kind: str) -> None:
+    """Of every kind of report; what it shows stands in the whole text as well."""
+    for report in SAMPLES[kind].values():
+        brief, whole = (views.render(report, "txt", brief=brief) for brief in (True, False))
+        told, named, _ = brief.partition("with --text also:")
+        assert set(told.rstrip().split("\n")) <= set(whole.split("\n"))
+        assert len(brief) < len(whole) if named else brief == whole

@@ -312,9 +312,9 @@ def test_the_table_says_whether_autograd_notices():
 
 def test_a_quiet_run_says_what_was_looked_at():
     """No finding: the sentence claims no more than was done. An error is told beside the title, and stands out."""
-    clear = part(writes.view(samples_writes.SAMPLES["quiet"]), Findings).clear
-    assert clear.startswith("No write changed another name (240 names and attributes were searched)")
-    assert part(writes.view(samples_writes.SAMPLES["nothing"]), Findings).clear == "Nothing was written to in place."
+    quiet, nothing = (part(writes.view(samples_writes.SAMPLES[key]), Findings).clear for key in ("quiet", "nothing"))
+    assert quiet.startswith("No write changed another name (240 names and attributes were searched)")
+    assert nothing == "No operation of torch wrote in place; what NumPy writes is not seen."
     assert writes.view(samples_writes.SAMPLES["refused"]).facts[0].look == "error"
 
 
@@ -406,6 +406,11 @@ TOLD = {
     "lines of other files below": (RUNS["training"], (
         "net.py 300 MiB 20 MiB 240 41 return F.relu(self.fc(x))", "freed kept times line",
     ), ()),
+    "a storage without a name by its holder": (
+        replace(RUNS["training"], kept=tuple(
+            AllocatedBlock(one, "", 0, 3) for one in MEMORY["gpt"].storages if not one.name)),
+        ("BY LINE graph of losses[0]: MulBackward0, saved as self 20 MiB",), (),
+    ),
     "executions that were not counted": (UNCOUNTED, (
         "freed kept operations line", "1.2 GiB 12 MiB 480 5 out = net(batch)",
     ), ()),

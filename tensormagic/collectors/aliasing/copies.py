@@ -43,6 +43,11 @@ class Call:
         """What went in first; the result itself where nothing did, so that it compares as unchanged."""
         return self.first or self.result
 
+    @property
+    def unchanged(self) -> str:
+        """What is said of a call that had nothing to do."""
+        return f"{self.name}() returned the {'array' if self.source.is_array else 'tensor'} itself"
+
 
 def outcome_and_reason(call: Call, relation: str) -> tuple[Outcome, str]:
     """Return what a call did, given how its result relates to its inputs, and why."""
@@ -60,10 +65,11 @@ def outcome_and_reason(call: Call, relation: str) -> tuple[Outcome, str]:
 
 
 def _general(call: Call, outcome: Outcome) -> str:
+    same = (call.source.shape, call.source.stride) == (call.result.shape, call.result.stride)
     if outcome == "written in place":
-        return "it wrote into its input and returned it"
+        what = "wrote into its input" if same else "gave its input other sizes or strides"
+        return f"it {what} and returned it"
     if outcome == "view" and call.library:
-        same = (call.source.shape, call.source.stride) == (call.result.shape, call.result.stride)
         return "another object over the same elements" if same else "only sizes, strides or offset differ"
     return "its memory cannot be compared" if outcome == "unknown" else ""
 
@@ -73,7 +79,7 @@ def _general(call: Call, outcome: Outcome) -> str:
 
 def _reshape(call: Call, outcome: Outcome) -> str:
     if outcome == "same object":
-        return f"{call.name} returned the tensor itself: it already has that shape"
+        return f"{call.unchanged}: it already has that shape"
     if outcome == "view":
         return "the strides allow the new shape without moving elements"
     because = _barrier(call.source, call.result.shape)
@@ -99,17 +105,17 @@ def why_view_fails(source: Footprint, to: tuple[int, ...]) -> str:
 
 def _contiguous(call: Call, outcome: Outcome) -> str:
     if outcome == "same object":
-        return "contiguous() returned the tensor itself: it already was"
+        return f"{call.unchanged}: it already was contiguous"
     wanted = contiguous_stride(call.source.shape)
     if outcome == "copy" and call.source.stride != wanted and "memory_format" not in call.keywords:
-        return f"contiguous() had to copy: the stride was `{call.source.stride}`, contiguous is `{wanted}`"
+        return f"{call.name}() had to copy: the stride was `{call.source.stride}`, contiguous is `{wanted}`"
     return ""
 
 
 def _convert(call: Call, outcome: Outcome) -> str:
     source, result = call.source, call.result
     if outcome == "same object":
-        return f"{call.name}() returned the tensor itself: it already is {result.dtype} on {result.device}"
+        return f"{call.unchanged}: it already is {result.dtype} on {result.device}"
     if outcome != "copy":
         return _general(call, outcome)
     pairs = (source.dtype, result.dtype), (source.device, result.device)
@@ -118,7 +124,7 @@ def _convert(call: Call, outcome: Outcome) -> str:
 
 
 def _numpy_bridge(call: Call, outcome: Outcome) -> str:
-    if outcome == "view":
+    if outcome == "view" and call.source.is_array != call.result.is_array:
         return "the array and the tensor share memory; autograd does not notice writes through the array"
     if outcome == "copy":
         old, new = call.source.dtype, call.result.dtype
@@ -169,13 +175,15 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("numpy from_numpy as_tensor asarray __array__ from_dlpack frombuffer", _numpy_bridge),
     ("Tensor FloatTensor DoubleTensor HalfTensor IntTensor LongTensor", _old_constructor),
     (_EMPTY, _says(_UNWRITTEN)),
-    ("tensor array", _says("tensor() always copies its data")),
+    ("tensor", _says("tensor() always copies its data")),
+    ("array", _says("array() copies its data unless it is told not to")),
     ("clone copy deepcopy", _says("it always copies")),
     ("repeat tile repeat_interleave", _says("every repeat is stored; expand would share memory")),
     ("cat concat concatenate stack hstack vstack dstack column_stack row_stack block_diag", _says(_JOINED)),
-    ("flip fliplr flipud roll rot90", _says("torch has no negative strides: the order is changed by copying")),
+    ("flip fliplr flipud rot90", _says("torch has no negative strides: the order is changed by copying")),
+    ("roll", _says("what leaves at one end enters at the other, which no strides can do")),
     ("index_select gather take take_along_dim masked_select", _says("the selected elements are gathered")),
-    ("pad", _says("padding needs memory that the input does not have")),
+    ("pad", _says("pad always makes new memory, even where it adds nothing")),
 )
 _REASONS: dict[str, _Rule] = {name: rule for names, rule in _RULES for name in names.split()}
 # Without a tensor or an array going in, their memory may be that of a buffer, a file, another library's object.

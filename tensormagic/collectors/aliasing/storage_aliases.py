@@ -28,6 +28,7 @@ from tensormagic.collectors.where.source import running_spaces
 # Only weak references are held. What was learned stays good as long as that can be checked: a name counts at
 # the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
 
+MOST_REMEMBERED = 4096  # storages
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\](?:\[(?:\d+|'\w*')\])?")  # also in a tuple or dictionary in the list
 _ROOT = re.compile(r"[^.\[]*")
 _use_count = torch._C._storage_Use_Count
@@ -70,7 +71,9 @@ class StorageAliases:
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
         self._by_storage: dict[int, list[StorageAlias]] = {}
-        self._foreign: list[StorageAlias] = []  # arrays, and tensors whose storage may lie over somebody else's memory
+        self._every: list[StorageAlias] = []
+        self._foreign: list[StorageAlias] = []  # those that may lie over somebody else's memory
+        self._beside: dict[int, list[StorageAlias]] = {}  # those of other storages over the bytes of one
         self._use_counts: dict[int, int] = {}
         self._bounds: dict[int, tuple[int, int]] = {}  # first byte and one past the last, by sharer, when last asked
         self.searched = 0
@@ -97,7 +100,8 @@ class StorageAliases:
 
     def learn(self, frame: FrameType | None) -> None:
         """Look all names up anew: in the namespace, and in the user's functions from ``frame`` outwards."""
-        self._by_storage, self._foreign, self._use_counts, self._bounds, self.searched = {}, [], {}, {}, 0
+        self._by_storage, self._every, self._foreign, self._beside = {}, [], [], {}
+        self._use_counts, self._bounds, self.searched = {}, {}, 0
         with quiet():
             for scope, space in enumerate((self._namespace, *running_spaces(frame, self._namespace))):
                 walk = Walk(space)
@@ -121,14 +125,19 @@ class StorageAliases:
         if alias.storage:
             self._by_storage.setdefault(alias.storage, []).append(alias)
             self._use_counts[alias.storage] = _use_count(alias.storage)
-        if not alias.storage or not item.untyped_storage().resizable():
+        self._every.append(alias)
+        if not item.untyped_storage().resizable() if alias.storage else owner_of(item) is not None:
             self._foreign.append(alias)
 
-    def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[Hit]:
-        """Yield who may share the bytes of a region of this storage; arrays and others only where it is foreign."""
-        far = (alias for alias in self._foreign if alias.storage != storage) if foreign else ()
+    def of(self, storage: torch.UntypedStorage, region: Region) -> Iterator[Hit]:
+        """Yield who may share the bytes of a region of this storage."""
+        identity = storage._cdata
+        if identity not in self._beside:
+            if len(self._beside) >= MOST_REMEMBERED:
+                self._beside.clear()
+            self._beside[identity] = list(self._over(storage))
         start, stop = region.start, region.stop
-        for alias in (*self._by_storage.get(storage, ()), *far):
+        for alias in (*self._by_storage.get(identity, ()), *self._beside[identity]):
             known = self._bounds.get(id(alias))
             if known is not None and (known[0] >= stop or start >= known[1]):
                 continue
@@ -139,6 +148,17 @@ class StorageAliases:
             self._bounds[id(alias)] = (place.start, place.stop)
             if place.start < stop and start < place.stop:
                 yield Hit(alias, item, place)
+
+    def _over(self, storage: torch.UntypedStorage) -> Iterator[StorageAlias]:
+        """Yield those of other storages, and arrays, that lie over the same bytes: one of the two is foreign then."""
+        address = 0 if storage.device.type == "meta" else storage.data_ptr()
+        for alias in (self._foreign if storage.resizable() else self._every) if address else ():
+            item = alias.reference()
+            if item is None or alias.storage == storage._cdata:
+                continue
+            place = array_region(item) if not alias.storage else place_of(item)
+            if place.start < address + storage.nbytes() and address < place.stop:
+                yield alias
 
 
 def place_of(x: torch.Tensor) -> Region:

@@ -136,7 +136,7 @@ class Effects:
         own = via if via is not None and via.tensor is not seen.target and via.tensor.grad_fn is not None else None
         if own is not None and shares_version(seen.target, own.tensor) is False and _is_saved(own.tensor, seen):
             yield seen.change(own.name, "itself", own.tensor, noticed=False, saved=True)
-        written = via.tensor if via is not None else _written_name(seen)
+        written = via.tensor if via is not None else written_name(seen)
         lists = _same_memory_lists(seen, via)
         for name, hits in lists.items():
             item, region = hits[0].item, hits[0].region
@@ -182,7 +182,7 @@ def _extent(written: Region, other: Region) -> Extent:
     return "around" if back == written.elements else "crosses"
 
 
-def _written_name(seen: WriteSeen) -> torch.Tensor:
+def written_name(seen: WriteSeen) -> torch.Tensor:
     """Return the named tensor that was written to, where the line does not name it: torch's own code wrote."""
     target, hits = seen.target, [hit for hit in seen.hits if hit.storage_alias.storage]
     for likely in (target, target._base):
@@ -209,7 +209,7 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
 
     Names that stand beside each other count: plain ones, and the same path from two names of one object.
     """
-    item = via.tensor if via is not None else _written_name(seen)
+    item = via.tensor if via is not None else written_name(seen)
     same = [hit.storage_alias for hit in seen.hits if hit.item is item]
     root = _root(via.name if via is not None else seen.total.target)
     own = next((one for one in same if _root(one.name) == root and (via is None or one.name == via.name)), None)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
-from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal
+from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal, written_name
 from tensormagic.collectors.aliasing.written_through import (
     Call,
     Suspicion,
@@ -147,6 +147,8 @@ class WriteLog:
     # -- looking, in steps ----------------------------------------------------------------------------------------
 
     def _look(self, total: WriteTotal, target: torch.Tensor, call: Call, frame: FrameType) -> None:
+        if not total.described:
+            self._describe(total, call, frame)
         if target.layout != torch.strided or not target.numel():
             return
         storage = target.untyped_storage()
@@ -155,8 +157,6 @@ class WriteLog:
         total.several = total.several or total.storage != identity
         users, calls = _use_count(identity), total.calls
         due = calls <= 4 or calls & (calls - 1) == 0  # whatever is known: the first four times, then at each doubling
-        if not total.described:
-            self._describe(total, call, frame)
         if users <= _ALONE and not due and not foreign:
             return
         if due or not self._storage_aliases.knows(identity, users):
@@ -167,7 +167,7 @@ class WriteLog:
                 total.missed = True
                 total.searched = total.searched or False
         region = place_of(target)
-        hits = list(self._storage_aliases.of(identity, region, foreign=foreign))
+        hits = list(self._storage_aliases.of(storage, region))
         if hits or (due and users > _ALONE):
             self._follow(WriteSeen(total, target, region, call, hits), frame, due=due)
 
@@ -192,6 +192,7 @@ class WriteLog:
     def _follow(self, seen: WriteSeen, frame: FrameType, *, due: bool) -> None:
         total = seen.total
         statement, via = through(frame, seen.target)
+        total.target = total.target or self._storage_aliases.name_of(written_name(seen))
         with quiet():
             seen.mask, seen.certain = written_elements(total.written.name, seen.target, seen.call[1])
             if due and seen.certain and via is not None and via.tensor is not seen.target and repeats(via.tensor):
@@ -217,7 +218,7 @@ class WriteLog:
             return
         target = targets[0]
         total.described, total.shape = True, tuple(target.shape)
-        _, via = through(frame, target) if target.layout == torch.strided else (None, None)
+        _, via = through(frame, target)
         if via is not None:
             total.target, total.named = via.name, True
             return

@@ -122,12 +122,16 @@ def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, 
     if (own := innermost_own(frame)) is None:
         return Statement(), None
     statement, names = statement_of(own), ChainMap(names_of(own), own.f_globals)  # type: ignore[arg-type]
-    storage = written.untyped_storage()._cdata
     for expression in statement.written:
         found = _deepest(expression, names)
-        if found is not None and found.tensor.untyped_storage()._cdata == storage:
+        if found is not None and (found.tensor is written or _share_storage(found.tensor, written)):
             return statement, found
     return statement, None
+
+
+def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
+    strided = one.layout == other.layout == torch.strided
+    return strided and one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 _GETTERS: dict[type, Callable[[Any, Any], Any]] = {
@@ -147,7 +151,7 @@ def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> Through | None:
     value: Any = names.get(steps[-1].id)
     found: Through | None = None
     for step, following in zip_longest(steps[::-1], steps[-2::-1]):
-        if is_kind(value, torch.Tensor) and value.layout == torch.strided:
+        if is_kind(value, torch.Tensor):
             found = Through(ast.unparse(step), value)
         value = _next(value, following)
         if value is None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.children import attributes_of, defining_module, mro_of, registered
+from tensormagic.collectors.objects.children import attributes_of, defining_module, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import FreeableMemory
@@ -226,7 +226,6 @@ MOST_KEY = 60  # characters
 _CLEARED = frozenset({list, dict, set, deque})  # whose ``clear`` lets go of all that they refer to
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _SEQUENCES = frozenset({list, deque, tuple})
-_KEYS = frozenset({str, int, bool})
 _LEFT_ALONE = frozenset({torch.Tensor, torch.optim.Optimizer, type, BaseException})
 _ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
@@ -266,8 +265,8 @@ def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any
         entries = _held((f"{path}[{at}]", value) for at, value in enumerate(item))
         return (None if kind is tuple else Container(path, item, item, entries)), entries
     if kind in _MAPPINGS:
-        keyed = ((key, value) for key, value in dict.items(item) if type(key) in _KEYS)
-        entries = _held((f"{path}[{key!r}]", value) for key, value in keyed if len(repr(key)) <= MOST_KEY)
+        keyed = ((key_text(key), value) for key, value in dict.items(item))
+        entries = _held((f"{path}[{key}]", value) for key, value in keyed if 0 < len(key) <= MOST_KEY)
         return Container(path, item, item, entries), entries
     if kind is set:
         return Container(path, item, item, []), []

@@ -114,6 +114,19 @@ def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
     return list(enumerate(tuple.__iter__(value))) if is_kind(value, tuple) else ()
 
 
+_LITERALS = frozenset({str, int, bool, bytes, float, type(None), torch.dtype})
+_UNWRITABLE = frozenset({"nan", "inf", "-inf"})
+
+
+def key_text(key: Any) -> str:
+    """Return a dictionary's key as a user writes it; nothing where that takes more than a literal; no code runs."""
+    if type(key) is tuple:
+        parts = [key_text(each) for each in key]
+        return repr(key) if all(parts) else ""
+    text = repr(key) if type(key) in _LITERALS else ""
+    return "" if text in _UNWRITABLE else text
+
+
 def is_opaque(item: object) -> bool:
     """Return whether an object surely holds nothing: a number, a string, a class, a module."""
     kind = type(item)
@@ -435,16 +448,15 @@ def is_torch_own(kind: type) -> bool:
 
 def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield a module and every one inside it in order, each once, by path; no code of a class runs."""
-    seen, pending = {id(root)}, [(name, root)]
+    seen, pending = set[int](), [(name, root)]
     while pending:
         path, module = pending.pop()
-        yield path, module
-        if not (inner := registered(module, "_modules")):
+        if id(module) in seen:
             continue
-        for key, child in reversed(list(inner.items())):
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                pending.append((f"{path}.{key}", child))
+        seen.add(id(module))
+        yield path, module
+        inner = reversed(list(registered(module, "_modules").items()))
+        pending += [(f"{path}.{key}", child) for key, child in inner if child is not None]
 
 
 def names_of_parts(namespace: Mapping[str, Any]) -> set[str]:

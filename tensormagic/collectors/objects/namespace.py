@@ -34,6 +34,7 @@ from tensormagic.collectors.objects.children import (
     is_opened,
     is_readable,
     is_torch_own,
+    key_text,
     mro_of,
     names_of_parts,
     registered,
@@ -90,7 +91,7 @@ def children(table: ObjectReader, path: str, item: Any, depth: int, label: Label
         return
     for how, name, value in table.of(item) if is_writable else table.of_instance(item):
         _, _, expression, steps = HOW[how]
-        if not expression or (how == "item" and type(name) not in {str, int}):
+        if not expression or (how == "item" and not key_text(name)):
             continue
         if how == "member":
             if name in MODULE_OWN:

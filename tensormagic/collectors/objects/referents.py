@@ -23,6 +23,7 @@ from tensormagic.collectors.objects.children import (
     begins_plainly,
     defining_module,
     is_readable,
+    key_text,
     mro_of,
     names_of_parts,
 )
@@ -110,8 +111,7 @@ class Referents(ObjectReader):
 
     def _key(self, key: Any) -> str:
         """Return a dictionary's key as a user would write it."""
-        if type(key) in {str, int, bool, float, tuple}:
-            text = repr(key)
+        if text := key_text(key):
             return text if len(text) <= 40 else text[:39] + "…"
         if torch.Tensor in mro_of(type(key)):
             return self._names.get(key._cdata, "a tensor")

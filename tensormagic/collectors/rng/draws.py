@@ -46,7 +46,8 @@ class DrawLog:
         self.sums: dict[tuple[Any, ...], list[Any]] = {}  # the fields of each `DrawSum`, the first five as the key
         self.draws: list[Draw] = []  # the first, in order
         self._last_site: int | None = None
-        self._seeded: tuple[int, int | None] | None = None  # torch: with what, and on which line
+        # With what torch was seeded, and on which line, by the generators that were not looked at since.
+        self._seeded: dict[int, tuple[int, int | None]] = {}
         self.count = 0
         self.gaps: list[Gap] = []
 
@@ -133,7 +134,7 @@ class DrawLog:
 
     def seeded(self, seed: int, frame: FrameType) -> None:
         """Note that torch is seeded; its generators stand so when that is done."""
-        self._seeded = (seed, self._sites.of_frame(frame))
+        self._seeded = dict.fromkeys(range(len(self.starts)), (seed, self._sites.of_frame(frame)))
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at all of them after a statement of a cell has run, which is on these lines."""
@@ -143,6 +144,7 @@ class DrawLog:
             self._last_site = self._sites.number(filename, first)
         for each in list(self._followed.values()):
             self._changed(each, "", site)
+        self._seeded = {}
         # Those that it gave a name are followed from now on: of NumPy's and Python's nothing else shows.
         for name, value in list(self._namespace.items()):
             if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
@@ -158,11 +160,12 @@ class DrawLog:
         last, each.reading = each.reading, now
         if now.raw == last.raw:
             return
+        noted = self._seeded.pop(each.index, None)
         numbers = None if op else last.numbers_to(now)
         kind: DrawKind = "drew" if op or numbers is not None else "set"
         since = site if op else self._last_site
-        if kind == "set" and self._seeded is not None and isinstance(each.generator, torch.Generator):
-            seed, seeded_at = self._seeded
+        if kind == "set" and noted is not None and isinstance(each.generator, torch.Generator):
+            seed, seeded_at = noted
             if each.generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}:
                 op, since, site = "seed", seeded_at, seeded_at
         drawn = values if kind == "drew" and op else numbers

@@ -118,7 +118,7 @@ def _why_not(plain: np.ndarray) -> str:
     if plain.dtype.name in {"longdouble", "clongdouble", "float128", "complex256", "float96", "complex192"}:
         return f"torch has no dtype for NumPy's {plain.dtype}"
     if any(step < 0 for step in plain.strides):
-        return "torch has no negative strides: torch.from_numpy() refuses it; a.copy() has positive ones"
+        return "torch has no negative strides: torch.from_numpy() refuses it; its .copy() has positive ones"
     if any(step % max(plain.itemsize, 1) for step in plain.strides):
         return "its strides are not multiples of the element size, as torch requires"
     return ""
@@ -242,8 +242,9 @@ def _nearest(plain: np.ndarray, name: str) -> Iterator[tuple[str, str, np.ndarra
         index = ", ".join("::-1" if one.step else ":" for one in turned)
         yield f"{name}[{index}]", "the same memory, read forwards", plain[turned]
     elif plain.size <= MOST_COPIED and not dtype.isnative:
-        copy = plain.astype(dtype.newbyteorder("="))
-        yield f"{name}.astype(native)", "a copy in the machine's byte order", copy
+        native = dtype.newbyteorder("=")
+        asked = native.name if native.names is None else native.descr
+        yield f"{name}.astype({asked!r})", "a copy in the machine's byte order", plain.astype(native)
     elif plain.size <= MOST_COPIED:
         wide = np.dtype({"c": np.complex128, "f": np.float64}.get(dtype.kind, dtype))
         yield f"{name}.astype({wide.name!r})", "a copy with a dtype that torch supports", plain.astype(wide)

@@ -14,22 +14,22 @@ from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plur
 
 NO_NAME = "no name"
 MOST_HOLDERS, MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 3, 32
-HEIGHT, BRIEF_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
+HEIGHT, LOW_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
 BY_HISTORY = "`%gpumem --free --yes` releases what only outputs and errors hold"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part from it
 _ROOT = re.compile(r"[^.\[(:,]+")
 
 
-def view(report: MemoryReport, *, brief: bool = False) -> nodes.Panel:
-    """Return the panel; of a ``brief`` one, below another, the map is low, and what could be freed is folded."""
+def view(report: MemoryReport, *, below: bool = False) -> nodes.Panel:
+    """Return the panel; of one that stands ``below`` another the map is low, and what could be freed is folded."""
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
-    body += [device_section(report, each, BRIEF_HEIGHT if brief else HEIGHT) for each in ranked[:1]]
-    freed = freeable_sections(report.freeable, folded=brief)
-    body += [] if brief else freed
+    body += [device_section(report, each, LOW_HEIGHT if below else HEIGHT) for each in ranked[:1]]
+    freed = freeable_sections(report.freeable, folded=below)
+    body += [] if below else freed
     others = (each for each in report.devices if each in ranked[1:])
     body += [device_section(report, each, SMALL_HEIGHT, folded=True) for each in others]
-    body += freed if brief else []
+    body += freed if below else []
     body.append(storages_section("Storages by size", report.storages, report.left_out))
     name, label = shortened(title(report), 120), f"Where the {title(report)} is"
     return nodes.Panel("memory", "memory", name, [summary(report)], body, label, sheets=("memory.css",))
@@ -100,7 +100,11 @@ def _freeable_notes(freeable: FreeableMemory) -> nodes.Cell:
     return nodes.Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
 
 
-_NO_OTHER = "nothing else", "nothing else of torch's"  # whether somebody besides torch is on the memory
+def _no_other(one: LiveStorage) -> str:
+    """Return what is said of a storage that nothing else holds, as far as is known."""
+    if called(one) == NO_NAME:
+        return "not found"
+    return "nothing else of torch's" if one.shared else "nothing else"
 
 
 def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> nodes.Section:
@@ -113,7 +117,7 @@ def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Seque
         nodes.Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
     ]
     columns += [nodes.Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
-    columns.append(nodes.Column("held by", lambda one: held_by(one) or _NO_OTHER[one.shared], "quiet wide"))
+    columns.append(nodes.Column("held by", lambda one: held_by(one) or _no_other(one), "quiet wide"))
     smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
     table = nodes.table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip

@@ -16,7 +16,7 @@ from tensormagic.reports import (
     OutOfMemory,
 )
 from tensormagic.views import nodes
-from tensormagic.views.panels.memory import NO_NAME, freeable_sections, kind, storage_lines, storages_section, tile
+from tensormagic.views.panels.memory import called, freeable_sections, kind, storage_lines, storages_section, tile
 from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks, main_timeline
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.views.theme import BEFORE, CATEGORY_WORDS
@@ -118,7 +118,7 @@ def _blocks(
 ) -> nodes.Section:
     """Return blocks as a table, folded, and how many more there are."""
     columns = (
-        nodes.Column("storage", lambda block: nodes.Noted(f"`{shortened(block.storage.name, 80) or NO_NAME}`",
+        nodes.Column("storage", lambda block: nodes.Noted(f"`{shortened(called(block.storage), 80)}`",
                                               [kind(block.storage)]), "name"),
         nodes.Column("bytes", lambda block: number_of_bytes(block.storage.nbytes), "number"),
         nodes.Column("category", lambda block: block.storage.category),

@@ -83,7 +83,7 @@ def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
         body.append(Section("", [operands(report)]))
     body += [] if drawn is None else [drawn]
     body.append(Paragraph(("torch said", Words(torch_message(report), "code")), "quiet"))
-    below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
+    below = [memory.view(report.memory, below=True)] if report.memory is not None else []
     name = report.function or report.call or "a call of torch"
     name = next((short + name.removeprefix(long) for long, short in _SHORT.items() if name.startswith(long)), name)
     what = "torch refused this"

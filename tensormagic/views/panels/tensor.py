@@ -36,9 +36,9 @@ _FORMAT_NAMES = {"contiguous_format": "contiguous"}
 _FORMAT_ARGUMENTS = {"channels_last": "torch.channels_last", "channels_last_3d": "torch.channels_last_3d"}
 
 
-def verdicts(layout: LayoutReport) -> tuple[tuple[str, str], ...]:
+def verdicts(layout: LayoutReport, *, of_array: bool = False) -> tuple[tuple[str, str], ...]:
     """Return what is worth knowing of a layout: title and sentence of each verdict that has something to say."""
-    phrase = ((title, say(layout)) for title, say in _VERDICTS.items())
+    phrase = ((title, say(layout)) for title, say in _VERDICTS.items() if not of_array or title not in _OF_TENSORS)
     return tuple((title, sentence) for title, sentence in phrase if sentence)
 
 
@@ -146,6 +146,7 @@ _VERDICTS: dict[str, Callable[[LayoutReport], str]] = {
     "format": format_verdict,
     "views": view_verdict,
 }
+_OF_TENSORS = ("format", "views")  # what calls of tensors would do, which an array does not have
 
 
 SHEETS = ("tensor.css", "kind.css")
@@ -164,7 +165,8 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
         more = drawn.strip is not None and len(drawn.strip.cells) > 1
     layout: list[Node] = []  # nothing for a tensor without strides
     if drawn is not None:
-        caption = verdicts(drawn.layout) if drawn.layout.shape else ()
+        of_array = any(kind.key == "numpy" for kind in report.kinds)
+        caption = verdicts(drawn.layout, of_array=of_array) if drawn.layout.shape else ()
         layout = [LayoutPicture(report, drawn), Table(_VERDICT_COLUMNS, caption)]
     lone = bool(single) and not more
     hidden = lone or (brief and drawn is not None and drawn.drawable and not drawn.as_table)

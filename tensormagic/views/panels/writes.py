@@ -48,7 +48,7 @@ def headline(report: WritesReport) -> str:
 def all_clear(report: WritesReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
     if not report.writes_seen:
-        return "Nothing was written to in place."
+        return "No operation of torch wrote in place; what NumPy writes is not seen."
     return (
         f"No write changed another name ({count(report.names_searched)} names and attributes were searched), and none "
         "read what it wrote."

@@ -98,10 +98,11 @@ def _label(drawn: DrawnLayout, dim: int | None, at: int) -> str:
     return "" if dim is None else f"{drawn.layout.dim_names[dim]}={at}"
 
 
-def grid_svg(report: TensorReport, drawn: DrawnLayout) -> tuple[str, Box, tuple[float, float]]:
-    """Return the grid, where the element lies that is worked through, and where the grid ends."""
+def grid_svg(report: TensorReport, drawn: DrawnLayout, width: float) -> tuple[str, Box, tuple[float, float]]:
+    """Return the grid, where the element lies that is worked through, and where the grid ends: within ``width``."""
     if drawn.as_table:
         cells = grid_cells(report, drawn)
+        cells = replace(cells, unit=min(cells.unit, (width - cells.left) / cells.columns))
         return cells.svg(), cells.box(*(cells.chosen or (0, 0))), (cells.right, cells.height)
     grid, size, top = drawn.grid, float(_cell_size(drawn.grid)), 0 if drawn.grid.column_dim is None else 12
     levels = [

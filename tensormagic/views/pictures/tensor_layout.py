@@ -67,6 +67,7 @@ from tensormagic.words import count, shortened
 
 _GUTTER = 9  # columns of a terminal at the left of a formula
 _MOST_LINES, _LINE = 12, 17.0  # of text beside the grid of the SVG; pixels that one is high
+_LEAST_ROOM = 28  # characters beside the grid of the SVG; where there is less, the text stands below it
 _MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
 _MOST_CHARACTERS = 30_000  # of values of other slices; a panel stays under 100 KB
 _MOST_PLAIN = 1000  # characters for the viewer that stand there as they are; more are packed
@@ -159,16 +160,18 @@ class LayoutPicture(Picture):
         report, drawn, strip = self.report, self.drawn, self.drawn.strip
         if not drawn.drawable:
             return lettered(text(0, 12, f"{self.sentence} {formula(drawn.layout)}", "q")), 20.0
-        grid, chosen, (beside, below) = grid_svg(report, drawn)
+        grid, chosen, (beside, below) = grid_svg(report, drawn, width - 24)
         part = shown(report)
         said = [(formula(drawn.layout), "q"), (formula_at(drawn.layout, drawn.index), "b")]
         said += [(note, "q") for note in worked_example(report, drawn)]
         said += [(f"showing {piece}", "q") for piece in (part.split("; ") if part else ())]
-        room = int((width - beside - 24) / CHARACTER)
+        room, left, first = int((width - beside - 24) / CHARACTER), beside + 24, 12.0
+        if room < _LEAST_ROOM:
+            room, left, first = int(beside / CHARACTER), 0.0, below + 12 + _LINE
         pieces = [(piece, style) for words, style in (*said, (jumps(report), "q"))
                   for piece in textwrap.wrap(words, room, subsequent_indent="  ")][:_MOST_LINES]  # fmt: skip
-        parts = [grid, *(text(beside + 24, 12 + _LINE * at, *piece) for at, piece in enumerate(pieces))]
-        top = max(below, 12 + _LINE * len(pieces)) + 26
+        parts = [grid, *(text(left, first + _LINE * at, *piece) for at, piece in enumerate(pieces))]
+        top = max(below, first + _LINE * len(pieces)) + 26
         bottom, notes = top, [strip_shown(report)]
         if strip is not None and strip.cells:
             cells = strip_cells(report, drawn, strip, width)

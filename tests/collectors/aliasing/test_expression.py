@@ -122,6 +122,15 @@ def test_a_chain_is_told_call_by_call():
         ("x.data", "autograd does not notice writes"),
         ("torch.Tensor(whole)", "int64 → float32"),
         ("x.flip(0)", "no negative strides"),
+        ("x.roll(1)", "enters at the other"),
+        ("F.pad(x, (-1, -1))", "pad always makes new memory"),
+        ("torch.Tensor(x)", "another object over the same elements"),
+        ("torch.from_dlpack(x)", "another object over the same elements"),
+        ("torch.from_dlpack(a)", "the array and the tensor share memory"),
+        ("np.ascontiguousarray(a)", "ascontiguousarray() returned the array itself"),
+        ("np.array(a)", "array() copies"),
+        ("x.t_()", "other sizes or strides"),
+        ("x.add_(1)", "it wrote into its input"),
     ],
 )
 def test_reasons(expression, words):

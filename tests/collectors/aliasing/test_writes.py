@@ -58,6 +58,10 @@ def changes(report):
         ("b = [a[0], {'k': a[1]}]\na.zero_()", [(2, "a", "b[0]", 4, 4), (2, "a", "b[1]['k']", 4, 4)]),
         ("b = a.numpy()\na.add_(1)", [(2, "a", "b", 12, 12)]),
         ("b = a.numpy()[1]\na[0] = 1", []),
+        ("b = torch.from_dlpack(a)\na[0] = 1", [(2, "a", "b", 4, 12)]),
+        ("b = torch.from_dlpack(a)\nb[0] = 1", [(2, "b", "a", 4, 12)]),
+        ("b = np.from_dlpack(a)[1:]\na[2] = 1", [(2, "a", "b", 4, 8)]),
+        ("b = torch.frombuffer(a.numpy(), dtype=torch.float32)[6:]\na[1:] = 1", [(2, "a", "b", 6, 6)]),
         ("b = a.expand(2, 3, 4)\na[0, 0] = 1", [(2, "a", "b", 2, 24)]),
         ("b = a\nb += 1", [(2, "b", "a", 12, 12)]),
         ("torch.add(a, 1, out=a)\nb = a.t()\ntorch.mul(a, 2, out=a)", [(3, "a", "b", 12, 12)]),
@@ -93,6 +97,29 @@ def test_what_the_line_says_itself_is_no_change_of_another_name(source):
     assert report.writes_seen > 0 or "load_state_dict" in source
     assert changes(report) == []
     assert report.gaps == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.swapaxes(a, 0, 1)[0] = 2",
+        "torch.narrow(a, 0, 1, 2).add_(3)",
+        "a.__setitem__(0, 3)",
+        "torch.from_dlpack(a)[1:].add_(1)",
+    ],
+)
+def test_a_view_that_a_function_made_is_called_by_the_tensor_that_it_is_of(source):
+    """The line names no tensor that it writes through: what was written to is the one whose memory it is."""
+    names = {"a": torch.zeros(3, 4)}
+    names["b"] = names["a"].view(-1)
+    (write,) = watched(source, names).writes
+    assert (write.target, [changed.name for changed in write.changed]) == ("a", ["b"])
+
+
+def test_a_sparse_tensor_is_called_by_its_name():
+    """It has no storage by which to know it."""
+    (write,) = watched("s.mul_(2)", {"s": torch.eye(3).to_sparse()}).writes
+    assert (write.target, write.shape) == ("s", (3, 3))
 
 
 def test_the_first_element_and_where_they_lie():

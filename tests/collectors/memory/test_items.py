@@ -62,7 +62,7 @@ def test_values_of_dictionaries_and_attributes() -> None:
     )
     assert parts(made) == {
         "trainer.seen.clear()": 4040, "del trainer.seen['x']": 4000, "del trainer.last": 2000,
-        "found.clear()": 1560, "del found[3]": 800,
+        "found.clear()": 1560, "del found[3]": 800, "del found[('k', 1)]": 400, "del found[2.5]": 360,
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import functools
 import types
 from collections import deque
 from dataclasses import dataclass
+from random import Random
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,10 +15,41 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.memory.freed import collect_freeable
+from tensormagic.collectors.objects.children import inside
 from tensormagic.collectors.objects.namespace import walk_tensors
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
 T = torch.zeros(2)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_modules_that_several_hold_have_the_path_that_torch_gives_them(seed: int) -> None:
+    """In the order of ``named_modules()``, shared modules and circles included."""
+    random = Random(seed)
+    pool = [nn.Module() for _ in range(random.randrange(1, 7))]
+    for module in pool:
+        for at in range(random.randrange(4)):
+            module.register_module(f"m{at}", random.choice([*pool, None]))
+    expected = [(f"net.{path}".rstrip("."), module) for path, module in pool[0].named_modules()]
+    assert list(inside("net", pool[0])) == expected
+
+
+class Shown:
+    """A key whose text is its own business."""
+
+    def __repr__(self) -> NoReturn:
+        """Fail where it is asked for."""
+        raise AssertionError
+
+
+def test_keys_are_written_as_a_user_writes_them() -> None:
+    """Every literal is; of what is none only the class is told, and no code of it runs."""
+    keys = (None, 1.5, b"x", (0, (1, "a")), (), torch.float32)
+    held = dict.fromkeys((*keys, float("nan"), Shown(), (Shown(), 1)), T)
+    found = [name for name, _ in walk_tensors({"d": held})]
+    assert found == [f"d[{key!r}]" for key in keys]
+    visits = ObjectWalk(THOROUGH).through({"d": held}).visits
+    assert [place.path for place, _ in visits][len(keys) :] == ["d[float]", "d[Shown]", "d[tuple]"]
 
 
 def names(**namespace: Any) -> list[str]:

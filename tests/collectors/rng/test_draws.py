@@ -41,6 +41,23 @@ def told(report):
     return rows
 
 
+def test_a_state_that_is_put_back_is_no_seed():
+    """Its generator still knows the seed: what was seeded once is not counted again each time."""
+
+    def run():
+        torch.manual_seed(4)
+        for _ in range(3):
+            with torch.random.fork_rng(devices=[]):
+                torch.rand(2)
+            torch.zeros(1).bernoulli_()
+
+    with torch.random.fork_rng(devices=[]):
+        report, _ = watched(run)
+    seeds = [(sum_.op, sum_.calls) for sum_ in report.sums if sum_.kind == "set"]
+    assert ("seed", 1) in seeds
+    assert sum(calls for op, calls in seeds if op != "seed") == 3
+
+
 def test_calls_by_line_and_generator():
     """Default and named generators, in the order of their first draws."""
     own = torch.Generator().manual_seed(1)

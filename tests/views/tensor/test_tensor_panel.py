@@ -21,6 +21,7 @@ from tensormagic.views.pictures.tensor_grid import cell_title, strip_html
 from tensormagic.views.pictures.tensor_shot import Shot, notes, signals_svg
 from tensormagic.views.pictures.tensor_values import SliceRows, slices_lines, slices_summary, urgent
 from tensormagic.views.text_canvas import ZERO, sparkline
+from tensormagic.views.to_svg import WIDTH
 from tests.views.markup_reader import Page
 from tests.views.samples_tensor import SAMPLES, as_html, as_svg, as_text, colour, images, packed, signals
 from tests.views.samples_values import SAMPLES as VALUES, autograd_html, bad_item, graph, graph_path, nothing_finite
@@ -113,6 +114,15 @@ def test_an_element_that_is_read_often_keeps_its_box() -> None:
     assert "<small>×1 G</small>" in as_html(report)
     for page in (as_html(report), as_svg(report)):
         assert "×1000000000" not in page
+
+
+def test_a_wide_grid_stays_within_its_picture() -> None:
+    """Twelve pairs of long numbers leave no room beside them: what is said of one of them stands below."""
+    page = as_svg(inspect(torch.full((12,), complex(-1.234e300, 3.2e238), dtype=torch.complex128), "x"))
+    _ground, *boxes = [{key: float(value) for key, value in re.findall(r' (x|width)="([\d.]+)"', tag)}
+             for tag in re.findall(r"<rect[^>]*>", page)]  # fmt: skip
+    assert max(box.get("x", 0) + box["width"] for box in boxes) <= WIDTH
+    assert "offset(6) = 0 + 1\u00b76 = 6" in page
 
 
 @pytest.mark.parametrize("shape", [(6, 40), (64, 64), (300, 300), (2, 100, 100)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -302,3 +304,21 @@ def test_verdicts_on_a_layout(case: str) -> None:
 def test_an_expanded_tensor_on_the_meta_device_takes_no_memory() -> None:
     """Also where its storage would be smaller than what is read of it."""
     assert "no memory" in str(tm.inspect(torch.empty(1, device="meta").expand(10), name="x"))
+
+
+def test_an_array_is_told_of_no_method_that_it_lacks() -> None:
+    """It has no ``contiguous()``, and its ``view`` takes a dtype."""
+    shown = str(tm.inspect(np.arange(12.0).reshape(3, 4).T, name="a"))
+    assert "in memory j, i from slowest to fastest" in shown
+    assert ".contiguous(" not in shown
+    assert ".view(" not in shown
+
+
+@pytest.mark.parametrize("dtype", [">f8", [("left", ">f4"), ("right", ">i2")], "M8[D]", "g"])
+def test_what_is_nearest_to_an_array_can_be_typed(dtype: Any) -> None:
+    """Where torch cannot wrap an array, the expressions that give what it can are Python."""
+    array = np.zeros(3, dtype=dtype)
+    parts = tm.inspect(array, name="a").kinds[0].components
+    assert parts
+    for part in parts:
+        assert eval(part.name, {"a": array}).shape == (3,)
