@@ -31,6 +31,7 @@ HEALTHY = (
     "healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates", "healthy_dropout",
     "healthy_buffers", "healthy_sharded_clipped", "healthy_last_batch", "healthy_tensor_parallel",
     "healthy_fixed_input", "healthy_other_lines", "healthy_dropped_inputs", "healthy_loader",
+    "healthy_shared_optimizer",
 )  # fmt: skip
 FAULTS = {
     "never_reduced": ("TM902", "no pass since the previous step reduced them"),
@@ -53,6 +54,11 @@ FAULTS = {
     "slow": ("TM915", "The other rank waits for rank 1: it was last in"),
     "another_collective": ("TM906", "The ranks diverge at collective"),
     "left_out": ("TM906", "Rank 1 never reached collective 2 of group"),
+    "nan_that_passed": ("TM907", "before gradients were reduced: the last pass is finite again."),
+    "stepped_on_one": ("TM901", "At the end 4 of 4 parameters differ between ranks, after 5 steps on rank 0 and 0 "),
+    "skipped_step": ("TM902", "they are of different passes, because some ranks skipped a step that others made"),
+    "left_unused": ("TM902", "DistributedDataParallel.module.spare.weight gets none on ranks 0 and 1"),
+    "raised": ("TM906", "where rank 0 waited and failed. Rank 1 ended with RuntimeError: sample 17 is empty."),
     "killed": ("TM900", "Rank 1 stopped reporting after pass 3"),
 }
 ELSEWHERE = {"TM911", "TM914", "TM916"}  # by the fake backend, and by hand-made facts: see the files beside
@@ -110,6 +116,17 @@ def test_reports_of_the_ranks_say_the_same(reports, program):
     report = tm.ranks([each[program] for each in reversed(reports)])
     assert codes(report) == [FAULTS[program][0]]
     assert [one.steps for one in report.ranks] == [5, 5]
+
+
+def test_ranks_that_join_differ_in_nothing_but_their_number_of_passes(folder):
+    """What each held after the last step of the shortest is not compared with what it held at the end."""
+    report = tm.ranks(folder / "joined")
+    assert [(one.passes, one.reduced, one.steps) for one in report.ranks] == [(5, 5, 5), (4, 4, 4)]
+    assert (
+        codes(report)
+        == codes(tm.ranks([of_posts(*posted(file)) for file in (folder / "joined").glob("*.jsonl")]))
+        == []
+    )
 
 
 def test_before_the_reduction_the_ranks_differ_and_after_it_they_do_not(folder):
