@@ -43,7 +43,7 @@ FAULTS = {
     "other_rates": ("TM903", "from step 3 on: 0.05 on rank 0 and 0.1 on rank 1"),
     "nan_on_one": ("TM907", "began only on rank 1, in pass 3"),
     "one_more_pass": ("TM908", "rank 1 made 5, rank 0 6"),
-    "own_buffers": ("TM904", "1.running_mean is different on rank 1"),
+    "own_buffers": ("TM904", "after step 5: module.1.running_mean is different on rank 1"),
     "same_data": ("TM905", "Ranks 0 and 1 were given the same input in all 5 forwards"),
     "same_masks": ("TM909", "at each of 5 forwards, and 5 of them drew"),
     "same_masks_of_inputs": ("TM909", "at each of 5 forwards, and 4 of them drew"),
