@@ -44,7 +44,9 @@ def ranks_of(of: Given | Iterable[Given]) -> RankReport:
     given: list[Any] = list(of) if several else [of]  # type: ignore[arg-type]
     found = sorted((one for each in given for one in _written(each)), key=lambda one: one.rank)
     every = [one.rank for one in found]
-    if not found or len(set(every)) < len(every):
+    if not found:
+        raise TraceError("no report was given: tensormagic.ranks() takes a folder, or one report of each rank")
+    if len(set(every)) < len(every):
         raise TraceError(f"one report of each rank is needed, but these are of ranks {every}")
     if len({one.by_pass for one in found}) > 1:
         raise TraceError("some of these are files that ranks wrote, some trace reports: give one kind for all ranks")
@@ -62,7 +64,8 @@ def _written(given: Any) -> Sequence[Facts]:
             raise TraceError("a saved report of ranks cannot be merged: it holds what was found, not what was compared")
         return given.written
     if not isinstance(given, str | os.PathLike):
-        raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
+        kind = type(given).__name__
+        raise TraceError(f"tensormagic.ranks() takes a folder, or the trace report of each rank, but was given {kind}")
     path = Path(given).expanduser()
     files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl")) if path.is_dir() else []
     if not files:
