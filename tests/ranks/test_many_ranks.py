@@ -343,6 +343,13 @@ def test_the_command_shows_saves_and_says_whether_there_is_an_error(folder, tmp_
     assert main(["ranks", str(tmp_path / "nowhere")]) == 1
 
 
+def test_watching_ends_where_a_rank_was_killed(folder, monkeypatch, capsys):
+    """It cannot say that it ended, but its process is gone."""
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it is waited for"))
+    assert main(["ranks", str(folder / "killed"), "--watch"]) == 0
+    assert "Rank 1 stopped reporting after pass 3" in capsys.readouterr().out
+
+
 def synthetic(rank, world, names, norms, *, odd=False):
     """Return what a rank of many would have written, of a hundred steps."""
     facts = Facts(world=world, names=names, began=0.0)
