@@ -178,7 +178,7 @@ def accumulated(question: Question) -> WhyReport | None:
             f"{question.grad} holds the sum of several passes (norm {scientific(facts.norm)}; the last one alone gave "
         )
         says += f"{scientific(last)}): it was not zeroed in between."
-    remedy = (f"{question.optimizer}.zero_grad()  # before each backward, unless gradients are to be added up",)
+    remedy = (f"{question.clearing}  # before each backward, unless gradients are to be added up",)
     return question.described(
         "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=_way_back(question)
     )

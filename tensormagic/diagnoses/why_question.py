@@ -166,6 +166,14 @@ class Question:
         return self.facts.optimizer or next((optimizer_code(use) for use in uses if number in use.holds), "optimizer")
 
     @property
+    def clearing(self) -> str:
+        """Code that clears its gradient: an optimizer clears those that it holds, a model its own."""
+        owner = self.series.owner if self.series is not None else ""
+        if self.optimizer == "optimizer" and (not owner.isidentifier() or owner[0].isupper()):
+            return f"{self.grad} = None"
+        return f"{owner if self.optimizer == 'optimizer' else self.optimizer}.zero_grad()"
+
+    @property
     def norms(self) -> list[float]:
         """Norms of the gradients that the kept passes brought it, NaN and infinity included."""
         series = self.series
