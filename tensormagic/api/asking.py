@@ -160,7 +160,7 @@ def _report(trace: TraceReport | Trace | None) -> TraceReport | None:
     given = last_trace() if trace is None else trace
     report = getattr(given, "report", given)
     if report is not None and not isinstance(report, TraceReport):
-        raise TensorMagicError(f"trace is a traced run: a trace or its report, not a {type(trace).__name__}")
+        raise TensorMagicError(f"trace is a traced run: a trace or its report, not {requirements.what(trace)}")
     return report
 
 
@@ -236,9 +236,8 @@ def _report_of(run: Run) -> TraceReport | RngRunReport:
         return loaded if isinstance(loaded, TraceReport | RngRunReport) else TraceReport.load(run)
     report = _of_trace(getattr(run, "report", run))
     if not isinstance(report, TraceReport | RngRunReport):
-        given = type(run).__name__
         raise TensorMagicError(
-            f"compare() takes traced runs: reports, traces, or saved .json files, not a {given}; "
+            f"compare() takes traced runs: reports, traces, or saved .json files, not {requirements.what(run)}; "
             "keep each run under a name of its own: %%tracegrad --into NAME, or tm.trace() as NAME"
         )
     return report

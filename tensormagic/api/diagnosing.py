@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import require_names, require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
@@ -93,8 +93,9 @@ def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
         SettingError: for what is no code.
     """
     global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
+    several = codes if isinstance(codes, Iterable) and not isinstance(codes, str) else (codes,)
     try:
-        found = _codes_of(codes if isinstance(codes, str) else ",".join(codes))
+        found = _codes_of(",".join(map(str, several)))
     except ValueError as error:
         raise SettingError(f"cannot ignore {codes!r}: {error}") from None
     if unknown := _unknown(found):
@@ -212,9 +213,8 @@ def check(
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     if parts or is_module(given) or isinstance(given, type):
         return start((given, *parts), {**caller.f_globals, **caller.f_locals})
-    if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__
-        raise TensorMagicError(f'check() takes names and their values, but was given a {kind}: {{"net": net}}')
+    if given is not None:
+        require_names(given, "check", "net")
     given_reports: Sequence[Any] = earlier
     if not all(isinstance(report, WatchReport) for report in given_reports):
         raise TensorMagicError("check(earlier=…) takes the reports of earlier checks, the oldest first")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.collectors import requirements
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import require_names, require_torch
 from tensormagic.errors import NotATensorError, SettingError, TensorMagicError
 from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
 
@@ -121,6 +121,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
 
     Raises:
         NotATensorError: where ``result`` is none of these.
+        TensorMagicError: where ``operands`` is no mapping.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -139,7 +140,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
         is_one = footprint_of(result) is not None
     if not is_one:
         raise NotATensorError(requirements.why_not_a_tensor(result, name))
-    return compare(result, operands, name=name)
+    return compare(result, require_names(operands, "copy_or_view"), name=name)
 
 
 def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
@@ -149,7 +150,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
         tensors: Two to eight tensors or NumPy arrays, by name.
 
     Raises:
-        TensorMagicError: where there are fewer or more.
+        TensorMagicError: where there are fewer or more, or ``tensors`` is no mapping.
         NotATensorError: where one of them is neither tensor nor array.
         RequirementError: where torch is missing or too old.
 
@@ -161,7 +162,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     require_torch()
     from tensormagic.collectors.aliasing.overlay import MOST_MEMBERS, overlay as collect_overlay
 
-    if not 2 <= len(tensors) <= MOST_MEMBERS:
+    if not 2 <= len(require_names(tensors, "overlay")) <= MOST_MEMBERS:
         raise TensorMagicError(f"overlay() takes 2 to {MOST_MEMBERS} tensors by name, but was given {len(tensors)}")
     for name, item in tensors.items():
         advice = requirements.why_not_a_tensor(item, name)
@@ -190,7 +191,7 @@ def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, An
     require_torch()
     from tensormagic.collectors.aliasing.alias_groups import collect_aliases
 
-    seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "aliases")  # noqa: SLF001
+    seen = sys._getframe(1).f_globals if namespace is None else require_names(namespace, "aliases")  # noqa: SLF001
     return diagnosed(collect_aliases(seen, only=only))
 
 
@@ -222,16 +223,9 @@ def tensors(
     require_torch()
     from tensormagic.collectors.tensors.table import collect_table
 
-    seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "tensors")  # noqa: SLF001
+    seen = sys._getframe(1).f_globals if namespace is None else require_names(namespace, "tensors")  # noqa: SLF001
     others = seen if around is None else around
     return collect_table(seen, title=title, panels=panels, inspect=partial(inspect, namespace=others))
-
-
-def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:
-    if not isinstance(namespace, Mapping):
-        given = type(namespace).__name__
-        raise TensorMagicError(f'{function}() takes names and their values, but was given a {given}: {{"x": x}}')
-    return namespace
 
 
 def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:

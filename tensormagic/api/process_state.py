@@ -12,9 +12,8 @@ from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.running import CellNumber, _Run
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import require_names, require_torch
 from tensormagic.collectors.where.source import cell_of
-from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
 from tensormagic.reports.base import with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
@@ -63,9 +62,8 @@ def memory(
 
     names: tuple[Any, ...] = (namespace, only)
     for given in names:
-        if given is not None and not isinstance(given, Mapping):
-            kind = type(given).__name__
-            raise TensorMagicError(f'memory() takes names and their values, but was given a {kind}: {{"net": net}}')
+        if given is not None:
+            require_names(given, "memory", "net")
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     asked = (devices,) if isinstance(devices, str) else devices
@@ -223,9 +221,7 @@ def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:
     from tensormagic.collectors.rng.generators import collect_rng
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    if not isinstance(seen, Mapping):
-        raise TensorMagicError(f'rng() takes names and their values, but was given a {type(seen).__name__}: {{"g": g}}')
-    return diagnosed(collect_rng(seen))
+    return diagnosed(collect_rng(require_names(seen, "rng", "g")))
 
 
 class DrawWatch(_Run[RngRunReport]):

@@ -348,7 +348,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     made = Trace(
         seen,
         cell_of(caller),
-        title=title,
+        title=str(title or ""),
         level=level,
         forward=forward,
         values=values,

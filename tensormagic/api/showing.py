@@ -40,10 +40,11 @@ def show(report: Report, *, slide: bool = False) -> None:
     Raises:
         TensorMagicError: for anything that is no report.
     """
+    from tensormagic.collectors.requirements import what
     from tensormagic.reports import Report
 
     if not isinstance(report, Report):
-        raise TensorMagicError(f"show() takes a report, but was given a {type(report).__name__}; try inspect(x) first")
+        raise TensorMagicError(f"show() takes a report, but was given {what(report)}; try inspect(x) first")
     if _display is not None:
         _display(report, slide=slide)
     elif not _into_marimo(report, slide=slide):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from itertools import accumulate
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tensormagic.errors import RequirementError
+from tensormagic.errors import RequirementError, TensorMagicError
 
 if TYPE_CHECKING:
     import torch
@@ -119,6 +119,18 @@ def what(value: Any) -> str:
     if isinstance(value, list | tuple | dict | set):
         return f"{article} {title} of {len(value)}"
     return f"{article} {title}"
+
+
+def require_names(given: Any, function: str, example: str = "x") -> Mapping[str, Any]:
+    """Return what a function was given as names and their values.
+
+    Raises:
+        TensorMagicError: where it is no mapping.
+    """
+    if not isinstance(given, Mapping):
+        shown = f'{{"{example}": {example}}}'
+        raise TensorMagicError(f"{function}() takes names and their values, but was given {what(given)}: {shown}")
+    return given
 
 
 def _instead(value: Any, name: str, torch: Any) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import socket
 import tempfile
 import time
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,7 @@ def _ranks_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the folder that every rank was given")
     _add_save(parser, ".html, .svg, .txt or .json")
     parser.add_argument("--rank", type=int, metavar="N", help="show the full report of that rank, where it saved one")
-    parser.add_argument("--watch", action="store_true", help="refresh every two seconds, until all ranks have ended")
+    parser.add_argument("--watch", action="store_true", help="refresh every two seconds, while a rank still runs")
 
 
 def _ranks(given: argparse.Namespace) -> int:
@@ -63,7 +66,7 @@ def _ranks(given: argparse.Namespace) -> int:
         TensorMagicError: where a file cannot be written in that form, or that rank saved no full report.
     """
     report: Any = api.ranks(given.folder)
-    while given.watch and any(one.state == "running" for one in report.ranks):
+    while given.watch and any(map(_still_runs, report.ranks)):
         api.print_text(report)
         time.sleep(_SECONDS)
         report = api.ranks(given.folder)
@@ -75,6 +78,17 @@ def _ranks(given: argparse.Namespace) -> int:
     if given.watch or not given.save:
         api.print_text(report)
     return int(any(finding.severity == "error" for finding in report.findings))
+
+
+def _still_runs(one: Any) -> bool:
+    """Return whether a rank has not said that it ended; of one on this machine, also whether its process is there."""
+    if one.state == "running" and os.name == "posix" and one.host == socket.gethostname():
+        with suppress(PermissionError):
+            try:
+                os.kill(one.pid, 0)
+            except ProcessLookupError:
+                return False
+    return bool(one.state == "running")
 
 
 def _help_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from tensormagic.reports import EVERYTHING, UNTOUCHED, RankRow, TraceReport
 from tensormagic.words import error_text
 
 FORMAT = 1
+END = 1 << 62  # The number by which hashes of the end of a run are kept: after every step.
 
 
 @dataclass(slots=True)
@@ -81,7 +82,8 @@ class Facts:
         """Return what is said of the rank itself."""
         last = self.passes[max(self.passes)] if self.passes else None
         loss, line = (last.loss, last.line) if last is not None else (None, "")
-        known = {"steps": len(self.steps), "passes": len(self.passes), **self.row}
+        reduced = sum(one.reduced is True for one in self.passes.values())
+        known = {"steps": len(self.steps), "passes": len(self.passes), "reduced": reduced, **self.row}
         return RankRow(**known, loss=loss, line=line)
 
 
@@ -150,11 +152,11 @@ def _take_pass(facts: Facts, record: Mapping[str, Any]) -> None:
 
 
 def _take_hash(facts: Facts, record: Mapping[str, Any]) -> None:
-    facts.hashes[record["step"]] = _numbers(record["of"], np.uint64)
+    facts.hashes[END if record.get("end") else record["step"]] = _numbers(record["of"], np.uint64)
 
 
 def _take_buffers(facts: Facts, record: Mapping[str, Any]) -> None:
-    facts.buffers[record["step"]] = dict(record["of"])
+    facts.buffers[END if record.get("end") else record["step"]] = dict(record["of"])
 
 
 def _take_placed(facts: Facts, record: Mapping[str, Any]) -> None:
@@ -190,7 +192,7 @@ def _numbers(packed: str | None, kind: Any = np.float32) -> Any:
 # step used, norm of what the pass before it brought, learning rate, peak of memory, hash of all parameters.
 
 POST = struct.Struct("<IIIHHdddffQQ")
-_FINITE, _LOSS, _IS_REDUCED, _REDUCED, _HASHED = 1, 2, 4, 8, 16
+_FINITE, _LOSS, _IS_REDUCED, _REDUCED, _HASHED, _ENDED = 1, 2, 4, 8, 16, 32
 _MOST_LINES, _LONGEST = 64, 80
 _UNTIL = {"pass", "step", "end"}  # what comes after all that is known of a step
 
@@ -253,9 +255,11 @@ class Posting:
         return kind in {"step", "hash"} and bool(self._steps)
 
     def _post(self, peak: int) -> bytes:
-        last, step, hashes = self._last, self._facts.steps.get(self._steps), self._facts.hashes.get(self._steps)
+        last, step, known = self._last, self._facts.steps.get(self._steps), self._facts.hashes
+        hashes = known.get(END, known.get(self._steps))
         line = self._lines.setdefault(last.line[:_LONGEST], len(self._lines))
         flags = _FINITE * last.finite | _LOSS * (last.loss is not None) | _HASHED * (hashes is not None)
+        flags |= _ENDED * (END in known)
         flags |= _IS_REDUCED * (last.reduced is not None) | _REDUCED * bool(last.reduced)
         with np.errstate(all="ignore"):
             singles = np.array([_total(last.norms), step.rates[0] if step and step.rates else np.nan], np.float32)
@@ -306,7 +310,7 @@ def of_posts(head: bytes, posts: bytes) -> Facts:
         if step:
             facts.steps[step] = OneStep((rate,), np.array([used], np.float32), [passes], at)
         if flags & _HASHED:
-            facts.hashes[step] = np.array([hashed], np.uint64)
+            facts.hashes[END if flags & _ENDED else step] = np.array([hashed], np.uint64)
         facts.row |= {"passes": passes, "steps": step, "peak": peak, "seconds": at - facts.began}
     return facts
 

@@ -122,8 +122,9 @@ def _buffers(group: Sequence[Facts]) -> Iterator[Difference]:
     if differ:
         odd = odd_ranks({one.rank: each[differ[0]] for one, each in zip(group, every, strict=True)})
         yield Difference(
-            what="buffers", step=last, ranks=odd, names=tuple(differ[:MOST_NAMES]), count=len(differ), of=len(names)
-        )
+            what="buffers", step=min(last, *(len(one.steps) for one in group)), ranks=odd,
+            names=tuple(differ[:MOST_NAMES]), count=len(differ), of=len(names),
+        )  # fmt: skip
 
 
 def _mesh(one: Facts) -> tuple[Any, ...] | None:

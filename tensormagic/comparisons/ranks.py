@@ -10,17 +10,19 @@ import math
 import os
 from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tensormagic.comparisons.rank_files import Facts, of_report, read_file
+from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
 from tensormagic.comparisons.rank_habits import arrivals, collectives, habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
 
 MOST_NAMES = 8
+_UNUSED = "Expected to have finished reduction"  # torch's words where a wrapper still waits for gradients
 _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
 
 Key = TypeVar("Key", bound=Hashable)
@@ -42,7 +44,9 @@ def ranks_of(of: Given | Iterable[Given]) -> RankReport:
     given: list[Any] = list(of) if several else [of]  # type: ignore[arg-type]
     found = sorted((one for each in given for one in _written(each)), key=lambda one: one.rank)
     every = [one.rank for one in found]
-    if not found or len(set(every)) < len(every):
+    if not found:
+        raise TraceError("no report was given: tensormagic.ranks() takes a folder, or one report of each rank")
+    if len(set(every)) < len(every):
         raise TraceError(f"one report of each rank is needed, but these are of ranks {every}")
     if len({one.by_pass for one in found}) > 1:
         raise TraceError("some of these are files that ranks wrote, some trace reports: give one kind for all ranks")
@@ -60,7 +64,8 @@ def _written(given: Any) -> Sequence[Facts]:
             raise TraceError("a saved report of ranks cannot be merged: it holds what was found, not what was compared")
         return given.written
     if not isinstance(given, str | os.PathLike):
-        raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
+        kind = type(given).__name__
+        raise TraceError(f"tensormagic.ranks() takes a folder, or the trace report of each rank, but was given {kind}")
     path = Path(given).expanduser()
     files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is no folder
     if not files:
@@ -79,6 +84,7 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     written, found = found, [one for one in found if one.rank < world]
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
+    passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
     norms = {
         one.rank: {number: each.norms for number, each in one.passes.items() if each.norms is not None} for one in found
     }
@@ -91,7 +97,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
         compared_after=at_step if found[0].by_pass else 0, pass_norms=brought, step_norms=used,
         differences=tuple(differences),
-        bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, spread=spread_of(found[0]), arrivals=arrivals(found),
+        bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, bad_passed=passed,
+        spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
 
@@ -149,6 +156,8 @@ def _differences(group: Sequence[Facts]) -> Iterator[Difference]:
     gradients = _of_gradients(group)
     first = min((one.step for one in (rates, gradients) if one is not None), default=math.inf)
     steps = [step for step in _common([one.hashes for one in group]) if 0 < step < first]
+    if len({len(one.steps) for one in group}) > 1 and any(one.row.get("state") != "finished" for one in group):
+        steps = [step for step in steps if step < END]  # where one was stopped, the others have moved on
     drifted = _of_hashes(group, "parameters", steps)
     yield from (each for each in (drifted, gradients) if each is not None)
 
@@ -166,22 +175,28 @@ def _of_hashes(group: Sequence[Facts], what: Any, steps: Iterable[int]) -> Diffe
     for step in steps:
         if not all(step in one.hashes for one in group):
             continue
-        size = min(len(one.hashes[step]) for one in group)
+        size = min(len(group[0].names), *(len(one.hashes[step]) for one in group))
         table = np.stack([one.hashes[step][:size] for one in group])
         differ = np.flatnonzero((table != table[0]).any(axis=0))
         if len(differ):
             names = tuple(group[0].names[at] for at in differ[:MOST_NAMES])
             odd = odd_ranks({one.rank: table[at].tobytes() for at, one in enumerate(group)})
-            return Difference(
-                what=what, step=step, ranks=odd, names=names, count=len(differ), of=int((table[0] != 0).sum())
+            found = Difference(
+                what=what, step=step, ranks=odd, names=names, count=len(differ), of=int((table != 0).any(axis=0).sum())
             )
+            if step < END:
+                return found
+            made = tuple((one.rank, float(len(one.steps))) for one in group)
+            if len({steps for _, steps in made}) > 1:
+                return replace(found, what="end", step=0, values=made)
+            return replace(found, step=int(made[0][1]))
     return None
 
 
 def _of_gradients(group: Sequence[Facts]) -> Difference | None:
     for step in _common([_used(one) for one in group]):
         used = [one.steps[step].used for one in group]
-        size = min(map(len, used))
+        size = min(len(group[0].names), *map(len, used))
         table = np.stack([column[:size] for column in used]).astype(np.float64)
         low, high = table.min(axis=0), table.max(axis=0)
         with np.errstate(all="ignore"):  # infinity less infinity
@@ -194,18 +209,28 @@ def _of_gradients(group: Sequence[Facts]) -> Difference | None:
             return Difference(
                 what="gradients", step=0 if group[0].by_pass else step, ranks=odd_ranks(rounded), count=len(differ),
                 after_pass=step if group[0].by_pass else 0,
-                names=tuple(group[0].names[at] for at in differ[:MOST_NAMES]), of=int((table[0] >= 0).sum()),
+                names=tuple(group[0].names[at] for at in differ[:MOST_NAMES]), of=int((table >= 0).any(axis=0).sum()),
                 values=tuple((one.rank, float(table[at, first])) for at, one in enumerate(group)),
-                reduced=_reduced(group[0], step),
+                reduced=_reduced(group, step),
             )  # fmt: skip
     return None
 
 
-def _reduced(facts: Facts, step: int) -> Any:
-    """Return whether the passes before a step reduced gradients: all, some or none of them."""
+def _reduced(group: Sequence[Facts], step: int) -> Any:
+    """Return whether the passes before a step reduced gradients: see `Difference`."""
+    if any(_UNUSED in one.row.get("error", "") for one in group):
+        return "unused"
+    facts = group[0]
     answers = [facts.passes[number].reduced for number in facts.steps[step].passes]
     if not answers or None in answers or (facts.by_pass and len(set(answers)) > 1):
         return ""  # of reports not every step is known: passes of several may stand before one
+    before = [max(one.steps[step].passes, default=0) for one in group]
+    made = [
+        sum(each.reduced is True for number, each in one.passes.items() if number <= last)
+        for one, last in zip(group, before, strict=True)
+    ]
+    if len(set(made)) > 1:
+        return "apart"
     if all(answers):
         return "all"
     return "some" if any(answers) else "none"
@@ -214,10 +239,14 @@ def _reduced(facts: Facts, step: int) -> Any:
 def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:
     """Return the first pass that was not finite on some ranks, these, and its line there; 0 where it was on all."""
     for number in _common([one.passes for one in found]) if len(found) > 1 else ():
-        passes = [(one, one.passes[number]) for one in found]
-        bad = [one for one, made in passes
-               if not made.finite or (made.loss is not None and not math.isfinite(made.loss))]  # fmt: skip
-        if bad:
+        if bad := _bad(found, number):
             ranks = tuple(one.rank for one in bad)
             return (number, ranks, bad[0].passes[number].line) if len(bad) < len(found) else (0, (), "")
     return 0, (), ""
+
+
+def _bad(found: Sequence[Facts], number: int) -> list[Facts]:
+    """Return the ranks on which a pass was not finite."""
+    passes = [(one, one.passes[number]) for one in found]
+    return [one for one, made in passes
+            if not made.finite or (made.loss is not None and not math.isfinite(made.loss))]  # fmt: skip

@@ -403,7 +403,10 @@ Described = tuple[str, str]  # why there is no way back, as a clause; what to do
 _SWITCH_ON = "Switch gradients on again: `torch.set_grad_enabled(True)`, or call backward outside `torch.no_grad()`."
 _ASK = "Require gradients before you compute: `x = torch.tensor([1.0], requires_grad=True)`, or `x.requires_grad_()`."
 _UNSEEN = "it was made under `torch.no_grad()`, or from values without a graph"
-_WATCH = f"Run the cell under `%%tracegrad`: it finds the line that cut the gradient. {_ASK}"
+_WATCH = (
+    f"Run the cell under `%%tracegrad`: it finds the line that cut the gradient. {_ASK} "
+    "A gradient has a graph if it was computed with `create_graph=True`."
+)
 _NOTHING = "nothing it was made from requires a gradient"
 _CONSTANT = (
     f"{_NOTHING}. The gradient of a linear function is constant: nothing leads back from it",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from tensormagic.diagnoses.rule import training_of
-from tensormagic.reports import EVERYTHING, Difference, Finding, RankReport, TraceReport, UnshardedParameters
+from tensormagic.reports import EVERYTHING, UNTOUCHED, Difference, Finding, RankReport, TraceReport, UnshardedParameters
 from tensormagic.words import (
     capitalised,
     count,
@@ -18,6 +18,7 @@ from tensormagic.words import (
     ranks_text,
     seconds_text,
     short_number,
+    shortened,
 )
 
 # TM900 to TM908: what parts ranks that should go together, and on which of them it began.
@@ -57,26 +58,70 @@ def missing(report: RankReport) -> Iterator[Finding]:
 
 def parameters_differ(report: RankReport) -> Iterator[Finding]:
     """TM901: ranks that should hold the same parameters do not."""
-    for one in _those(report, "start", "parameters"):
-        when = f"After step {count(one.step)}, with equal gradients," if one.step else "Before the first step"
+    for one in _those(report, *_DRIFT):
+        when, remedy = _DRIFT[one.what]
+        made = f", after {listed(_by_rank(one, ' steps'), most=_MOST_LISTED)}" if one.values else ""
         yield Finding(
             code="TM901", severity="error",
-            message=f"{when} {_of(one, 'parameters')} differ between ranks: "
+            message=f"{when.format(count(one.step))} {_of(one, 'parameters')} differ between ranks{made}: "
             f"{'they are' if one.names[0] == EVERYTHING else f'{one.names[0]} is'} different on "
             f"{ranks_text(one.ranks)}.",
             evidence={"parameters": one.count, "step": one.step},
-            remedy="DistributedDataParallel broadcasts parameters once, when it wraps the model: change them before "
-            "that, or identically on all ranks.",
+            remedy=remedy,
             subject=one.names[0],
         )  # fmt: skip
 
 
+_DRIFT = {
+    "start": (
+        "Before the first step",
+        "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks.",
+    ),
+    "parameters": (
+        "After step {}, with equal gradients,",
+        "Give the optimizer the same settings and loaded state on all ranks; change parameters alike on all of them.",
+    ),
+    "end": (
+        "At the end",
+        "Call the optimizer's step equally often on all ranks, not inside an `if` that only some ranks enter.",
+    ),
+}
+
+
+def _wait(report: RankReport) -> str:
+    """Return the parameters to which the losses of some ranks do not lead; empty where they are not known."""
+    width = len(report.names)
+    rows = [(one.rank, report.pass_norms[at * width : (at + 1) * width]) for at, one in enumerate(report.ranks)]
+    for at, name in enumerate(report.names):
+        if without := [rank for rank, row in rows if row and row[at] == UNTOUCHED]:
+            return f": {name} gets none on {ranks_text(without)}"
+    return ""
+
+
+_THROUGH = (
+    "Run the forward and backward of the last pass before a step outside no_sync(), and through the wrapped model, not "
+    "`model.module`."
+)
+_BY = "ran inside no_sync() or bypassed the wrapper"
 _WHY = {
-    "none": "no pass since the previous step reduced them: each pass, or its forward, ran inside no_sync() or "
-    "bypassed the wrapper",
-    "some": "some passes reduced them, and later passes added to them on each rank separately",
-    "all": "they were reduced, and then changed on each rank separately, for example by clipping",
-    "": "whether they were reduced is not known",
+    "none": (
+        f"no pass since the previous step reduced them: each pass, or its forward, {_BY}",
+        _THROUGH,
+    ),
+    "some": ("some passes reduced them, and later passes added to them on each rank separately", _THROUGH),
+    "all": (
+        "they were reduced, and then changed on each rank separately, for example by clipping",
+        "Change gradients after the backward identically on all ranks: by the same limit, under the same condition.",
+    ),
+    "apart": (
+        "they are of different passes, because some ranks skipped a step that others made",
+        "Skip a step on all ranks or on none: reduce the condition with `torch.distributed.all_reduce` first.",
+    ),
+    "unused": (
+        "not all were reduced, as DistributedDataParallel waits for gradients of parameters that the loss did not use",
+        "`find_unused_parameters=True`, or `requires_grad_(False)` before wrapping for what no loss uses.",
+    ),
+    "": ("whether they were reduced is not known", _THROUGH),
 }
 
 
@@ -84,14 +129,14 @@ def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
     """TM902: a step used gradients that are not the same on ranks that hold the same parameters."""
     for one in _those(report, "gradients"):
         step = f"Step {count(one.step)}" if one.step else f"The step after pass {count(one.after_pass)}"
+        why, remedy = _WHY[one.reduced]
         yield Finding(
             code="TM902", severity="error",
             message=f"{step} used gradients that differ between ranks, of {_of(one, 'the parameters')}: the norm "
             f"of {f'{one.names[0]}.grad' if one.names[0] != EVERYTHING else 'all of them'} is {_values(one)}; "
-            f"{_WHY[one.reduced]}.",
+            f"{why}{_wait(report) if one.reduced == 'unused' else ''}.",
             evidence={"parameters": one.count, "step": one.step},
-            remedy="Run the forward and backward of the last pass before a step outside no_sync(), and through "
-            "the wrapped model, not `model.module`.",
+            remedy=remedy,
             subject=one.names[0],
         )  # fmt: skip
 
@@ -103,7 +148,8 @@ def rates_differ(report: RankReport) -> Iterator[Finding]:
             code="TM903", severity="error",
             message=f"The learning rates differ between ranks from step {count(one.step)} on: {_values(one)}.",
             evidence={"step": one.step},
-            remedy="Give schedulers the same input on all ranks: the number of steps, or a reduced metric.",
+            remedy="Give optimizers the same rate on all ranks, and schedulers the same input: the number of steps, "
+            "or a reduced metric.",
         )  # fmt: skip
 
 
@@ -111,12 +157,14 @@ def not_finite_on_some(report: RankReport) -> Iterator[Finding]:
     """TM907: NaN or infinity began on some ranks alone, before gradients were reduced."""
     if report.bad_pass:
         where = f" ({report.bad_line})" if report.bad_line else ""
+        after = "the last pass is finite again" if report.bad_passed else "from the next step on, all ranks have it"
         yield Finding(
-            code="TM907", severity="error",
+            code="TM907", severity="warning" if report.bad_passed else "error",
             message=f"NaN or infinity began only on {ranks_text(report.bad_ranks)}, in pass {count(report.bad_pass)}"
-            f"{where}, before gradients were reduced: from the next step on, all ranks have it.",
+            f"{where}, before gradients were reduced: {after}.",
             evidence={"pass": report.bad_pass, "ranks": len(report.bad_ranks)},
-            remedy=f"Look at the input of {ranks_text(report.bad_ranks)} in that pass.",
+            remedy=f"Look at the full report of {ranks_text(report.bad_ranks[:1])}: it names the input or the "
+            "operation in which it began.",
         )  # fmt: skip
 
 
@@ -124,9 +172,12 @@ def passes_differ(report: RankReport) -> Iterator[Finding]:
     """TM908: ranks that reduce together made different numbers of passes."""
     ended = [one for one in report.ranks if one.state != "running" and set(one.kinds) & set(_SHARED)]
     numbers = sorted({one.passes for one in ended})
-    if len(numbers) < 2:
+    is_whole = all(one.state == "finished" for one in ended)
+    if len(numbers) < 2 or (is_whole and len({one.reduced for one in ended}) > 1):  # else they had waited: a join()
         return
     fewest = [one.rank for one in ended if one.passes == numbers[0]]
+    if any(one.error for one in ended if one.rank in fewest):
+        return  # that error is why, or it follows from another rank's
     most = [one.rank for one in ended if one.passes == numbers[-1]]
     yield Finding(
         code="TM908", severity="error" if any(one.state == "failed" for one in ended) else "warning",
@@ -145,8 +196,8 @@ def _of(one: Difference, everything: str) -> str:
 _MOST_LISTED = 4
 
 
-def _by_rank(one: Difference) -> list[str]:
-    return [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
+def _by_rank(one: Difference, of: str = "") -> list[str]:
+    return [f"{'none' if value == UNTOUCHED else short_number(value)}{of} on rank {rank}" for rank, value in one.values]
 
 
 def _values(one: Difference) -> str:
@@ -203,12 +254,15 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
         )  # fmt: skip
     for one in _those(report, "absence"):
         waits, what = one.described[0]
+        ended = next((each for each in report.ranks if each.rank in one.ranks and each.error), None)
+        why = f" Rank {ended.rank} ended with {shortened(ended.error, 200)}." if ended is not None else ""
+        remedy = f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, or an `if`."
         yield Finding(
             code="TM906", severity="error",
             message=f"{capitalised(ranks_text(one.ranks))} never reached collective {count(one.step)} of "
-            f"{_group(one)}: {what}, where rank {waits} waited and failed.",
+            f"{_group(one)}: {what}, where rank {waits} waited and failed.{why}",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy=f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, an `if`, an error.",
+            remedy=f"Mend that error of rank {ended.rank} first: the others failed for it." if ended else remedy,
         )  # fmt: skip
 
 

@@ -178,6 +178,14 @@ class Question:
         return [use for use in optimizers_of(trace) if trace.parameters.index(series) in use.holds]
 
     @property
+    def clearing(self) -> str:
+        """Code that clears its gradient: an optimizer clears those that it holds, a model its own."""
+        owner = self.series.owner if self.series is not None else ""
+        if self.optimizer == "optimizer" and (not owner.isidentifier() or owner[0].isupper()):
+            return f"{self.grad} = None"
+        return f"{owner if self.optimizer == 'optimizer' else self.optimizer}.zero_grad()"
+
+    @property
     def norms(self) -> list[float]:
         """Norms of the gradients that the kept passes brought it, NaN and infinity included."""
         series = self.series

@@ -304,7 +304,8 @@ class Report:
         """
         given = data.get("tensormagic") if isinstance(data, dict) else data
         if given != cls.kind_name or cls is Report:
-            raise ReportFormatError(f"expected a saved {cls.kind_name!r} report, but this is {given!r:.80}")
+            kind = "" if cls is Report else f"{cls.kind_name!r} "
+            raise ReportFormatError(f"expected a saved {kind}report, but this is {given!r:.80}")
         _require_format(data.get("format"))
         report: ReportType = decode(data, cls)
         report.check()

@@ -96,7 +96,8 @@ class RankRow:
     #: Where it is on the mesh over which its parameters are spread: name and place of each dimension.
     coordinate: tuple[tuple[str, int], ...] = ()
     passes: int = 0  #: How many backward passes it made, as far as it has said.
-    steps: int = 0  #: How many steps of optimizers.
+    reduced: int = 0  #: How many of these passes reduced gradients, as far as that is known.
+    steps: int = 0  #: How many steps of optimizers; a step within a step is a part of it.
     loss: float | None = None  #: What its last backward was called on; None where that is no number.
     peak: int = 0  #: Bytes: the most that was allocated on its device, or that the process took; 0 where not known.
     line: str = ""  #: The line that called its last backward.
@@ -109,13 +110,14 @@ class Difference:
     """Something that should be the same on all ranks of a group and is not, or is and should not be: the first time."""
 
     #: Of ranks that hold the same parameters: ``"start"`` (parameters before the first step), ``"gradients"`` (what a
-    #: step used), ``"parameters"`` (after a step), ``"rates"`` (learning rates of a step), ``"buffers"`` (at the end).
+    #: step used), ``"parameters"`` (after a step), ``"end"`` (parameters at the end, after other numbers of steps on
+    #: each rank, which are the values), ``"rates"`` (learning rates of a step), ``"buffers"`` (at the end).
     #: Of ranks that share the data: ``"inputs"`` and ``"generators"``, which are the same, ``"batches"``, whose sizes
     #: are not. Of ranks on one mesh: ``"clipping"``, ``"placements"``, ``"hosts"``. Of ranks of a group:
     #: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step),
     #: ``"waits"`` (for the one rank; beside it -1 has the time of a step).
     what: Literal[
-        "start", "gradients", "parameters", "rates", "buffers", "inputs", "generators", "batches", "clipping",
+        "start", "gradients", "parameters", "end", "rates", "buffers", "inputs", "generators", "batches", "clipping",
         "placements", "hosts", "collectives", "absence", "waits",
     ]  # fmt: skip
     step: int  #: Of the optimizer, from 1; 0 before the first, and where it is not known.
@@ -124,14 +126,16 @@ class Difference:
     names: tuple[str, ...] = ()  #: Of the parameters, the first of them.
     count: int = 0  #: How many parameters.
     of: int = 0  #: How many were compared.
-    #: By rank, as far as it is one number: the norm of the first parameter's gradient, the learning rate.
+    #: By rank, as far as it is one number: the norm of the first parameter's gradient, `UNTOUCHED` without one; the
+    #: learning rate.
     values: tuple[tuple[int, float], ...] = ()
     #: By rank, where it is words: the collective, the placements, the host.
     described: tuple[tuple[int, str], ...] = ()
     line: str = ""  #: Where it happened.
-    #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them; empty
-    #: where it is not known.
-    reduced: Literal["all", "some", "none", ""] = ""
+    #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them;
+    #: ``"apart"`` where ranks used those of different passes, ``"unused"`` where DistributedDataParallel waited for
+    #: gradients of parameters that the loss did not lead to; empty where it is not known.
+    reduced: Literal["all", "some", "none", "apart", "unused", ""] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +197,7 @@ class RankReport(Report):
     bad_pass: int = 0
     bad_ranks: tuple[int, ...] = ()  #: These ranks.
     bad_line: str = ""  #: The line of that pass.
+    bad_passed: bool = False  #: Whether the last pass is finite again on all ranks.
     spread: tuple[Placed, ...] = ()  #: How parameters are spread that are DTensors, as the first rank says.
     arrivals: Arrivals | None = None  #: When each rank came to the last collectives.
     gaps: tuple[Gap, ...] = ()  #: What could not be read.

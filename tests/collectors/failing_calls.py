@@ -258,3 +258,23 @@ def hook():
     leaf = wide.clone().requires_grad_()
     leaf.register_hook(lambda gradient: gradient @ tall)
     leaf.sum().backward()
+
+
+@refused(
+    "torch.autograd.grad", ("total", ()), ("wide", (2, 3)), call="torch.autograd.grad(total, wide)", phase="backward"
+)
+def a_tensor_that_torch_puts_into_a_list():
+    total = wide.sum()
+    return torch.autograd.grad(total, wide)
+
+
+def doubled(x: int):
+    return 2 * x
+
+
+scripted = torch.jit.script(doubled)
+
+
+@refused("torch.ScriptFunction", ("wide", (2, 3)), call="scripted(wide)")
+def scripted_function():
+    return scripted(wide)

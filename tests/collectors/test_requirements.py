@@ -1,10 +1,15 @@
-"""What is said where torch is missing or too old."""
+"""What is said where torch is missing or too old, or where a function is given what it does not take."""
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+import torch
+
+import tensormagic as tm
 from tensormagic.collectors import requirements
+from tensormagic.collectors.requirements import what
 from tensormagic.errors import RequirementError
 
 
@@ -59,3 +64,53 @@ def test_missing(monkeypatch):
     monkeypatch.setattr(requirements.metadata, "version", version)
     with pytest.raises(RequirementError, match=r"needs torch 2.10 or newer, but found none: pip install torch"):
         requirements.require_torch()
+
+
+WRONG = (3, [1, 2], "x", torch.relu)
+TAKERS = {
+    "aliases": tm.aliases, "tensors": tm.tensors, "memory": tm.memory, "rng": tm.rng, "check": tm.check,
+    "overlay": tm.overlay, "copy_or_view": lambda given: tm.copy_or_view(torch.ones(2), given),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKERS)
+@pytest.mark.parametrize("given", WRONG, ids=repr)
+def test_what_is_no_mapping_of_names_is_refused_with_what_was_given(name, given):
+    """By every function that takes names, in the same words."""
+    expected = f"{name}() takes names and their values, but was given {what(given)}: "
+    with pytest.raises(tm.TensorMagicError, match=re.escape(expected)):
+        TAKERS[name](given)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: tm.overlay(None), "overlay() takes names and their values, but was given None"),
+        (lambda: tm.show(3), "was given an int"),
+        (lambda: tm.ignore(None), "cannot ignore None: codes look like TM201"),
+        (lambda: tm.ignore([None]), "cannot ignore [None]: codes look like TM201"),
+        (lambda: tm.memory({}, devices=3.5), "torch knows no device 3.5"),
+        (lambda: tm.ranks(None), "takes a folder, or the trace report of each rank, but was given NoneType"),
+        (lambda: tm.ranks([]), "no report was given"),
+        (lambda: tm.why(torch.ones(2), trace=3), "not an int"),
+        (lambda: tm.track_memory(functions=len).__enter__(), "cannot follow len"),
+    ],
+)
+def test_other_odd_input_is_refused_with_what_was_given(ask, said):
+    """A sentence of ours, not an error from within."""
+    with pytest.raises(tm.TensorMagicError, match=re.escape(said)):
+        ask()
+
+
+def test_what_is_only_a_name_may_be_anything():
+    """A title is shown as text; one function need not be in a list."""
+
+    def double(x):
+        return 2 * x
+
+    with tm.trace(title=7) as trace:
+        pass
+    assert "── 7 ──" in str(trace.report)
+    with tm.track_memory(functions=double) as run:
+        double(torch.ones(3))
+    assert [one.name for one in run.report.functions] == [double.__qualname__]

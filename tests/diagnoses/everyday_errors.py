@@ -72,6 +72,8 @@ EVERYDAY = (
     ("attend(q, q, q, attn_mask=m)", "attend=nn.MultiheadAttention(16,4) q=5x2x16 m=4x4", "shape m.0 m.1"),
     ("F.scaled_dot_product_attention(q, k, v)", "q=2x4x5x8 k=2x4x6x9 v=2x4x6x9", "shape q.3 k.3"),
     ("F.scaled_dot_product_attention(q, k, k, attn_mask=m)", "q=2x4x5x8 k=2x4x6x8 m=6x6", "shape m.0"),
+    ("F.scaled_dot_product_attention(q, k, k, attn_mask=m)", "q=2x4x5x8 k=2x4x6x8 m=2x5x6", "shape m.0"),
+    ("attend(q, q, q, key_padding_mask=m)", "attend=nn.MultiheadAttention(16,4) q=5x2x16 m=5x2:bool", "shape m.0"),
     # joining, views
     ("torch.cat([x, y])", "x=2x3 y=2x4", "shape x.1 y.1"),
     ("torch.cat([x, y], 1)", "x=2x3 y=3x3", "shape x.0 y.0"),

@@ -481,14 +481,19 @@ def test_a_gradient_that_vanishes_or_explodes(scale, reason, size):
 
 
 def test_a_model_of_which_all_is_amiss_for_one_reason():
-    """What to do about it is said once."""
+    """What to do about it is said once, by what holds it: the model, or the tensor itself."""
     net = nn.Linear(2, 1)
     with tm.trace(namespace={"net": net}) as trace:
         for _ in range(2):
             net(torch.ones(3, 2)).sum().backward()
     report = ask(net, {"net": net}, trace=trace)
     assert report.reason == "accumulated"
-    assert report.remedy[0].startswith("optimizer.zero_grad()")
+    assert report.remedy[0].startswith("net.zero_grad()"), "no optimizer is there that would clear it"
+    w = leaf()
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(2):
+            w.sum().backward()
+    assert ask(w, {"w": w}, trace=trace).remedy[0].startswith("w.grad = None")
 
 
 def test_the_optimizer_has_its_own_name():

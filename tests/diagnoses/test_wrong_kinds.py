@@ -29,6 +29,9 @@ SETTINGS = (
     "A loss of torch.nn is made first, with its settings, and then called with what it compares: here the tensors were "
     "given as its settings."
 )
+PADDED = (
+    "All sizes but that of dimension 0, which is padded, must be equal: x (3 × 4) and y (2 × 5) differ in dimension 1."
+)
 BATCHES = (
     "Input and hidden state must have the same batch size: x (2 × 4) and the result of `torch.ones(3, 5)` (3 × 5) "
     "differ in dimension 0."
@@ -64,6 +67,10 @@ CASES = (
      "The tuple out holds 2 parts and has no shape itself: select one part.", ["out[0].shape"]),
     ("fc(out)", "fc, out = nn.Linear(3, 1), nn.LSTM(2, 3)(torch.ones(1, 2))",
      "The argument input of linear() must be a Tensor, not a tuple.", ["out[0]"]),
+    ("fc(rnn(x))", "fc, rnn, x = nn.Linear(3, 1), nn.LSTM(2, 3), torch.ones(1, 2)",
+     "The argument input of linear() must be a Tensor, not a tuple.", ["rnn(x)[0]"]),
+    ("rnn(x, h)", "rnn, x, h = nn.GRU(2, 3), torch.ones(1, 2), (torch.zeros(1, 3), torch.zeros(1, 3))",
+     "The tuple h holds 2 parts and has no dim itself: select one part.", ["h[0]"]),
     ("F.mse_loss(x, 3.0)", "x = torch.ones(2)",
      "The argument target of F.mse_loss must be a tensor, and 3.0 is a float.", ["torch.as_tensor(3.0)"]),
     ("torch.from_numpy(a)", "a = np.array([1.5], dtype=object)",
@@ -79,6 +86,10 @@ CASES = (
      "The forward of attend also needs key and value.", []),
     ("torch.optim.SGD(net, lr=0.1)", "net = nn.Linear(2, 1)",
      "An optimizer takes parameters, and net is a Linear.", ["net.parameters()"]),
+    ("torch.optim.SGD(net.parameters, lr=0.1)", "net = nn.Linear(2, 1)",
+     "An optimizer takes parameters, and net.parameters is a method.", ["net.parameters()"]),
+    ("nn.utils.rnn.pad_sequence([x, y])", "x, y = torch.ones(3, 4), torch.ones(2, 5)",
+     PADDED, []),
     ("torch.optim.SGD([q], lr=0.1)", "q = torch.ones(2, requires_grad=True) * 2", COMPUTED,
      ["nn.Parameter(q.detach())"]),
     ("opt.load_state_dict(saved)", OF_TWO, OTHERS, []),

@@ -64,7 +64,7 @@ def test_tab_offers_runs_first(shell, runs):
             "slow nosuch",
             "there is no name 'nosuch' here; a run is a name that %%tracegrad --into NAME bound; here are ",
         ),
-        ("slow 3", "compare() takes traced runs: reports, traces, or saved .json files, not a int"),
+        ("slow 3", "compare() takes traced runs: reports, traces, or saved .json files, not an int"),
         ("slow nosuch.json", "cannot read 'nosuch.json': No such file or directory"),
         ("slow fast --save x.pdf", "the file's extension selects the format"),
         ("slow 1+", "'1+' is not a Python expression"),

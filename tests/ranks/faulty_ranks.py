@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, distribute_module
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -168,6 +169,65 @@ def nan_on_one():
         opt.step()
 
 
+def nan_that_passed():
+    """The step after it is left out everywhere, as `GradScaler` does it."""
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(1, STEPS + 1):
+        opt.zero_grad()
+        x = batch(step) / (0.0 if step == 3 and dist.get_rank() else 1.0)
+        net(x).pow(2).mean().backward()
+        if step != 3:
+            opt.step()
+
+
+def stepped_on_one():
+    KEPT.append(wrapped())
+    opt = torch.optim.SGD(KEPT[-1].parameters(), 0.1)
+    for step in range(STEPS):
+        KEPT[-1].zero_grad()
+        KEPT[-1](batch(step)).pow(2).mean().backward()
+        if dist.get_rank() == 0:
+            opt.step()
+
+
+def skipped_step():
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(batch(step)).pow(2).mean().backward()
+        if not (dist.get_rank() and step == 2):
+            opt.step()
+
+
+class Unused(nn.Module):
+    """Holds a layer that it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.used, self.spare = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def left_unused():
+    """Torch refuses the second forward."""
+    train(DistributedDataParallel(Unused()))
+
+
+def raised():
+    """One rank fails in its third step, by an error of its own; the other waits for it, and fails."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    LEFT.append(DistributedDataParallel(wrapped().module, process_group=group))
+    train(LEFT[-1], steps=2)
+    if dist.get_rank():
+        raise RuntimeError("sample 17 is empty")
+    train(LEFT[-1])
+
+
 def one_more_pass():
     net = wrapped()
     train(net)
@@ -243,6 +303,23 @@ def healthy_other_lines():
     train(wrapped())
 
 
+def healthy_shared_optimizer():
+    """Each rank steps a share of the parameters, in an optimizer within the one that is called."""
+    net = wrapped()
+    opt = ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.01)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(batch(step)).pow(2).mean().backward()
+        opt.step()
+
+
+def joined():
+    """One rank has a batch less, and joins the others as torch has it: at the end all hold the same."""
+    KEPT.append(wrapped())
+    with KEPT[-1].join():
+        train(KEPT[-1], steps=STEPS - dist.get_rank())
+
+
 def dropping():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(), nn.Linear(16, 4))
@@ -278,7 +355,8 @@ def uneven(size):
 
 
 def own_buffers():
-    train(normed(broadcast_buffers=False))
+    KEPT.append(normed(broadcast_buffers=False))
+    train(KEPT[-1])
 
 
 def same_data():
@@ -382,7 +460,8 @@ PROGRAMS = (
     healthy_dropped_inputs, healthy_loader, same_masks_of_inputs, same_masks_before_the_model, own_buffers,
     same_data, same_masks, smaller_last_batch, clipped_by_shards, whole_by_mistake, slow,
     another_collective, left_out, never_reduced, past_the_wrapper,
-    added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass, killed,
+    added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass,
+    healthy_shared_optimizer, joined, nan_that_passed, stepped_on_one, skipped_step, left_unused, raised, killed,
 )  # fmt: skip
 
 

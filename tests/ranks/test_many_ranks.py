@@ -31,6 +31,7 @@ HEALTHY = (
     "healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates", "healthy_dropout",
     "healthy_buffers", "healthy_sharded_clipped", "healthy_last_batch", "healthy_tensor_parallel",
     "healthy_fixed_input", "healthy_other_lines", "healthy_dropped_inputs", "healthy_loader",
+    "healthy_shared_optimizer",
 )  # fmt: skip
 FAULTS = {
     "never_reduced": ("TM902", "no pass since the previous step reduced them"),
@@ -42,7 +43,7 @@ FAULTS = {
     "other_rates": ("TM903", "from step 3 on: 0.05 on rank 0 and 0.1 on rank 1"),
     "nan_on_one": ("TM907", "began only on rank 1, in pass 3"),
     "one_more_pass": ("TM908", "rank 1 made 5, rank 0 6"),
-    "own_buffers": ("TM904", "1.running_mean is different on rank 1"),
+    "own_buffers": ("TM904", "after step 5: module.1.running_mean is different on rank 1"),
     "same_data": ("TM905", "Ranks 0 and 1 were given the same input in all 5 forwards"),
     "same_masks": ("TM909", "at each of 5 forwards, and 5 of them drew"),
     "same_masks_of_inputs": ("TM909", "at each of 5 forwards, and 4 of them drew"),
@@ -53,6 +54,11 @@ FAULTS = {
     "slow": ("TM915", "The other rank waits for rank 1: it was last in"),
     "another_collective": ("TM906", "The ranks diverge at collective"),
     "left_out": ("TM906", "Rank 1 never reached collective 2 of group"),
+    "nan_that_passed": ("TM907", "before gradients were reduced: the last pass is finite again."),
+    "stepped_on_one": ("TM901", "At the end 4 of 4 parameters differ between ranks, after 5 steps on rank 0 and 0 "),
+    "skipped_step": ("TM902", "they are of different passes, because some ranks skipped a step that others made"),
+    "left_unused": ("TM902", "DistributedDataParallel.module.spare.weight gets none on ranks 0 and 1"),
+    "raised": ("TM906", "where rank 0 waited and failed. Rank 1 ended with RuntimeError: sample 17 is empty."),
     "killed": ("TM900", "Rank 1 stopped reporting after pass 3"),
 }
 ELSEWHERE = {"TM911", "TM914", "TM916"}  # by the fake backend, and by hand-made facts: see the files beside
@@ -110,6 +116,17 @@ def test_reports_of_the_ranks_say_the_same(reports, program):
     report = tm.ranks([each[program] for each in reversed(reports)])
     assert codes(report) == [FAULTS[program][0]]
     assert [one.steps for one in report.ranks] == [5, 5]
+
+
+def test_ranks_that_join_differ_in_nothing_but_their_number_of_passes(folder):
+    """What each held after the last step of the shortest is not compared with what it held at the end."""
+    report = tm.ranks(folder / "joined")
+    assert [(one.passes, one.reduced, one.steps) for one in report.ranks] == [(5, 5, 5), (4, 4, 4)]
+    assert (
+        codes(report)
+        == codes(tm.ranks([of_posts(*posted(file)) for file in (folder / "joined").glob("*.jsonl")]))
+        == []
+    )
 
 
 def test_before_the_reduction_the_ranks_differ_and_after_it_they_do_not(folder):
@@ -324,6 +341,13 @@ def test_the_command_shows_saves_and_says_whether_there_is_an_error(folder, tmp_
     assert main(["ranks", str(folder / "healthy"), "--watch"]) == 0
     assert "2 ranks" in capsys.readouterr().out
     assert main(["ranks", str(tmp_path / "nowhere")]) == 1
+
+
+def test_watching_ends_where_a_rank_was_killed(folder, monkeypatch, capsys):
+    """It cannot say that it ended, but its process is gone."""
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it is waited for"))
+    assert main(["ranks", str(folder / "killed"), "--watch"]) == 0
+    assert "Rank 1 stopped reporting after pass 3" in capsys.readouterr().out
 
 
 def synthetic(rank, world, names, norms, *, odd=False):

@@ -25,6 +25,7 @@ def test_another_kind_is_named():
 def test_data_without_a_kind_is_refused():
     """A dictionary of anything else is no report."""
     assert saying({"x": 1}) == "expected a saved 'tensor' report, but this is None"
+    assert saying({"x": 1}, reports.Report) == "expected a saved report, but this is None"
 
 
 @pytest.mark.parametrize("data", [[], None, 5, "x" * 1000])

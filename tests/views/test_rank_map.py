@@ -146,8 +146,9 @@ def test_the_map_of_a_thousand_ranks_stays_small():
 
 
 def test_ranks_that_ended_before_a_backward_are_not_said_to_have_used_the_same_gradients():
-    """Nothing is found and nothing was compared: the sentence claims no more."""
+    """Nothing is found and nothing was compared: the sentence claims no more, and says where more is."""
     failed = tuple(samples_ranks.row(rank, state="failed", passes=0, steps=0) for rank in range(4))
     report = replace(samples_ranks.healthy(), ranks=failed, compared_pass=0, compared_step=0)
     assert all_clear(report).startswith("Nothing found, and nothing compared")
-    assert "stayed the same" in all_clear(samples_ranks.healthy())
+    assert all_clear(report).endswith("What was found in the run of ranks 0 to 3 alone is in its own report.")
+    assert all_clear(samples_ranks.healthy()).endswith("stayed the same.")

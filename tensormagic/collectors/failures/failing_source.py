@@ -309,7 +309,7 @@ def _called(
 
 def is_torchs(func: Any) -> bool:
     """Return whether a function or a class is one of torch's own."""
-    if not is_kind(func, *_FUNCTIONS, type):
+    if not is_kind(func, *_FUNCTIONS, type, torch.jit.ScriptFunction):
         return False
     homes = (getattr(func, "__module__", None), getattr(getattr(func, "__objclass__", None), "__module__", None))
     return any(str(home).split(".")[0] == "torch" for home in homes) or getattr(torch, func.__name__, None) is func

@@ -224,7 +224,7 @@ class OperandNames:
             if is_tensor or value is UNKNOWN or found:
                 return _described(written)
         if is_tensor:
-            return self._among_names(value) or self._parameter(value) or self._handed_in(value)
+            return self._among_names(value) or self._parameter(value) or self._handed_in(value, argument.role)
         return ""
 
     def _expression(self, argument: Argument) -> ast.expr | None:
@@ -236,7 +236,8 @@ class OperandNames:
             place = order.index(index) if isinstance(index, str) and index in order else index
             node = self._at(place) if isinstance(place, int) else None
         if node is not None and argument.item is not None:
-            node = _item(node, argument.item)
+            alone = value is not UNKNOWN and still_value(node, self._names) is value  # torch put it into a list itself
+            node = node if alone else _item(node, argument.item)
         if not isinstance(node, ast.Name) or value is UNKNOWN:
             return node
         found = still_value(node, self._names)
@@ -273,12 +274,12 @@ class OperandNames:
         inside = (item for space in self._spaces for item in Walk(space, _MOST_NAMES).named(torch.Tensor))
         return next(plain, "") or next((path for path, item in inside if item is tensor), "")
 
-    def _handed_in(self, tensor: torch.Tensor) -> str:
+    def _handed_in(self, tensor: torch.Tensor, role: str) -> str:
         """Return what is said of a tensor that a module handed on: whose result it is, or what it was given to."""
         running = modules_in(self._steps)
         if not running:
             return ""
-        if (node := self._given_to_module(tensor)) is not None:
+        if (node := self._given_to_module(tensor, role)) is not None:
             return _described(node)
         args, kwargs = given_to_module(self._steps.entries)
         path = self._modules.path(running[-1]) if any(item is tensor for item in (*args, *kwargs.values())) else ""
@@ -289,8 +290,11 @@ class OperandNames:
                 return f"the result of {before}"
         return f"the input of {path}" if path else ""
 
-    def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
-        """Return the expression by which the user's line gave a tensor to the module that it called."""
+    def _given_to_module(self, tensor: torch.Tensor, role: str) -> ast.expr | None:
+        """Return the expression by which the user's line gave a tensor to the module that it called.
+
+        A mask goes by its keyword: the module hands on what it made of it, which has its shape.
+        """
         own = self._steps.own
         failing = self._steps.failing_at(self._steps.own_entry)
         args, kwargs = given_to_module(self._steps.entries[own + 1 : own + 2])
@@ -300,7 +304,9 @@ class OperandNames:
             return None
         named = {each.arg: each.value for each in call.keywords}
         given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
-        return next((node for node, value in given if value is tensor and node is not None), None)
+        mask: Any = kwargs.get(role)
+        same = (tensor, mask) if is_kind(mask, torch.Tensor) and mask.shape == tensor.shape else (tensor,)
+        return next((node for node, value in given if node is not None and any(value is one for one in same)), None)
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:

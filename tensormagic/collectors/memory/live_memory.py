@@ -171,7 +171,7 @@ def require_devices(devices: Collection[str]) -> None:
     Raises:
         TensorMagicError: where torch knows none of that name.
     """
-    name = ""
+    name: Any = devices
     try:
         for name in devices:
             torch.device(name)

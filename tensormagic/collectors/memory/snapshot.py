@@ -19,6 +19,7 @@ from tensormagic.collectors.memory.snapshot_segments import (
     largest_free,
     segment_report,
 )  # fmt: skip
+from tensormagic.collectors.requirements import what
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import (
@@ -351,7 +352,7 @@ def _parts(data: Any) -> tuple[Any, list[list[Any]]]:
         return data, []  # torch before 2.0 gave the segments alone
     if not isinstance(data, Mapping) or not isinstance(data.get("segments"), list):
         raise SnapshotError(
-            f"it is a {type(data).__name__} without 'segments', not a memory snapshot. "
+            f"it is {what(data)} without 'segments', not a memory snapshot. "
             "`torch.cuda.memory._dump_snapshot(FILE)` writes one"
         )
     return data["segments"], [entries(one) for one in entries(data.get("device_traces"))[:MOST_DEVICES]]

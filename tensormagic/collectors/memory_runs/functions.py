@@ -131,7 +131,7 @@ def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Ce
     """
     found = Functions(filename=cell.filename)
     defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
-    for each in wanted:
+    for each in (wanted,) if isinstance(wanted, str) or callable(wanted) else wanted:
         name = each.strip("\"' ") if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
         if name.rpartition(".")[2] in defined:
             found.later[name.rpartition(".")[2]] = name

@@ -41,7 +41,7 @@ from tensormagic.collectors.training.parallel import (
     placed,
     world_size,
 )
-from tensormagic.collectors.training.training import held_by
+from tensormagic.collectors.training.training import held_by, is_within_step
 from tensormagic.collectors.training.updates import leave_steps, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
@@ -139,7 +139,7 @@ class RankFile(TracePart):
             file.seek(max(len(begin), file.seek(0, os.SEEK_END) - _LOOKED_AT))
             lines = [*begin.splitlines(), *file.read().splitlines()]
         hashes = (json.loads(line) for line in lines if line.startswith(b'{"k":"hash"') and line.endswith(b"}"))
-        return any(self._hashed.get(one["step"], hash(one["of"])) != hash(one["of"]) for one in hashes)
+        return any(self._hashed.get(_moment(one), hash(one["of"])) != hash(one["of"]) for one in hashes)
 
     def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
         """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
@@ -158,12 +158,12 @@ class RankFile(TracePart):
 
     def begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         """Write down what a step uses."""
-        if get_ident() == self._home:
+        if get_ident() == self._home and not is_within_step():
             self._guarded(self._step, optimizer)
 
     def ends(self, optimizer: torch.optim.Optimizer) -> None:
         """Write down what it made of the parameters: after steps that become rarer."""
-        if get_ident() == self._home and self._steps & (self._steps - 1) == 0:
+        if get_ident() == self._home and self._steps & (self._steps - 1) == 0 and not is_within_step():
             self._guarded(self._hashes, held_by(optimizer))
 
     def _guarded(self, action: Any, *arguments: Any) -> Any:
@@ -289,7 +289,7 @@ class RankFile(TracePart):
             self._late.sent(torch.stack([norm for _, norm in norms]), partial(_put, found, of))
         return found
 
-    def _hashes(self, parameters: Iterable[torch.Tensor]) -> None:
+    def _hashes(self, parameters: Iterable[torch.Tensor], *, end: bool = False) -> None:
         """Write a number for each parameter, or shard of one: ranks that hold the same have it for the same bits."""
         holds_shards = bool(self._parallel.replicas())
         hashes, numbers, held = [0] * len(self._leaves.known), [], []
@@ -303,21 +303,22 @@ class RankFile(TracePart):
         buffers = buffers_of(self._parallel.wrappers())
         of_buffers = [0] * len(buffers)
         hash_each(buffers.values(), self._late, of_buffers.__setitem__)
-        write = partial(self._write_hashes, self._steps, hashes, list(buffers), of_buffers)
+        when: dict[str, Any] = {"step": self._steps, **({"end": True} if end else {})}
+        write = partial(self._write_hashes, when, hashes, list(buffers), of_buffers)
         self._late.then(None, lambda: self._guarded(write))
 
-    def _write_hashes(self, step: int, hashes: list[int], names: list[str], of: list[int]) -> None:
+    def _write_hashes(self, when: dict[str, Any], hashes: list[int], names: list[str], of: list[int]) -> None:
         packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
-        self._write("hash", step=step, of=packed)
-        self._hashed[step] = hash(packed)
+        self._write("hash", **when, of=packed)
+        self._hashed[_moment(when)] = hash(packed)
         if names:
-            self._write("buffers", step=step, of={name: f"{each:016x}" for name, each in zip(names, of, strict=True)})
+            self._write("buffers", **when, of={name: f"{each:016x}" for name, each in zip(names, of, strict=True)})
 
     def _end(self, state: str, error: str) -> None:
-        if self._steps:
+        if self._passes:
             known = [(leaf.is_parameter, leaf.reference()) for leaf in self._leaves.known]
             if not any(asked and each is None for asked, each in known):  # it may be held by another rank's error
-                self._hashes(each for _, each in known if each is not None)
+                self._hashes((each for _, each in known if each is not None), end=True)
             self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self._sites))
@@ -330,6 +331,11 @@ class RankFile(TracePart):
 
 def _name(rank: int) -> str:
     return f"rank{rank:05d}.jsonl"
+
+
+def _moment(when: dict[str, Any]) -> int:
+    """Return after which step hashes were taken; those of the end are held against those of the end."""
+    return -1 if when.get("end") else int(when["step"])
 
 
 def _put(found: MutableSequence[float], of: list[int], read: list[float]) -> None:

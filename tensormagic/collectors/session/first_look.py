@@ -23,6 +23,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.graphs.live_nodes import NORMALISING, normalising_node
 from tensormagic.collectors.objects.children import inside
+from tensormagic.collectors.requirements import what
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport
@@ -267,9 +268,8 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
         elif source is None and not isinstance(part, nn.Module | torch.optim.Optimizer) and hasattr(part, "__iter__"):
             source = part
         else:
-            raise TensorMagicError(
-                f"check() takes one model, one optimizer, one loader and one loss; not another {type(part).__name__}"
-            )
+            several = f"{what(part)} is none of these, or one more"
+            raise TensorMagicError(f"check() takes one model, one optimizer, one loader and one loss: {several}")
     if net is None:
         raise TensorMagicError("check() before a training takes the model: check(net, optimizer, loader)")
     return net, optimizer, source, loss

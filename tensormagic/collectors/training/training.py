@@ -229,7 +229,7 @@ class TrainingWatcher(TracePart):
     @_guarded
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look before a step of an optimizer."""
-        if not _is_torchs(optimizer) and _is_within_its_step(optimizer):
+        if not _is_torchs(optimizer) and is_within_step(optimizer):
             return
         followed = self._find(optimizer) or self._meet(optimizer)
         if followed is not None:
@@ -247,7 +247,7 @@ class TrainingWatcher(TracePart):
             return
         stepping, caller = followed.stepping, sys._getframe(2)
         if not _is_torchs(optimizer) and (
-            _is_within_its_step(optimizer) or (followed.before and followed.before == stepping.states())
+            is_within_step(optimizer) or (followed.before and followed.before == stepping.states())
         ):
             return  # a part of a step of a user's own class, or one that waits
         followed.held.look(optimizer)
@@ -374,11 +374,11 @@ def _is_torchs(optimizer: torch.optim.Optimizer) -> bool:
     return type(optimizer).__module__.startswith("torch.optim")
 
 
-def _is_within_its_step(optimizer: torch.optim.Optimizer) -> bool:
-    """Return whether a step of an optimizer was called by its own step: torch tells of both."""
+def is_within_step(of: torch.optim.Optimizer | None = None) -> bool:
+    """Return whether a step was called by another step, or by one of the same optimizer: torch tells of both."""
     frame, steps = sys._getframe(1), 0
     while frame is not None and steps < 2:
-        steps += frame.f_code is _STEP and frame.f_locals.get("self") is optimizer
+        steps += frame.f_code is _STEP and (of is None or frame.f_locals.get("self") is of)
         frame = frame.f_back  # type: ignore[assignment]
     return steps > 1
 

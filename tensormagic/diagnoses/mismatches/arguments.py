@@ -46,7 +46,7 @@ can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
 '(?P<kind>\w+)' object is not iterable
     if: call.report.function.startswith("torch.optim."); with name: anything.operand.name
     argument: An optimizer takes parameters, and {name or "what it was given"} is {article(kind)}.
-    parts: anything is {kind}; try: {anything.code}.parameters() when name
+    parts: anything is {kind}; try: {anything.code}{"" if kind == "method" else ".parameters"}() when name
 
 cannot assign (?:module|parameter|buffer)s? before Module\.__init__\(\) call
     argument: A module registers what is assigned to it, and that is not set up yet: the __init__ of the class has to
@@ -92,8 +92,9 @@ torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
 'tuple' object has no attribute '(?P<attribute>\w+)'
     with several: [one for one in call.given if one.place]; with name: several[0].name.removesuffix("[0]")
     if: name and name != several[0].name
+    with read: f".{attribute}" if f"{name}.{attribute}" in call.report.call else ""
     argument: The tuple {name} holds {plural(len(several), "part")} and has no {attribute} itself: select one part.
-    parts: one for one in several; try: {name}[0].{attribute}
+    parts: one for one in several; try: {name}[0]{read}
 
 '(?P<kind>\w+)' object has no attribute '\w+'
     with texts: [one for one in call.given if one.text and not one.is_tensor]
@@ -221,7 +222,8 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     with placed: [one for one in call.given if one.position == position - 1]
     with given: [one for one in (call.argument(name), *placed) if one][:1]
     with texts: [text for one in given for text in [code_of(call, one)] if text]
-    with inner: [text for text in texts if got == "tuple" and given[0].is_tensor and text.endswith("[0]")]
+    with first_part: "" if given and given[0].operand.name else "[0]"
+    with inner: [text + first_part for text in texts if got == "tuple" and given[0].is_tensor]
     argument: The argument {name} of {function}() must be a {wanted}, not {article(got)}.
     parts: one is {got} must be {wanted} for one in given; try: {text} for text in inner
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner

@@ -93,6 +93,7 @@ The size of tensor a \(\d+\) must match the size of tensor b
     with wrong: clashing(attn_mask.shape, scores); if: wrong
     shape: The attention mask must broadcast to the scores, {sizes(scores)} (queries × keys last): {attn_mask}.
     parts: attn_mask[at] must be {scores[at]} for at in wrong
+    try: {attn_mask.code}.unsqueeze(1) when attn_mask.ndim == len(scores) - 1
 
 # -- convolutions and pooling
 

@@ -194,7 +194,8 @@ the input matrix is singular|matrix is singular
     parts: matrix; try: torch.linalg.pinv({matrix.code})
 
 not positive-definite
-    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not.
+    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not: if that is
+        rounding, a little more on the diagonal helps.
     parts: matrix; try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
 
 must be batches of square matrices, but they are {rows} by {columns}

@@ -25,6 +25,15 @@ _APART = {"cosine_embedding_loss": frozenset({"weight"}), "setitem": frozenset({
 
 
 says.table(r"""
+# -- tensors that are padded to one length
+
+The size of tensor a \(\d+\) must match the size of tensor b
+    if: call.function == "pad_sequence"; with top: members[0]
+    with wrong: [(at, one) for one in members[1:] for at in unlike(top.shape, one.shape) if at]; if: wrong
+    shape: All sizes but that of dimension 0, which is padded, must be equal: {top} and {wrong[0][1]} differ in
+        dimension {wrong[0][0]}.
+    parts: top[wrong[0][0]] must be {wrong[0][1][wrong[0][0]]}; parts: one[at] must be {top[at]} for at, one in wrong
+
 # -- tensors that are joined: all sizes must agree but that along which they are
 
 Sizes of tensors must match except in dimension {along}

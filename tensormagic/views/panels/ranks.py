@@ -146,11 +146,13 @@ def all_clear(report: RankReport) -> str:
     """Return the sentence that is where nothing was found; it claims no more than was compared."""
     if any(one.state == "running" for one in report.ranks):
         return "Nothing found so far: some ranks still run."
+    own = [rank for rank in report.reports if rank] or [one.rank for one in report.ranks if one.state == "failed"]
+    more = f" What was found in the run of {ranks_text(own)} alone is in its own report." if own else ""
     if not (report.compared_pass or report.compared_step):
-        return "Nothing found, and nothing compared: no pass of a backward ended on all ranks."
+        return f"Nothing found, and nothing compared: no pass of a backward ended on all ranks.{more}"
     if not any(len(one.replicas) > 1 for one in report.ranks):
-        return "Nothing found. Which ranks hold the same parameters is not known, so they were not compared."
-    return "Nothing found: ranks that hold the same parameters used the same gradients, and stayed the same."
+        return f"Nothing found. Which ranks hold the same parameters is not known, so they were not compared.{more}"
+    return f"Nothing found: ranks that hold the same parameters used the same gradients, and stayed the same.{more}"
 
 
 @dataclass(frozen=True, slots=True)
