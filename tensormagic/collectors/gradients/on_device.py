@@ -23,15 +23,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Arrival
-from tensormagic.collectors.gradients.measures import (
-    LOW_PRECISION,
-    Measured,
-    as_it_lies,
-    dense,
-    ignore,
-    magnitudes,
-    vector_norm,
-)
+from tensormagic.collectors.gradients.measures import Measured, as_it_lies, dense, ignore, magnitudes, vector_norm
 from tensormagic.reports import GradientStatistics
 
 SMALL = 1 << 15  # elements of a gradient that is copied, to be looked at together with others of its length
@@ -189,7 +181,8 @@ class DeviceNumbers:
                 asked.sizes.append(piece.numel())
                 stream.add(_row_statistics(row, narrow, full=asked.full), [asked])
         else:
-            stream.add(vector_norm(values, dtype=wide if values.dtype in LOW_PRECISION else None), [asked])
+            half = values.dtype in {torch.float16, torch.bfloat16}
+            stream.add(vector_norm(values, dtype=wide if half else None), [asked])
 
     def number(self, value: torch.Tensor, keep: Callable[[float], None]) -> None:
         """Ask for one number as it is."""
