@@ -122,16 +122,15 @@ def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, 
     if (own := innermost_own(frame)) is None:
         return Statement(), None
     statement, names = statement_of(own), ChainMap(names_of(own), own.f_globals)  # type: ignore[arg-type]
+    storage = written.untyped_storage()._cdata if written.layout == torch.strided else None
     for expression in statement.written:
         found = _deepest(expression, names)
-        if found is not None and (found.tensor is written or _share_storage(found.tensor, written)):
+        if found is None:
+            continue
+        strided = storage is not None and found.tensor.layout == torch.strided
+        if found.tensor.untyped_storage()._cdata == storage if strided else found.tensor is written:
             return statement, found
     return statement, None
-
-
-def _share_storage(one: torch.Tensor, other: torch.Tensor) -> bool:
-    strided = one.layout == other.layout == torch.strided
-    return strided and one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 _GETTERS: dict[type, Callable[[Any, Any], Any]] = {

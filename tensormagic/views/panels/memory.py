@@ -100,11 +100,7 @@ def _freeable_notes(freeable: FreeableMemory) -> nodes.Cell:
     return nodes.Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
 
 
-def _no_other(one: LiveStorage) -> str:
-    """Return what is said of a storage that nothing else holds, as far as is known."""
-    if called(one) == NO_NAME:
-        return "not found"
-    return "nothing else of torch's" if one.shared else "nothing else"
+_NO_OTHER = "nothing else", "nothing else of torch's"  # whether somebody besides torch is on the memory
 
 
 def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> nodes.Section:
@@ -117,7 +113,10 @@ def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Seque
         nodes.Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
     ]
     columns += [nodes.Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
-    columns.append(nodes.Column("held by", lambda one: held_by(one) or _no_other(one), "quiet wide"))
+    columns.append(nodes.Column(
+        "held by", lambda one: held_by(one) or ("not found" if called(one) == NO_NAME else _NO_OTHER[one.shared]),
+        "quiet wide",
+    ))  # fmt: skip
     smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
     table = nodes.table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
