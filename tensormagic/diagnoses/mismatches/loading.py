@@ -72,3 +72,21 @@ def _of_no_known_kind(kind: str) -> Mismatch:
 def _of_several_lengths() -> Mismatch:
     way = _INSTEAD.format(instead="tensors that are padded to one length")
     return mismatch("argument", f"Lists in the samples of one batch must have one length: {way}.")
+
+
+@says(r"^'(?P<key>[^']*)'$")
+def _of_several_keys(call: Call, key: str) -> Mismatch | None:
+    if call.report.error_type != "KeyError" or not call.report.inside.endswith(_COLLATE):
+        return None
+    way = _INSTEAD.format(instead="the same keys for every sample")
+    return mismatch(
+        "argument", f"Dicts in the samples of one batch must have the same keys, and one has no '{key}': {way}."
+    )
+
+
+@says(r"default_collate: batch must contain .*; found (?P<dtype>[<>|]?[SU]\d+|object)")
+def _of_no_numbers(dtype: str) -> Mismatch:
+    what, way = "Python objects" if dtype == "object" else "text", _INSTEAD.format(instead="numbers")
+    return mismatch(
+        "argument", f"An array in a sample of the batch holds {what}, of which no tensor can be made: {way}."
+    )

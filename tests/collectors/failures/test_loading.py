@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -80,7 +81,10 @@ def test_what_cannot_be_padded_by_one_function_is_given_one_shape_in_the_dataset
     ("samples", "rule"),
     [([(1, None)] * 4, "A sample of the batch holds None, and a DataLoader puts together tensors"),
      ([object()] * 4, "A sample of the batch holds an object, and"),
-     ([[1.0] * length for length in (2, 3, 2, 2)], "Lists in the samples of one batch must have one length: return")],
+     ([[1.0] * length for length in (2, 3, 2, 2)], "Lists in the samples of one batch must have one length: return"),
+     ([{"x": 1, "y": 2}, {"x": 1}] * 2, "Dicts in the samples of one batch must have the same keys, and one has no"),
+     ([np.array(["a"])] * 4, "An array in a sample of the batch holds text, of which no tensor can be made: return"),
+     ([np.array([None])] * 4, "An array in a sample of the batch holds Python objects, of which no tensor can")],
 )  # fmt: skip
 def test_samples_of_which_no_batch_can_be_made(samples, rule):
     report = report_of(samples)
