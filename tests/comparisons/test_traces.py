@@ -144,7 +144,7 @@ def test_two_real_runs(tmp_path):
 @pytest.mark.parametrize("odd", [3, None, [1]])
 def test_what_is_no_run_is_refused(odd):
     """The message says what would work."""
-    with pytest.raises(tm.TensorMagicError, match=r"takes traced runs: reports, traces, or saved \.json files, not a"):
+    with pytest.raises(tm.TensorMagicError, match=r"takes traced runs: reports, traces, or saved \.json files, not "):
         tm.compare(samples.small(), odd)
 
 

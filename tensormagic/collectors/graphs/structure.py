@@ -26,6 +26,7 @@ from tensormagic.collectors.graphs.live_nodes import (
     dealloc_stops,
     put_stops,
 )
+from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.where.caller import Origins
@@ -212,7 +213,7 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
             feeding.setdefault((target, slot), []).append((place, which))
             at = index[target]
             feeder[at] = index[place] if feeder[at] == count else -1
-            if not sends_on or (which and getattr(node, "_saved_alpha", 0) != 1):
+            if not sends_on or (which and saved_argument(node, "alpha", 0) != 1):
                 computed.add(at)
     contested: dict[int, dict[int, tuple[int, int]]] = {}
     for (target, slot), sources in feeding.items():
