@@ -26,7 +26,7 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
     subject_of,
 )
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.graphs.saved_tensors import same_start
+from tensormagic.collectors.graphs.saved_tensors import is_freed, same_start
 from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.quiet import quiet
@@ -100,9 +100,11 @@ class _Source:
             found = self.scope.writes(modified.name)
         else:
             found = [step for step in self._steps(saved) if self._between(step[2], node)]
-        if len(found) != 1 or not (found[0][2] < self.line or self.scope.loop_around(self.line, found[0][2])):
+        if len(found) != 1 or self.scope.is_branched(found[0][2]):
             return modified
         call, kind, line = found[0]
+        if kind != "step" and not self._is_of(modified.name, line):
+            return modified
         made = self.scope.binding(modified.name, line) if modified.slot in {"result", "output"} else None
         write = SavedWrite(call=call, kind=kind, location=self.scope.location(line), version=modified.version)
         saved_at = self.scope.location(made.lineno) if isinstance(made, ast.Assign) else None
@@ -118,10 +120,16 @@ class _Source:
                     if any(same_start(one, saved) for one in held):
                         yield f"{type(owner).__name__}.step", "step", call.lineno
 
+    def _is_of(self, name: str, line: int) -> bool:
+        """Return whether what a line wrote to is what the name still stands for when backward is called."""
+        last = self.scope.binding(name, self.line)
+        kept = last is self.scope.binding(name, line) or (isinstance(last, ast.AugAssign) and last.lineno == line)
+        return kept and last != "unknown" and line < self.line
+
     def _between(self, line: int, node: Any) -> bool:
         """Return whether a line ran after the node was made and before backward was called."""
-        if self.scope.loop_around(self.line, line):
-            return True
+        if self.scope.loop_around(self.line, line) and "retain_graph=True" in self.scope.location(self.line).text:
+            return True  # in the iteration before
         for name in self.scope.read_at(self.line):
             bound, value = self.scope.binding(name, self.line), self.value(name)
             if not (isinstance(bound, ast.stmt) and bound.lineno < line < self.line and _has_graph(value)):
@@ -141,7 +149,8 @@ class _Source:
                     root = call.func.value if call.func.attr == "backward" else next(iter(call.args), None)
                     name = root.id if isinstance(root, ast.Name) else ""
                     keeps = any(each.arg in {"retain_graph", "create_graph"} for each in call.keywords)
-                    same = scope.binding(name, call.lineno) is scope.binding(name, line) and name not in bound_since
+                    bound = scope.binding(name, line)
+                    same = bound == scope.binding(name, call.lineno) != "unknown" and name not in bound_since
                     if _has_graph(value := self.value(name)) and same and not keeps:
                         starts = start_nodes([value])
                         numbers = array("Q", (node._sequence_nr() for node in walk_nodes(starts, MOST_NODES)))
@@ -170,7 +179,8 @@ class _Source:
             if made is None or made == "unknown" or not any(map(_has_graph, _parts(value))):
                 continue
             beside = [part for each in bound_by(made) for part in _parts(self.value(each))]
-            if not any(_has_graph(each) and id(each.grad_fn) in of_graph for each in beside):
+            graphs = [each for each in beside if _has_graph(each) and id(each.grad_fn) in of_graph]
+            if not any(map(is_freed, walk_nodes(start_nodes(graphs), MOST_NODES))):  # or it saves nothing
                 continue
             place = self.scope.location(made.lineno)
             if stored is not None:  # read before it is bound anew: of the iteration before

@@ -183,9 +183,9 @@ class _Reading:
         """Return what ended the history of a value where only one of the statements that may have bound it does."""
         if not is_kind(value, torch.Tensor):
             return "unknown"
-        every = (each for each in statements(self.scope.body) if name in bound_by(each))
+        every = [each for each in statements(self.scope.body) if name in bound_by(each)]
         found = [made for each in every if (made := self._of_statement(each, name)) != "history"]
-        return found[0] if len(found) == 1 and isinstance(found[0], _End) else "unknown"
+        return found[0] if len(found) == 1 < len(every) and isinstance(found[0], _End) else "unknown"
 
     def _of_statement(self, statement: ast.stmt, name: str) -> Origin:
         line = statement.lineno

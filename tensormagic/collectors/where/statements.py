@@ -29,6 +29,7 @@ class Scope:
     function: str
     cell: int | None  # its number
     inputs: Sequence[str] = ()  # the cells of a notebook that ran, by their number
+    parameters: frozenset[str] = frozenset()  # of a function
 
     @classmethod
     def of(cls, source: str, frame: FrameType, cell_number: CellNumber | None) -> Scope | None:
@@ -43,7 +44,8 @@ class Scope:
             if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
                 above = node.decorator_list
                 if code.co_firstlineno in {node.lineno, *(each.lineno for each in above)}:
-                    return cls(node.body, above, lines, code.co_filename, node.name, cell)
+                    given = frozenset(each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+                    return cls(node.body, above, lines, code.co_filename, node.name, cell, (), given)
         return None
 
     def earlier_cells(self) -> Iterator[Scope]:
@@ -71,8 +73,12 @@ class Scope:
     def binding(self, name: str, line: int) -> ast.stmt | Literal["unknown"] | None:
         """Return the statement that last bound a name before a line ran; None where none here does."""
         every = [each for each in statements(self.body) if name in bound_by(each)]
-        if len(every) < 2:
-            return every[0] if every else None
+        if not every:
+            return None
+        first, is_local = every[0].lineno, self.function and name not in self.parameters
+        has_run = (first < line or self.loop_around(line, first)) and not self.is_branched(first)
+        if len(every) == 1 and (has_run or is_local):  # what is local has no value from elsewhere
+            return every[0]
         way = self.way(line) or [(self.body, len(self.body))]
         for depth in range(len(way) - 1, -1, -1):
             block, at = way[depth]
@@ -100,7 +106,10 @@ class Scope:
         return found
 
     def writes(self, name: str) -> list[tuple[str, WriteKind, int]]:
-        """Return what writes in place to the tensor that a name stands for: the call as torch names it, kind, line."""
+        """Return what writes in place to the tensor that a name stands for: the call as torch names it, kind, line.
+
+        A write in a branch counts, too: what it says of the others is that they may not be alone.
+        """
         found: list[tuple[str, WriteKind, int]] = []
         for statement in statements(self.body):
             if isinstance(statement, ast.AugAssign):
@@ -116,6 +125,11 @@ class Scope:
                 if any(each.arg == "out" and _is_name(each.value, name) for each in call.keywords):
                     found.append((method or getattr(call.func, "id", ""), "out", call.lineno))
         return found
+
+    def is_branched(self, line: int) -> bool:
+        """Return whether a line is in a branch, which may not have been taken."""
+        around = [block[at] for block, at in self.way(line)][:-1]
+        return not all(isinstance(each, ast.With | ast.For | ast.While) for each in around)
 
     def before(self, line: int) -> Iterator[ast.stmt]:
         """Yield the statements that ran before a line whenever it is come to, in order."""

@@ -22,6 +22,14 @@ loss.backward(retain_graph=True)
 opt.step()
 loss.backward()
 """
+CLAMPED = """opt = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(2):
+    loss = net(net(x)).sum()
+    with torch.no_grad():
+        net.weight.clamp_(-1, 1)
+    loss.backward()
+    opt.step()
+"""  # the step comes after what failed
 WRITES = [
     ("y = x.exp()\ny += 1\ny.sum().backward()", "add_", 2, 1),
     ("y = x.exp()\ny[0] = 1\ny.sum().backward()", "__setitem__", 2, 1),
@@ -34,6 +42,9 @@ UNCERTAIN = [
     "y = x.exp()\nz = y.view(-1)\nz += 1\ny.sum().backward()",  # through another name
     "y = x.exp()\ny += 1\ny += 2\ny.sum().backward()",  # one of two
     "y = x.exp()\nchange(y)\ny.sum().backward()",  # in a function
+    "y = torch.zeros(3)\ny += 1\ny = x.exp()\nchange(y)\ny.sum().backward()",  # what was written to is another tensor
+    "y = x.exp()\nif x.sum() > 1e9:\n    y += 1\nchange(y)\ny.sum().backward()",  # it may not have run
+    CLAMPED,
 ]
 
 FREED = [
@@ -97,6 +108,13 @@ def test_which_graph_was_freed(program, expected):
         "made": freed.joint_location and freed.joint_location.line,
     }  # fmt: skip
     assert {name: seen[name] for name in expected} == expected
+
+
+def test_a_sum_made_before_the_loop_has_saved_nothing_that_could_be_gone():
+    """It is the state that is carried on, though both are used again."""
+    loop = "for _ in range(2):\n    h = torch.tanh(net(h) + both)\n    h.sum().backward()"
+    freed = explained(f"both = x + x\nh = torch.zeros(3)\n{loop}").backward.freed
+    assert (freed.joint_name, freed.joint_again) == ("h", True)
 
 
 def test_the_sentence_counts_no_nodes_that_nobody_counted():

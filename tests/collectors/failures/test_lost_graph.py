@@ -51,6 +51,7 @@ UNCERTAIN = [  # what is true of these cannot be read off: nothing is said of th
     "loss = make(x).item() * x.sum()",
     "if x.sum() > 0:\n    loss = net(x).detach().mean()\nelse:\n    loss = net(x).mean()",
     "loss = given",
+    "if x.sum() > 1e9:\n    given = net(x).detach().sum()\n(given * 1).backward()",
     "loss = net(x).max(1)[1].float().mean()",
     "parts = net(x).detach().split(1)\nloss = sum(each.sum() for each in parts)",
     "holder.loss = x.sum()\nloss = holder.loss",
