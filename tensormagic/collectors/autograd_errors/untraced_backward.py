@@ -103,9 +103,11 @@ class _Source:
         if len(found) != 1 or self.scope.is_branched(found[0][2]):
             return modified
         call, kind, line = found[0]
-        if kind != "step" and not self._is_of(modified.name, line):
+        before, last = self.scope.binding(modified.name, line), self.scope.binding(modified.name, self.line)
+        same = last is before or (isinstance(last, ast.AugAssign) and last.lineno == line)  # as the name stands for now
+        if kind != "step" and (not same or last == "unknown" or line > self.line):
             return modified
-        made = self.scope.binding(modified.name, line) if modified.slot in {"result", "output"} else None
+        made = before if modified.slot in {"result", "output"} else None
         write = SavedWrite(call=call, kind=kind, location=self.scope.location(line), version=modified.version)
         saved_at = self.scope.location(made.lineno) if isinstance(made, ast.Assign) else None
         return replace(modified, writes=(write,), writes_seen=1, location=saved_at)
@@ -119,12 +121,6 @@ class _Source:
                     held = (one for group in owner.param_groups for one in group["params"])
                     if any(same_start(one, saved) for one in held):
                         yield f"{type(owner).__name__}.step", "step", call.lineno
-
-    def _is_of(self, name: str, line: int) -> bool:
-        """Return whether what a line wrote to is what the name still stands for when backward is called."""
-        last = self.scope.binding(name, self.line)
-        kept = last is self.scope.binding(name, line) or (isinstance(last, ast.AugAssign) and last.lineno == line)
-        return kept and last != "unknown" and line < self.line
 
     def _between(self, line: int, node: Any) -> bool:
         """Return whether a line ran after the node was made and before backward was called."""
