@@ -116,7 +116,9 @@ class _Reading:
                 return cell.of_root(expression, len(cell.scope.lines) + 1)
             if not isinstance(bound, _MAKES):
                 return "unknown"
-        return (None if isinstance(expression, ast.Name) else self._unrecorded(line)) or self.of(expression, line)
+            return self.of(expression, line)
+        made = self.of(expression, line)
+        return made if made == "none" else self._unrecorded(line) or made
 
     def of(self, expression: ast.expr, line: int) -> Origin:  # noqa: C901, PLR0911  (one branch a kind of expression)
         """Return what is known of the value of an expression on a line."""
@@ -188,18 +190,17 @@ class _Reading:
         return found[0] if len(found) == 1 < len(every) and isinstance(found[0], _End) else "unknown"
 
     def _of_statement(self, statement: ast.stmt, name: str) -> Origin:
-        line = statement.lineno
-        if (unrecorded := self._unrecorded(line)) is not None:
-            return unrecorded
+        line, parts = statement.lineno, None
         match statement:
             case ast.Assign(value=value, targets=[ast.Tuple(elts=targets)]) if isinstance(value, ast.Tuple):
                 pairs = zip(targets, value.elts, strict=False)
-                return self._of_all([each for target, each in pairs if ast.unparse(target) == name], line)
+                parts = [each for target, each in pairs if ast.unparse(target) == name]
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-                return self.of(value, line)
+                parts = [value]
             case ast.AugAssign(value=value):
-                return self._of_all([ast.Name(name, ast.Load()), value], line)
-        return "unknown"
+                parts = [ast.Name(name, ast.Load()), value]
+        made = "unknown" if parts is None else self._of_all(parts, line)
+        return made if made == "none" else self._unrecorded(line) or made
 
     def _unrecorded(self, line: int) -> Origin | None:
         """Return what kept autograd from recording a line, a block around it or a decorator; None where nothing did."""
@@ -302,7 +303,8 @@ def _of_value(value: Any) -> Origin:
 def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
     """Return what ends the history of what a function decorated with ``@torch.no_grad()`` returns."""
     cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
-    mode = type(getattr(cells["ctx_factory"].cell_contents, "__self__", None))
+    factory = cells["ctx_factory"].cell_contents if "ctx_factory" in cells else None
+    mode = type(getattr(factory, "__self__", None))
     code = getattr(called.__wrapped__, "__code__", None)
     if mode not in _MODES or mode is torch.set_grad_enabled or code is None:
         return "unknown"

@@ -121,6 +121,13 @@ def test_nothing_that_asks_for_a_gradient():
     assert "all 2 parameters of net are frozen" in report.findings[0].message
 
 
+def test_data_made_under_no_grad_is_no_reason():
+    """It would have no history outside that block either."""
+    program = "with torch.no_grad():\n    data = torch.ones(4, 3)\nloss = net(data).mean()"
+    report = refused(program, net=nn.Linear(3, 2).requires_grad_(False))
+    assert "all 2 parameters of net are frozen" in report.findings[0].message
+
+
 def test_inside_a_function():
     """Its parameters tell nothing of how they were made; what it binds itself does."""
     given = "def step(loss):\n    loss.backward()\nstep(net(x).detach().sum())"
