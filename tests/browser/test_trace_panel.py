@@ -228,7 +228,9 @@ def test_each_piece_of_code_in_a_remedy_is_copied_by_itself(static_page: OpenPag
     page = static_page(trace_html.render(replace(base, findings=(found,))))
     _panel(page)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    expect(page.locator(".remedy")).to_have_text("use F.log_softmax, or else x.clamp_min(1e-8).log(); a ` stays")
+    expect(page.locator(".remedy")).to_have_text(
+        "use F.log_softmax\u2060, or else x.clamp_min(1e-8).log()\u2060; a ` stays"
+    )
     expect(page.get_by_role("button", name="Copy fix")).to_have_count(0)
     page.locator(".snippet").nth(1).click()
     expect(page.locator(".snippet.copied")).to_have_count(1)

@@ -32,7 +32,7 @@ _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).par
 _HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it is there
 # Torch's own machinery around calls: never what a user called.
 _MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
-                   "_ops.py", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
+                   "_ops.py", "testing/", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
 _ENGINE = f"{_TORCH}/autograd/"
 # Operations that torch has in Python: what runs there is the inside of a call, as a kernel in C++ is.
 _KERNELS = tuple(f"{_TORCH}/{name}" for name in ("_meta_registrations.py", "_prims", "_refs/", "_decomp/", "_library/"))

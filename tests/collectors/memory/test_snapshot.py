@@ -206,7 +206,7 @@ def test_events_that_contradict_the_blocks_are_told():
 )  # fmt: skip
 def test_other_data_is_no_snapshot(data):
     """Plain data of another shape is refused with what it is."""
-    with pytest.raises(SnapshotError, match=type(data).__name__):
+    with pytest.raises(SnapshotError, match="None" if data is None else type(data).__name__):
         snapshot_report(data)
 
 
