@@ -46,7 +46,8 @@ def test_explanations_name_operands_and_clash(told):
 
 def test_what_is_said_to_work_works(told):
     """Put in the place of what failed, it goes through."""
-    assert {each.case.name: ways for each in told if (ways := fails(each))} == {}
+    unwritten = {"multinomial 0"}  # its probabilities are memory that nobody has written: they may be below 0
+    assert {each.case.name: ways for each in told if each.case.name not in unwritten and (ways := fails(each))} == {}
 
 
 def test_mending_what_clashes_helps(told):
