@@ -22,7 +22,7 @@ from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
 from tensormagic.collectors.graphs.live_nodes import NO_NUMBER, inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, saved_by
-from tensormagic.collectors.where.source import syntax_of
+from tensormagic.collectors.where.source import definition_of, syntax_of
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     FreedGraph,
@@ -281,10 +281,5 @@ def return_lines(code: CodeType) -> list[int]:
 
 def _return_statements(code: CodeType) -> list[ast.Return] | None:
     """Return the ``return`` statements inside a function; None where its source cannot be read."""
-    tree = syntax_of("".join(linecache.getlines(code.co_filename)))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return [each for each in ast.walk(node) if isinstance(each, ast.Return)]
-    return None
+    node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
+    return None if node is None else [each for each in ast.walk(node) if isinstance(each, ast.Return)]

@@ -195,6 +195,13 @@ def syntax_of(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
+def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
+    """Return the definition of the function that code was made from; None where the source has none there."""
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
+    first = ((node, min([node.lineno, *(each.lineno for each in node.decorator_list)])) for node in named)
+    return next((node for node, line in first if line == code.co_firstlineno), None)
+
+
 def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
     """Return a line of the code that a frame runs."""
     function = "" if frame.f_code.co_name == "<module>" else frame.f_code.co_name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
 
-from tensormagic.collectors.where.source import CellNumber, syntax_of
+from tensormagic.collectors.where.source import CellNumber, definition_of, syntax_of
 from tensormagic.reports import Location
 from tensormagic.reports.failure import WriteKind
 
@@ -40,13 +40,11 @@ class Scope:
             inputs = frame.f_globals.get("In")
             cells = inputs if type(inputs) is list and all(type(each) is str for each in inputs) else ()
             return cls(tree.body, [], lines, code.co_filename, "", cell, cells)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-                above = node.decorator_list
-                if code.co_firstlineno in {node.lineno, *(each.lineno for each in above)}:
-                    given = frozenset(each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
-                    return cls(node.body, above, lines, code.co_filename, node.name, cell, (), given)
-        return None
+        node = definition_of(code, tree)
+        if node is None:
+            return None
+        given = frozenset(each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+        return cls(node.body, node.decorator_list, lines, code.co_filename, node.name, cell, (), given)
 
     def earlier_cells(self) -> Iterator[Scope]:
         """Yield the cells of the notebook that ran before this one, the last first, as IPython keeps them in ``In``."""
@@ -161,7 +159,7 @@ class Scope:
         for statement in statements(loop.body):
             if statement.lineno > line:
                 break
-            nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            nodes = [node for node in _own_nodes(statement) if isinstance(node, ast.Name)]
             loads = isinstance(statement, ast.AugAssign)  # what it binds, too
             loaded = {node.id for node in nodes if loads or isinstance(node.ctx, ast.Load)}
             read |= dict.fromkeys(name for name in sorted(loaded) if name not in bound)
@@ -213,9 +211,19 @@ def bound_by(statement: ast.stmt) -> set[str]:
 
 def calls_in(statement: ast.stmt, method: str = "") -> list[Any]:
     """Return the calls that a statement makes itself, not in the blocks below it; of a method, those of an object."""
-    inner = {id(node) for block in _blocks(statement) for each in block for node in ast.walk(each)}
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call) and id(node) not in inner]
+    calls = [node for node in _own_nodes(statement) if isinstance(node, ast.Call)]
     return [call for call in calls if not method or getattr(call.func, "attr", "") == method]
+
+
+def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield what a statement runs itself: nothing of the blocks below it, nor of functions that it only makes."""
+    waiting: list[ast.AST] = [statement]
+    below = {id(each) for block in _blocks(statement) for each in block}
+    while waiting:
+        node = waiting.pop(0)
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += [each for each in ast.iter_child_nodes(node) if id(each) not in below]
 
 
 def _is_name(node: ast.expr | None, name: str) -> bool:

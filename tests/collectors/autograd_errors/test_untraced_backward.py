@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from tensormagic import api
-from tensormagic.collectors.failures import failures
 from tensormagic.reports import TraceReport
 from tests.corpus import ill_backward, ill_saved  # noqa: F401  (for the cases in them)
 from tests.corpus.cases import ILL
+from tests.support.untraced import read_untraced
 
 STEPPED = """opt = torch.optim.SGD(net.parameters(), 0.1)
 loss = net(x).sum()
@@ -117,6 +116,20 @@ def test_a_sum_made_before_the_loop_has_saved_nothing_that_could_be_gone():
     assert (freed.joint_name, freed.joint_again) == ("h", True)
 
 
+def test_what_a_block_binds_and_reads_is_not_carried_on():
+    """The names below ``with`` are of this iteration; what was made before the loop is used again."""
+    block = "    with torch.enable_grad():\n        out = net(x).tanh()\n        loss = (out * scale).sum()"
+    freed = explained(f"scale = x.exp()\nfor _ in range(2):\n{block}\n    loss.backward()").backward.freed
+    assert (freed.joint_name, freed.joint_again) == ("scale", False)
+
+
+def test_a_backward_in_a_function_that_nobody_called_freed_nothing():
+    """Making a function, or a lambda, runs nothing of it."""
+    made = "def again():\n    loss.backward()\nlater = lambda: loss.backward()"
+    program = f"loss = (x * x).sum()\n{made}\n[each.backward() for each in [loss]]\nloss.backward()"
+    assert not explained(program).backward.freed.known
+
+
 def test_the_sentence_counts_no_nodes_that_nobody_counted():
     """Of an iteration that is gone no node is known."""
     (finding,) = explained(FREED[3][0]).findings
@@ -132,15 +145,7 @@ TOLD = 13  # of these the source tells
 
 def test_the_source_tells_what_a_trace_sees(monkeypatch):
     """Of every program of the corpus: the same writer, or the same shared value; or nothing."""
-    read: list[dict] = []
-
-    def also_read(error, entry, failing, given, around):
-        read.append(kept(error, entry, failing, given, replace(around, origins=None)))
-        return kept(error, entry, failing, given, around)
-
-    kept = failures._of_backward
-    monkeypatch.setattr(failures, "_of_backward", also_read)
-    told = 0
+    read, told = read_untraced(monkeypatch), 0
     for case in CASES:
         read.clear()
         with contextlib.redirect_stdout(io.StringIO()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from tensormagic import api
-from tensormagic.collectors.failures import failures
 from tests.corpus import ill_forum, ill_tracker_loops, ill_without_history  # noqa: F401  (for the cases in them)
 from tests.corpus.cases import ILL
+from tests.support.untraced import read_untraced
 
 UPDATED = """w = torch.ones(2, requires_grad=True)
 for _ in range(2):
@@ -157,15 +156,7 @@ READ = 13  # of these the source tells
 
 def test_the_source_tells_what_a_trace_sees(monkeypatch):
     """Of every program of the corpus: the same call that ended the way, or nothing; of most of them, something."""
-    read: list[dict] = []
-
-    def also_read(error, entry, failing, given, around):
-        read.append(kept(error, entry, failing, given, replace(around, origins=None)))
-        return kept(error, entry, failing, given, around)
-
-    kept = failures._of_backward
-    monkeypatch.setattr(failures, "_of_backward", also_read)
-    told = 0
+    read, told = read_untraced(monkeypatch), 0
     for case in CASES:
         read.clear()
         with suppress(RuntimeError):
