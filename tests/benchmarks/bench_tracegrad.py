@@ -19,7 +19,7 @@ pytestmark = pytest.mark.benchmark
 
 def _measure(folder, name):
     cells = notebook_of("%load_ext tensormagic\nfrom tests.benchmarks import overhead", f"overhead.main({name!r})")
-    notebook = run_notebook(cells, folder, seconds=900)
+    notebook = run_notebook(cells, folder, seconds=1800)
     streams = "".join(output.get("text", "") for output in notebook.cells[1].outputs if output.output_type == "stream")
     line = next(line for line in streams.splitlines() if line.startswith('{"workload"'))
     return json.loads(line)

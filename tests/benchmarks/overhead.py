@@ -3,7 +3,7 @@
 The machine may drift, and may be slowed by what else it does: so the loops are short and take turns, before and after
 each comes the untraced one, and a ratio is that to the mean of these two. A run's first steps cost more, the first pass
 of a trace above all: they are measured apart, and count as they do in a run of `STEPS`. What a live panel costs changes
-while it goes on: that takes whole runs.
+while it goes on: that takes whole runs, each between two of the same length without it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SELDOM = 4  # rounds between two in which those take part that take long
 EAGER, NO_OP = "eager", "no-op dispatch mode"
 OFF, OPS = "%%tracegrad", "%%tracegrad --level ops"
 WHOLE_OFF, WHOLE_LIVE = "%%tracegrad, whole run", "%%tracegrad, whole run, live"
-SLOW = ("anomaly mode", "DebugMode")
-USUAL, RARE = (NO_OP, OFF, OPS), (*SLOW, WHOLE_OFF, WHOLE_LIVE)
+LIVE_ROUNDS = 9
+USUAL, SLOW = (NO_OP, OFF, OPS), ("anomaly mode", "DebugMode")
 
 
 class NoOp(TorchDispatchMode):
@@ -106,9 +106,17 @@ class Bench:
             eager.append(after)
         return {**ratios, EAGER: statistics.median(eager)}
 
+    def live_rounds(self) -> list[float]:
+        """Return, for each round, the ratio of a whole run with a live panel to those without one around it."""
+        ratios, before = [], self.run(WHOLE_OFF)
+        for _ in range(LIVE_ROUNDS):
+            live, after = self.run(WHOLE_LIVE), self.run(WHOLE_OFF)
+            ratios.append(2 * live / (before + after))
+            before = after
+        return ratios
+
 
 COMPARED = {
-    "live / off": (WHOLE_LIVE, WHOLE_OFF),
     "off / no-op dispatch mode": (OFF, NO_OP),
     **{f"ops / {other}": (OPS, other) for other in (NO_OP, *SLOW)},
 }
@@ -122,11 +130,12 @@ def main(name: str) -> None:
     from IPython import get_ipython
 
     bench = Bench(get_ipython(), name)
-    bench.round(USUAL + RARE)  # warm-up
-    rounds = [bench.round(USUAL if at % SELDOM else USUAL + RARE) for at in range(ROUNDS[name])]
+    bench.round(USUAL + SLOW)  # warm-up
+    rounds = [bench.round(USUAL if at % SELDOM else USUAL + SLOW) for at in range(ROUNDS[name])]
     eager = statistics.median(row[EAGER] for row in rounds) / STEPS[name]
-    ratios = {config: [row[config] for row in rounds if config in row] for config in USUAL + RARE}
+    ratios = {config: [row[config] for row in rounds if config in row] for config in USUAL + SLOW}
     for told, (one, other) in COMPARED.items():
         ratios[told] = [row[one] / row[other] for row in rounds if other in row]
+    ratios["live / off"] = bench.live_rounds()
     print(json.dumps({"workload": name, "eager_ms": 1000 * eager, "torch": torch.__version__,
                       "version": tm.__version__, "ratios": ratios}))  # fmt: skip

@@ -178,8 +178,8 @@ def test_fifty_panels_leave_the_notebook_responsive(notebook):
     The bounds tell a broken page from a sound one, not a fast one from a slow one.
     """
     lab = notebook(MANY_SET_UP, *["traced", "looked"] * 25, "")
-    lab.run()
-    expect(lab.page.locator(".tmv")).to_have_count(25)
+    lab.run(seconds=300)
+    expect(lab.page.locator(".tmv")).to_have_count(25, timeout=60_000)  # drawn when the page has time for them
     assert lab.page.evaluate("document.adoptedStyleSheets.length") <= 2
     frame = lab.page.evaluate(SCROLL)
     editor = lab.page.locator(".jp-Notebook .jp-Cell").last.locator(".cm-content")
