@@ -251,7 +251,32 @@ def _over_steps(report: TraceReport) -> Finding | None:
         return None
     series, first, last = max(grown, key=lambda row: (row[2] / row[1], row[0].numel))
     return _exploding(report, series, f"the norm at {series.name} grew from {scientific(first)} to {scientific(last)} "
-                      "over the steps", {"early": first, "largest": last}, _GROWN)  # fmt: skip
+                      "over the steps", {"early": first, "largest": last}, _maximised(report) or _GROWN)  # fmt: skip
+
+
+# Losses that are nowhere below zero, and are 0 where the prediction is right.
+_MINIMISED = frozenset({
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "nll_loss", "nll_loss2d", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "ctc_loss",
+})  # fmt: skip
+
+
+def _maximised(report: TraceReport) -> str:
+    """Return what to do about a loss with the wrong sign, that falls without bound; nothing of any other."""
+    values = [done.value for done in report.passes if done.value is not None and math.isfinite(done.value)]
+    if not values or not values[-1] < min(values[0], 0) or len(report.graphs) != 1:
+        return ""
+    turned = [
+        made.op
+        for made in report.graphs[0].nodes
+        if made.op in _MINIMISED and [user.op for user in users_of(report.graphs[0], made.index)] == ["neg"]
+    ]
+    if not turned:
+        return ""
+    return (
+        f"Leave out the minus before {turned[0]}: with it, training makes the error larger (the loss went from "
+        f"{scientific(values[0])} to {scientific(values[-1])})."
+    )
 
 
 def _ends(series: ParameterSeries) -> tuple[float, float] | None:

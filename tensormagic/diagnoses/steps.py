@@ -253,7 +253,18 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 subject=update.name,
             )
     for use in optimizers_of(report):
-        if use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
+        if use.rate == 0 and use.steps >= FEWEST_MEASURED:
+            yield Finding(
+                code="TM617",
+                severity="warning",
+                message=f"The {plural(use.steps, 'step')} of {use.name} changed nothing: its learning rate is 0.",
+                location=report.location(use.patterns[-1].location) if use.patterns else None,
+                evidence={"steps": use.steps, "largest rate": 0.0},
+                remedy="A scheduler that warms up from 0 is stepped after each step of the optimizer: "
+                "`scheduler.step()`; without one, give the optimizer a rate: `lr=1e-3`.",
+                subject=use.name,
+            )
+        elif use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
             yield Finding(
                 code="TM617",
                 severity="warning",

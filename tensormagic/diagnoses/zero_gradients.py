@@ -14,7 +14,8 @@ from tensormagic.words import count, listed, plural
 # Exact zeros are often meant: layers that start at zero, rows of an embedding that no word asks for, a hinge loss
 # that is satisfied. So the rule reports only leaves that get zero as a whole, together with all else of their layer, in
 # several passes whose loss is not zero, and only where the gradient dies in an op that can be blamed for it: one that
-# is flat where it is used. A product with zeros is not one: what starts at zero is such a product, and learns.
+# is flat where it is used. A product with zeros is not one: what starts at zero is such a product, and learns. Or where
+# several gradients meet that are not zero, and add up to exactly zero in every pass.
 
 FEWEST_PASSES = 3
 # One that has died on the way, as after a step that was too large, must have been dead for half of the run.
@@ -95,7 +96,8 @@ _REDUCING = frozenset({
 })  # fmt: skip
 
 
-_Edge = tuple[int, int]  # from the op that still gets a gradient to the first that gets zero
+# From the op that still gets a gradient to the first that gets zero; twice the same where several arrive and cancel.
+_Edge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +117,17 @@ def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
         return
     described: set[str] = set()
     for at, graph in enumerate(report.graphs):
-        for culprit, dead in _Blame(report, graph).of(silent).items():
+        for (culprit, cancels), dead in _Blame(report, graph).of(silent).items():
             names = [name for name in dead.names if name not in described]
-            flat = flat_of(report, graph.nodes[culprit])
-            rests = flat is not None and not flat.always and _is_half_a_layer(report, names, silent)
+            flat = None if cancels else flat_of(report, graph.nodes[culprit])
+            rests = (flat is None or not flat.always) and _is_half_a_layer(report, names, silent)
             if names and not rests:
                 described.update(names)
-                yield _finding(report, (at, culprit), _Dead(names, dead.frames), silent[names[0]])
+                of_names = _Dead(names, dead.frames)
+                if flat is None:
+                    yield _cancelled(report, (at, culprit), of_names, silent[names[0]])
+                else:
+                    yield _finding(report, (at, culprit), of_names, silent[names[0]], flat)
 
 
 def _silent(report: TraceReport, series: ParameterSeries) -> _Silent | None:
@@ -151,6 +157,10 @@ class _Dead:
     frames: list[Frame]
 
 
+def _cancels(edge: _Edge) -> bool:
+    return edge[0] == edge[1]
+
+
 class _Blame:
     """Finds, in one graph, the op at which the gradient of a leaf becomes zero."""
 
@@ -159,16 +169,17 @@ class _Blame:
         self._values = {done.number: done.value for done in report.passes}
         self._feeders, self._targets = neighbours(graph)
 
-    def of(self, silent: dict[str, _Silent]) -> dict[int, _Dead]:
-        """Return culprit → the leaves that it cuts off."""
-        found: dict[int, _Dead] = {}
+    def of(self, silent: dict[str, _Silent]) -> dict[tuple[int, bool], _Dead]:
+        """Return culprit, and whether what it receives cancels → the leaves that it cuts off."""
+        found: dict[tuple[int, bool], _Dead] = {}
         for frames, leaves in self._by_frames(silent).values():
             ends = self._ends(frames)
             blamed = {end: self._is_to_blame(end, frames) for end in {ends[leaf] for leaf in leaves} if end}
             for leaf in leaves:
                 end = ends[leaf]
                 if end is not None and blamed.get(end):
-                    found.setdefault(end[0], _Dead([], frames)).names.append(self._graph.nodes[leaf].variable)
+                    dead = found.setdefault((end[0], _cancels(end)), _Dead([], frames))
+                    dead.names.append(self._graph.nodes[leaf].variable)
         return found
 
     def _by_frames(self, silent: dict[str, _Silent]) -> dict[tuple[int, ...], tuple[list[Frame], list[int]]]:
@@ -193,15 +204,31 @@ class _Blame:
         dead = [all(frame.norms[index] == 0 for frame in frames) for index in range(len(self._graph.nodes))]
         ends: list[_Edge | None] = [None] * len(dead)
         for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
-            if dead[index]:
+            if dead[index] and self._add_up_to_zero(index, frames):
+                ends[index] = (index, index)
+            elif dead[index]:
                 above = {ends[at] if dead[at] else (at, index) for at in self._feeders.get(index, ())}
                 seen = [end for end in above if end is not None]
                 ends[index] = min(seen) if len(seen) == len(above) and len({op for op, _ in seen}) == 1 else None
         return ends
 
+    def _add_up_to_zero(self, index: int, frames: list[Frame]) -> bool:
+        """Whether all that an op receives is more than zero alone, and exactly zero together.
+
+        Not asked of a leaf: the last bias of a model whose outputs are subtracted from each other is meant to be so.
+        """
+        edges = [at for at, edge in enumerate(self._graph.shared_edges) if self._graph.edges[edge].target == index]
+        return (
+            len(edges) == len(self._feeders.get(index, ())) > 1
+            and self._graph.nodes[index].kind != "accumulate"
+            and all(frame.parts and frame.parts[at] > FAINT for frame in frames for at in edges)
+        )
+
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
         """Whether an op is flat where it is used, and not meant to be."""
         source, target = end
+        if _cancels(end):
+            return sum(self._values.get(frame.pass_number) != 0 for frame in frames) >= FEWEST_PASSES
         flat = flat_of(self._report, self._graph.nodes[source])
         if flat is None or any(not frame.norms[source] > FAINT for frame in frames):
             return False
@@ -249,24 +276,48 @@ _LOSSES = COMPARING | {
 }  # fmt: skip
 
 
-def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
-    graph = report.graphs[where[0]]
-    node = graph.nodes[where[1]]
-    flat, location = flat_of(report, node), report.location(node.location)
-    assert flat is not None
+def _gets_zero(report: TraceReport, dead: _Dead, first: _Silent) -> str:
+    """Return which leaves get a gradient of exactly zero, and in which passes."""
     kept = "kept " if len(report.passes) < report.passes_seen else ""
     passes = plural(len(dead.frames), f"{kept}backward pass", f"{kept}backward passes")
     if len(dead.frames) > 1:
         passes = f"all {passes}" if first.always else f"the last {passes}"
     if not first.always:
         passes += f" of {count(report.passes_seen)}"
-    place = (f" in {node.module}" if node.module else "") + (f" ({location.label})" if location else "")
     gets = "gets" if len(dead.names) == 1 else "get"
+    return f"{listed(dead.names)} {gets} a gradient of exactly zero in {passes}"
+
+
+def _cancelled(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
+    graph = report.graphs[where[0]]
+    node = graph.nodes[where[1]]
+    users = users_of(graph, where[1])
+    location = report.location(max(users, key=lambda user: user.index).location)
+    senders, made = listed(sorted(user.op for user in users)), node.variable or f"the result of {node.op}"
+    place = f" ({location.label})" if location else ""
     return Finding(
         code="TM405",
         severity="warning",
-        message=f"{listed(dead.names)} {gets} a gradient of exactly zero in {passes}: {node.op}{place} lets nothing "
-        f"through, because {flat.why}.",
+        message=f"{_gets_zero(report, dead, first)}: what {senders} send back to {made}{place} is not zero, but "
+        "cancels: it adds up to exactly zero.",
+        location=location,
+        evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number},
+        remedy=f"Where {made} is added and subtracted again, one of the two must be a constant: `.detach()` it. A "
+        "straight-through estimator is `z + (q - z).detach()`.",
+        subject=dead.names[0],
+        node=where,
+    )
+
+
+def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent, flat: Flat) -> Finding:
+    graph = report.graphs[where[0]]
+    node = graph.nodes[where[1]]
+    location = report.location(node.location)
+    place = (f" in {node.module}" if node.module else "") + (f" ({location.label})" if location else "")
+    return Finding(
+        code="TM405",
+        severity="warning",
+        message=f"{_gets_zero(report, dead, first)}: {node.op}{place} lets nothing through, because {flat.why}.",
         location=location,
         evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number,
                   "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},

@@ -389,3 +389,17 @@ def scaled_gradients_of_two_batches_with_adam():
 @ill("TM625", severity="warning", line="optimizer.step()", subject="optimizer", says=("1 of 1 step",))
 def one_step_with_scaled_gradients():
     return _scaled(torch.optim.AdamW, steps=1)
+
+
+@ill("TM617", severity="warning", line="optimizer.step()", says=("its learning rate is 0", "warms up from 0"))
+def a_warm_up_that_nobody_steps():
+    """The rate is 0 at the beginning, and stays there."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 10, 1))
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(5):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+    return trace.report

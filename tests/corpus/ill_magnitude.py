@@ -94,6 +94,20 @@ def learning_rate_too_high():
     return trace.report
 
 
+@ill("TM404", says=("grew from", "over the steps", "Leave out the minus before mse_loss", "the loss went from"))
+def a_loss_with_the_wrong_sign():
+    """It is made larger, without bound."""
+    net, x = nn.Linear(4, 1), torch.randn(64, 4)
+    optimizer, y = torch.optim.SGD(net.parameters(), lr=0.5), x.sum(1, keepdim=True)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = -F.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM401", severity="warning", line="loss = F.mse_loss(net(x), y)", also=("TM402", "TM404"), says=(
     "The loss is infinite", "before that, it had reached", "lower the learning rate"))  # fmt: skip
 def a_learning_rate_at_which_the_loss_overflows():

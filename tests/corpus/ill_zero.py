@@ -194,3 +194,69 @@ def a_code_that_is_drawn_with_torch_normal():
             F.mse_loss(decoder(z), x).backward()
             optimizer.step()
     return trace.report
+
+
+class Quantised(nn.Module):
+    """Rounds what an encoder makes to the nearest of sixteen vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.codes, self.decoder = nn.Linear(8, 4), nn.Embedding(16, 4), nn.Linear(4, 8)
+
+    def nearest(self, z):
+        return self.codes(torch.cdist(z, self.codes.weight).argmin(1))
+
+
+def train_quantised(net, loss_of):
+    """Five steps on the same samples."""
+    optimizer, x = torch.optim.Adam(net.parameters(), 1e-3), torch.randn(64, 8)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss_of(x).backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM405", severity="warning", line="straight = z + (q - z)", subject="net.encoder.weight",
+     says=("net.encoder.weight and net.encoder.bias get a gradient of exactly zero in all 5 backward passes",
+           "add and sub send back to", "is not zero, but cancels", "`.detach()`"))  # fmt: skip
+def a_straight_through_estimator_without_detach():
+    """What is added is subtracted again, and the encoder learns nothing."""
+    net = Quantised()
+
+    def loss_of(x):
+        z = net.encoder(x)
+        q = net.nearest(z)
+        straight = z + (q - z)
+        return F.mse_loss(net.decoder(straight), x)
+
+    return train_quantised(net, loss_of)
+
+
+@healthy
+def a_straight_through_estimator():
+    net = Quantised()
+
+    def loss_of(x):
+        z = net.encoder(x)
+        q = net.nearest(z)
+        straight = z + (q - z).detach()
+        return F.mse_loss(net.decoder(straight), x) + F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(z, q.detach())
+
+    return train_quantised(net, loss_of)
+
+
+@healthy
+def scores_that_are_compared_in_pairs():
+    """Of a reward model: the last bias is in both scores and cancels, as it is meant to."""
+    net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    bias = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.Adam([*net.parameters(), bias], 1e-3)
+    better, worse = torch.randn(32, 8) + 0.5, torch.randn(32, 8)
+    with tm.trace(namespace={"net": net, "bias": bias}) as trace:
+        for _ in range(5):
+            optimizer.zero_grad()
+            (-F.logsigmoid((net(better) + bias) - (net(worse) + bias))).mean().backward()
+            optimizer.step()
+    return trace.report
