@@ -97,6 +97,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM317", "a gradient penalty without a graph", TraceReport, losses.penalties_without_graph),
     Rule("TM318", "a backward that does not fit its forward", TraceReport,
          backward_failures.ignored_gradient, "silent_errors.ignored"),
+    Rule("TM318", "a backward that does not fit its forward", TraceReport, zero_gradients.function_returns_none),
     Rule("TM318", "a backward that does not fit its forward", StartReport,
          backward_failures.wrong_backward, "function"),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),

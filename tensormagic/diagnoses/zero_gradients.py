@@ -1,4 +1,4 @@
-"""TM405: a leaf whose gradient is exactly zero, pass after pass, and the op on the way that lets nothing through."""
+"""TM405: a leaf whose gradient is exactly zero, and the op that lets nothing through; TM318: that got none at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tensormagic.diagnoses.lines import as_code
 from tensormagic.diagnoses.paths import neighbours, reached, users_of
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
 from tensormagic.words import count, listed, plural
@@ -325,3 +326,51 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
         subject=dead.names[0],
         node=where,
     )  # fmt: skip
+
+
+# TM318: a leaf that a custom Function returns None for. Autograd hands on nothing then, and ``.grad`` stays None.
+
+_OF_TORCH = frozenset({"CheckpointFunction"})  # returns None for what the function inside has not used
+
+
+def function_returns_none(report: TraceReport) -> Iterator[Finding]:
+    """TM318: the backward of a custom Function returns None for an input that leads to a leaf which asks for more."""
+    for at, graph in enumerate(report.graphs):
+        feeders, _ = neighbours(graph)
+        got_none = {node.index for node in graph.nodes if _got_none(graph, node)}
+        given_none: dict[int, list[str]] = {}
+        for leaf in (node for node in graph.nodes if node.kind == "accumulate" and node.index in got_none):
+            on_the_way = reached(feeders, [leaf.index], got_none.__contains__)
+            senders = {sender for index in on_the_way for sender in feeders.get(index, ())} - got_none
+            if len(senders) == 1:
+                given_none.setdefault(senders.pop(), []).append(leaf.variable)
+        for sender, names in given_none.items():
+            function = graph.nodes[sender]
+            if function.kind == "custom" and function.op not in _OF_TORCH and function.statistics is not None:
+                yield _returns_none(report, (at, sender), names)
+
+
+def _got_none(graph: Graph, node: Node) -> bool:
+    """Whether the engine came to a node and had nothing for it: zeros would have been measured."""
+    norms = {frame.norms[node.index] for frame in graph.frames} - {UNTOUCHED}
+    return node.statistics is None and norms == {0.0}
+
+
+def _returns_none(report: TraceReport, where: tuple[int, int], names: list[str]) -> Finding:
+    graph = report.graphs[where[0]]
+    function = graph.nodes[where[1]]
+    passes = sum(frame.norms[where[1]] > 0 for frame in graph.frames)
+    gets, them = ("gets", "it") if len(names) == 1 else ("get", "them")
+    frozen = "; ".join(f"{as_code(name)}.requires_grad_(False)" for name in names[:3])
+    return Finding(
+        code="TM318",
+        severity="warning",
+        message=f"{listed(names)} {gets} no gradient in {plural(passes, 'backward pass', 'backward passes')}: "
+        f"{function.op}.backward returns None for {them}.",
+        location=report.location(function.location),
+        evidence={"leaves": len(names), "passes": passes},
+        remedy=f"Return a gradient for {them}, of the same shape, and check one call: `tm.check({function.op}, …)`. If "
+        f"{them.replace('them', 'they')} should stay fixed, freeze {them}: `{frozen}`.",
+        subject=names[0],
+        node=where,
+    )

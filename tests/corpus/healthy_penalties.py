@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
 from tests.corpus.cases import healthy
@@ -138,5 +139,46 @@ def a_backward_that_takes_all_it_is_given():
         for _ in range(3):
             optimizer.zero_grad()
             Passed.apply(net(torch.randn(8, 4))).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
+class Masked(torch.autograd.Function):
+    """A product with a mask, which learns nothing."""
+
+    @staticmethod
+    def forward(ctx, x, mask):
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (mask,) = ctx.saved_tensors
+        return grad_output * mask, None
+
+
+@healthy(nearly="TM318")
+def a_backward_that_returns_none_for_what_does_not_learn():
+    net = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            optimizer.zero_grad()
+            Masked.apply(net(torch.randn(8, 4)), torch.tensor([1.0, 1.0, 0.0])).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM318")
+def a_checkpoint_that_is_given_more_than_it_uses():
+    """What the function inside does not use gets no gradient there, and its own elsewhere."""
+    net, x = nn.Linear(4, 3), torch.randn(8, 4, requires_grad=True)
+    optimizer = torch.optim.SGD([*net.parameters(), x], lr=0.01)
+    with tm.trace(namespace={"net": net, "x": x}) as trace:
+        for _ in range(4):
+            optimizer.zero_grad()
+            made = checkpoint(lambda used, _: net(used).square(), torch.randn(8, 4, requires_grad=True), x,
+                              use_reentrant=True)  # fmt: skip
+            (made.mean() + x.square().mean()).backward()
             optimizer.step()
     return trace.report

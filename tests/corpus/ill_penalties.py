@@ -131,3 +131,42 @@ def a_loss_of_its_own_that_is_right_by_chance():
             Centre.apply(net(torch.randn(8, 4))).backward()
             optimizer.step()
     return trace.report
+
+
+class Scaled(torch.autograd.Function):
+    """Forgets that its second input learns as well."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        _, scale = ctx.saved_tensors
+        return grad_output * scale, None
+
+
+class Scale(nn.Module):
+    """A factor for each feature."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.raw = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x):
+        return Scaled.apply(x, self.raw.exp())
+
+
+@ill("TM318", severity="warning", line="return Scaled.apply(x, self.raw.exp())", subject="net.1.raw",
+     says=("net.1.raw gets no gradient in 4 backward passes", "Scaled.backward returns None for it"))  # fmt: skip
+def a_backward_that_returns_none_for_a_weight():
+    """What it returns None for is computed from the weight: nothing goes on from there either."""
+    net = nn.Sequential(nn.Linear(4, 4), Scale(4), nn.Linear(4, 3))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            optimizer.zero_grad()
+            F.cross_entropy(net(torch.randn(8, 4)), torch.arange(8) % 3).backward()
+            optimizer.step()
+    return trace.report
