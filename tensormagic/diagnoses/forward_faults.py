@@ -270,7 +270,8 @@ def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     first = found.first
     if node.op in _SOFTMAX and first.nan:
         return _cure_of_a_row(_mask_line(report, report.graphs[found.at], node), node)
-    if node.op in SINGULARITIES and (found.fed_well or first.zero or first.negative):
+    overflows = node.op == "exp" and first.inf and not first.nan  # its input is not saved, and is hardly ever infinite
+    if node.op in SINGULARITIES and (found.fed_well or first.zero or first.negative or overflows):
         return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":
         return _OWN_FUNCTION

@@ -238,9 +238,12 @@ class _Born:
     def _saved(self, known: Singularity) -> Iterator[tuple[str, str]]:
         """Yield what the saved tensor explains, the most telling first."""
         nonfinite = self.nonfinite
+        zero, negative = nonfinite.saved_zero, nonfinite.saved_negative
+        if self.node.op == "pow":  # where zeros make infinity and negative numbers NaN
+            zero, negative = (0 if nonfinite.nan and negative else zero), (negative if nonfinite.nan else 0)
         counts = (
-            (nonfinite.saved_zero, known.zero, plural(nonfinite.saved_zero, "zero")),
-            (nonfinite.saved_negative, known.negative, plural(nonfinite.saved_negative, "negative number")),
+            (zero, known.zero, plural(zero, "zero")),
+            (negative, known.negative, plural(negative, "negative number")),
         )
         held = [(clause, text) for count, clause, text in counts if count and clause]
         if held and not nonfinite.saved_bad:

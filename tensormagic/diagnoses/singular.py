@@ -78,7 +78,11 @@ _LOG = Singularity(
     "`log`; else `x.clamp_min(1e-8).log()`",
     negative="its input holds {n}",
 )
-_POWER = Singularity("A fractional or negative power has no finite slope at zero: clamp the base first")
+_POWER = Singularity(
+    "A fractional power of a negative number is NaN, and at zero its slope is infinite, as that of a negative power: "
+    "clamp the base first, `x.clamp_min(1e-8)`",
+    negative="its input holds {n}",
+)
 _NORM = Singularity(
     "The norm has no slope at the zero vector: add a small number inside, `(x.square().sum() + 1e-12).sqrt()`"
 )

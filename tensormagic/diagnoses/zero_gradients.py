@@ -258,17 +258,23 @@ def flat_of(report: TraceReport, node: Node) -> Flat | None:
     return FLAT.get(node.op)
 
 
+_RANGES = {"tanh": "-1 and 1", "sigmoid": "0 and 1"}
+
+
 def _before_the_loss(graph: Graph, node: Node) -> str:
-    """Return what to do about a ReLU that is the last operation of the model: only a loss uses what it makes."""
-    if node.op not in {"relu", "threshold"}:
-        return ""
+    """Return what to do about an activation that is the last operation of the model: only a loss uses what it makes."""
     users = {user.op for user in users_of(graph, node.index)}
-    if not users or not users <= _LOSSES:
-        return ""
-    return (
-        "It is the last operation before the loss: leave it out there, so that the output learns from below zero too "
-        "(`F.softplus` where it must be positive)."
-    )
+    if node.op in {"relu", "threshold"} and users and users <= _LOSSES:
+        return (
+            "It is the last operation before the loss: leave it out there, so that the output learns from below zero "
+            "too (`F.softplus` where it must be positive)."
+        )
+    if node.op in _RANGES and users and users <= COMPARING:
+        return (
+            f"It is the last operation before the loss, and makes numbers between {_RANGES[node.op]} alone: leave it "
+            "out there, or scale the targets into that range."
+        )
+    return ""
 
 
 COMPARING = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsub"})

@@ -262,3 +262,25 @@ def square_root_after_relu_in_a_model():
         train_classifier(net, steps=2, flat=True)
     assert digits()[0].min() == 0
     return trace.report
+
+
+@ill("TM402", op="pow", line="loss = (w**0.5).sum()", says=("its input holds 1 negative number", "1 of the 3 elements"))
+def a_fractional_power_of_a_negative_number():
+    w = leaf(-1.0, 1.0, 4.0)
+    with tm.trace(namespace={"w": w}) as trace:
+        loss = (w**0.5).sum()
+        loss.backward()
+    return trace.report
+
+
+@ill("TM401", severity="error", line="e = net(x).exp()", says=("made by exp", "subtract the maximum first"),
+     also=("TM402",))  # fmt: skip
+def a_softmax_by_hand_that_overflows():
+    net = nn.Linear(4, 3)
+    nn.init.ones_(net.weight)
+    x = torch.rand(8, 4) * 100 + 50
+    with tm.trace(namespace={"net": net}) as trace:
+        e = net(x).exp()
+        p = e / e.sum(1, keepdim=True)
+        (-p[:, 0].log().mean()).backward()
+    return trace.report

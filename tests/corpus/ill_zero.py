@@ -196,6 +196,22 @@ def a_code_that_is_drawn_with_torch_normal():
     return trace.report
 
 
+@ill("TM405", line="loss = F.mse_loss(net(x), y)", subject="net.0.weight",
+     says=("tanh", "between -1 and 1 alone", "scale the targets"))  # fmt: skip
+def a_tanh_before_a_loss_with_targets_beyond_one():
+    """It grows towards what it cannot reach, until its slope is 0."""
+    net, x, y = mlp(4, 8, 1), torch.randn(32, 4), 50 + 100 * torch.rand(32, 1)
+    net.append(nn.Tanh())
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 class Quantised(nn.Module):
     """Rounds what an encoder makes to the nearest of sixteen vectors."""
 

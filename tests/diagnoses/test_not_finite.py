@@ -85,6 +85,8 @@ def test_numbers_agree_with_their_nouns_and_verbs(facts, words):
         ("reciprocal", {"saved_name": "result", "saved_bad": 1}, "it divides by zero at 1 element, so "),
         ("rsqrt", {"saved_name": "result", "saved_bad": 1, "count": 1}, "it divides by zero, so "),
         ("pow", {"saved_zero": 4}, "its input holds 4 zeros, so "),
+        ("pow", {"saved_zero": 4, "saved_negative": 1}, "its input holds 1 negative number, so "),
+        ("pow", {"saved_zero": 4, "saved_negative": 1, "nan": 0, "inf": 4}, "its input holds 4 zeros, so "),
         ("acos", {"saved_zero": 4}, "its input is not strictly between -1 and 1 everywhere, so "),
         ("exp", {"saved_name": ""}, "its result is not finite, so "),
         ("mul", {"saved_name": ""}, "it multiplies a finite gradient by a value that is already not finite, so "),
@@ -98,7 +100,7 @@ def test_numbers_agree_with_their_nouns_and_verbs(facts, words):
 )
 def test_the_reason(name, facts, words):
     """Each op has its own reason, and only what was counted is told."""
-    assert words in message(name=name, nan=1, **{"saved_name": "self", **facts})
+    assert words in message(name=name, **{"saved_name": "self", "nan": 1, **facts})
 
 
 @pytest.mark.parametrize("zero", [0, 1])
