@@ -142,6 +142,7 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
         return [(0, 0)] * len(starts), True
     if not pattern.nests and pattern.steps <= ENUMERATION_LIMIT:
         offsets, _ = enumerate_reads(pattern)
+        offsets = offsets[(offsets >= starts.start) & (offsets < stop)]
         every, once = ((some - starts.start) // starts.step for some in (offsets, np.unique(offsets)))
         reads = np.bincount(every, minlength=len(starts)) * pattern.repeats
         distinct = np.bincount(once, minlength=len(starts))
