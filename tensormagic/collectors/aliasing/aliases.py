@@ -139,7 +139,6 @@ class Footprint:
     device: str  # as torch writes it
     nbytes: int  # bytes of the elements
     is_array: bool  # whether it is a NumPy array
-    is_contiguous: bool  # whether its elements lie in reading order without gaps
     references: tuple[weakref.ref[Any], ...]  # weak, to each of the tensors or arrays
     version: int | None = None  # the version counter; None where there is none
 
@@ -188,7 +187,6 @@ def _of_tensor(x: torch.Tensor) -> Footprint:
         device=str(x.device),
         nbytes=_otherwise(lambda: number(x.numel()) * x.element_size(), 0),
         is_array=False,
-        is_contiguous=strided and _otherwise(x.is_contiguous, otherwise=False),
         references=(weakref.ref(x),),
         version=_otherwise(lambda: None if x.is_inference() else x._version, None),
     )
@@ -215,7 +213,6 @@ def _of_array(array: np.ndarray) -> Footprint:
         device="cpu",
         nbytes=int(np.ndarray.nbytes.__get__(array)),
         is_array=True,
-        is_contiguous=bool(np.ndarray.flags.__get__(array).c_contiguous),
         references=(weakref.ref(array),),
     )
 
