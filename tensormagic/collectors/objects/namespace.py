@@ -358,10 +358,11 @@ def _computed(node: ast.AST, names: Mapping[str, Any]) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
+    if name == "grad" and is_kind(owner, torch.Tensor):
+        with torch._C.DisableTorchFunction():
+            return owner.grad if owner.is_leaf else UNKNOWN
     if not is_plain_tensor(owner):
         return stored(owner, name)
-    if name == "grad":
-        return owner.grad if owner.is_leaf else UNKNOWN
     if name not in _TENSOR_ATTRIBUTES:
         return UNKNOWN
     with quiet():
