@@ -113,7 +113,8 @@ class LiveTensors:
             self._note_roles(x)
         self.blocks = merged(self._blocks.values())
         for block in self.blocks:  # what a graph keeps, has a name and was not computed
-            if "saved for backward" in block.roles and any((x.grad_fn is None and not x.requires_grad) for _, x in block.places):
+            given = any(x.grad_fn is None and not x.requires_grad for _, x in block.places)
+            if given and "saved for backward" in block.roles:
                 block.roles.add("input")
 
     @property

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.parts import PLAIN
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import AskedOnce, is_own_code
 from tensormagic.reports import Location
 
 # Asks what a value of the user's is, and what it holds, without asking the value: ``isinstance`` reads ``__class__``,
@@ -92,17 +92,11 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def _dictionary_of(kind: type) -> Callable[[Any], Any]:
     """Return what reads the ``__dict__`` of a class's instances."""
-    for each in mro_of(kind):
-        found = _dict_of(each).get("__dict__")
-        if found is not None:
-            return (
-                found.__get__ if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType} else _nothing
-            )
-    return _nothing
-
-
-def _nothing(_: Any) -> None:
-    return None
+    declared = (_dict_of(each).get("__dict__") for each in mro_of(kind))
+    found: Any = next((one for one in declared if one is not None), None)
+    if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType}:
+        return found.__get__  # type: ignore[no-any-return]
+    return lambda _: None
 
 
 def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -136,13 +130,6 @@ def is_opaque(item: object) -> bool:
     return kind is types.FunctionType and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__
     )
-
-
-def can_hold(item: object, depth: int) -> bool:
-    """Return whether it is worth looking into an object, that many containers from the end."""
-    if is_opaque(item) or depth < 0:
-        return False
-    return depth > 0 or is_kind(item, nn.Module, torch.Tensor)
 
 
 def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
@@ -213,31 +200,18 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["ObjectReader", Any], Iterable[Reference]]
 AnyReader = TypeVar("AnyReader")
-Answer = TypeVar("Answer")
-
-
-class ByClass(dict[type, Answer]):
-    """What is asked of every object and depends on its class alone: each class is judged once."""
-
-    def __init__(self, judge: Callable[[type], Answer]) -> None:
-        super().__init__()
-        self._judge = judge
-
-    def __missing__(self, kind: type) -> Answer:
-        self[kind] = answer = self._judge(kind)
-        return answer
 
 
 class ObjectReader:
     """Says what objects hold."""
 
     def __init__(self) -> None:
-        self._readers = ByClass(
+        self._readers = AskedOnce[type, _Reader | None](
             lambda kind: reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
         )
         self._readers.update(dict.fromkeys(_ATOMS))
-        self._dictionaries = ByClass(_dictionary_of)
-        self._slots = ByClass(_slots_of)
+        self._dictionaries = AskedOnce(_dictionary_of)
+        self._slots = AskedOnce(_slots_of)
 
     def of(self, item: Any) -> Iterable[Reference]:
         """Return what an object holds; nothing for what cannot hold a tensor."""

@@ -22,11 +22,9 @@ from torch import nn
 from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     REGISTRIES,
-    ByClass,
     ObjectReader,
     attributes_of,
     buffers_of,
-    can_hold,
     gradient_there,
     inside,
     is_kind,
@@ -41,10 +39,11 @@ from tensormagic.collectors.objects.children import (
     states_of,
 )
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import AskedOnce
 from tensormagic.reports.aliases import HolderKind
 from tensormagic.words import listed
 
-__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
+__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays"]
 
 
 # Which of an object's many names to tell: the quickest to write, and those that say something.
@@ -67,7 +66,7 @@ def plain(names: Iterable[str]) -> list[str]:
 
 def nearest(names: list[str]) -> list[str]:
     """Return the names, those that are quickest to write first."""
-    return sorted(names, key=lambda name: name.count(".") + name.count("[")) if len(names) > 1 else names
+    return sorted(names, key=lambda name: name.count(".") + name.count("["))
 
 
 Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there
@@ -197,14 +196,14 @@ class Walk:
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
-        wanted = ByClass(lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
+        wanted = AskedOnce[type, bool](lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
         parts = names_of_parts(self.namespace)
         for name, value in list(self.namespace.items()):
             if not is_history(name):
                 is_known = name in parts and id(value) in self._modules
                 yield from self._below(name, value, wanted, seen={id(value)} if is_known else set())
 
-    def _below(self, name: str, value: object, wanted: ByClass[bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    def _below(self, name: str, value: object, asked: Mapping[type, bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
         pending = [(name, value, _DEPTH)]
         while pending:
             path, item, depth = pending.pop()
@@ -215,9 +214,10 @@ class Walk:
             if is_kind(item, torch.Tensor) and not is_readable(item):
                 self.refused.append(path)
                 continue
-            if wanted[type(item)]:
+            if asked[type(item)]:
                 yield path, item
-            if id(item) in seen or not can_hold(item, depth):
+            is_end = depth < 0 or (depth == 0 and not is_kind(item, nn.Module, torch.Tensor))
+            if is_end or id(item) in seen or is_opaque(item):
                 continue
             seen.add(id(item))
             pending.extend(reversed(self._held(path, item, depth)))
@@ -262,13 +262,8 @@ def is_shells(name: str) -> bool:
     return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
 
 
-def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor a namespace reaches, under every name: ``a``, ``net.fc.weight``, ``batch[0]``, ``w.grad``."""
-    yield from Walk(namespace, limit).named(torch.Tensor)
-
-
 def walk_arrays(walk: Walk) -> Iterator[tuple[str, torch.Tensor | np.ndarray]]:
-    """Yield every tensor and NumPy array of a walk."""
+    """Yield every tensor and array under every name: ``a``, ``net.fc.weight``, ``batch[0]``, ``w.grad``."""
     yield from walk.named(torch.Tensor, np.ndarray)
 
 

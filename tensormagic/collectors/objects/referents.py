@@ -18,7 +18,6 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from tensormagic.collectors.objects.children import (
-    ByClass,
     ObjectReader,
     begins_plainly,
     defining_module,
@@ -36,7 +35,7 @@ from tensormagic.collectors.objects.namespace import (
     nearest,
     telling,
 )
-from tensormagic.collectors.where.source import running_functions
+from tensormagic.collectors.where.source import AskedOnce, running_functions
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
 from tensormagic.words import plural, seconds_text
@@ -188,7 +187,7 @@ class ReferenceWalk:
     cut: str = ""  # Why not everything was looked through; empty where it was.
     # Paths of tensors that answer nothing, since code of their class raises.
     refused: list[str] = field(default_factory=list)
-    kinds: ByClass[str] = field(default_factory=lambda: ByClass(_sort_of))
+    kinds: AskedOnce[type, str] = field(default_factory=lambda: AskedOnce(_sort_of))
     _references: Referents = field(init=False)
     _cut: Callable[[int], str] = field(init=False)
 
