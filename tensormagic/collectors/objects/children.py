@@ -453,4 +453,4 @@ def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
     """Yield the parameters and buffers of a module."""
     for _, module in inside("", root):
         for name in ("_parameters", "_buffers"):
-            yield from (held for held in list(registered(module, name).values()) if held is not None)
+            yield from (held for held in registered(module, name).values() if held is not None)

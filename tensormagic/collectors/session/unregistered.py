@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby, islice
 from types import FunctionType
@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.children import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
 from tensormagic.collectors.objects.namespace import Walk, is_kind
@@ -85,15 +87,14 @@ def parameters_of(root: nn.Module) -> _Named:
     return [
         (f"{path}.{key}"[1:], held)
         for path, module in inside("", root)
-        if (held_here := registered(module, "_parameters"))
-        for key, held in list(held_here.items())
+        for key, held in registered(module, "_parameters").items()
         if held is not None
     ]
 
 
 def _candidates(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[tuple[TieEvidence, int, str, str]]:
     named = parameters_of(root)
-    now = dict(named) if before else {}
+    now = dict(named)
     for names in before:
         for first, second in combinations([name for name in names if name in now], 2):
             if now[first] is not now[second]:
@@ -108,7 +109,8 @@ def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
     """Yield the names of two Parameters that both ask for a gradient and read the same elements of one storage."""
     storages: dict[int, _Named] = {}
     for name, parameter in named:
-        if (storage := _storage(parameter)) is not None:
+        plain = type(parameter) is nn.Parameter and not parameter.is_meta
+        if plain and (storage := storage_of(parameter)):
             storages.setdefault(storage, []).append((name, parameter))
     for several in storages.values():
         places: dict[Any, dict[int, str]] = {}
@@ -118,14 +120,6 @@ def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
                 places.setdefault(place, {})[id(parameter)] = name
         for different in places.values():
             yield from combinations(sorted(different.values()), 2)
-
-
-def _storage(parameter: nn.Parameter) -> int | None:
-    try:
-        plain = type(parameter) is nn.Parameter and not parameter.is_meta
-        return int(parameter.untyped_storage()._cdata) if plain else None
-    except Exception:  # it has no storage, or none that can be asked for
-        return None
 
 
 def _equal(root: nn.Module) -> Iterator[tuple[str, str, int]]:
@@ -176,24 +170,23 @@ class Place:
         return f"{self.path}.{self.attribute}"
 
 
-def look_at(
-    roots: Iterable[Root],
+def modules_report(
+    roots: Sequence[Root],
     namespace: Mapping[str, Any],
-    *,
+    ties: TiedWeights,
     optimized: Optimized = tuple,
     cell_number: CellNumber = no_cell,
 ) -> ModulesReport:
-    """Return what the modules hold beside their registries.
+    """Return what the modules hold beside their registries, and which ties are broken.
 
     What is bound to a name of its own is no fault of a module. ``optimized`` gives, by ``id``, what optimizers update
     besides what the names reach.
     """
-    every = list(roots)
     tensors: list[UnregisteredTensor] = []
     modules: list[UnregisteredModules] = []
     with quiet():
-        known = _Known(every, namespace, optimized)
-        walked = [(root, list(inside(*root))) for root in every]
+        known = _Known(roots, namespace, optimized)
+        walked = [(root, list(inside(*root))) for root in roots]
         for place in islice((place for root, within in walked for place in _places(root, within)), MOST * 4):
             lines = assigned(type(place.module), place.attribute, cell_number)
             if is_kind(place.value, torch.Tensor):
@@ -203,8 +196,9 @@ def look_at(
         repeated = [one for root, within in walked for one in _repeated(root, within, cell_number)]
         flags = [one for _, within in walked for one in _flags(within, known)]
     return ModulesReport(
-        tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST])
-    )
+        tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST]),
+        untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)),
+    )  # fmt: skip
 
 
 def _places(root: Root, within: list[Root]) -> Iterator[Place]:
@@ -252,7 +246,7 @@ def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
         torchs = is_torch_own(type(module))
         own = [key for key in _misspelt(module) if torchs or key == "requires_grad"]
         flags = [(path, key, list(held_by(module))) for key in own]
-        for at, parameter in list(registered(module, "_parameters").items()):
+        for at, parameter in registered(module, "_parameters").items():
             flags += [(f"{path}.{at}", key, [parameter]) for key in _misspelt(parameter) if key != "requires_grad"]
         for of, key, held in flags:
             asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
@@ -278,7 +272,7 @@ def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
 class _Known:
     """What is registered, named and optimized; looked up when it is first asked for."""
 
-    def __init__(self, roots: list[Root], namespace: Mapping[str, Any], optimized: Optimized) -> None:
+    def __init__(self, roots: Sequence[Root], namespace: Mapping[str, Any], optimized: Optimized) -> None:
         self._roots, self._namespace, self._more = roots, namespace, optimized
 
     @cached_property
@@ -338,27 +332,8 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> Unregistered
     own = [held for held in held_by(place.root[1]) if is_kind(held, nn.Parameter)]
     return UnregisteredModules(
         name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
-        parameters=len(missing), numel=sum(_numel(held) for held in missing.values()),
+        parameters=len(missing), numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),
         registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
         with_gradient=sum(held.grad is not None for held in missing.values()),
         trained=any(held.grad is not None or id(held) in known.stepped for held in own), location=where,
     )  # fmt: skip
-
-
-def _numel(parameter: torch.Tensor) -> int:
-    try:
-        return parameter.numel()
-    except Exception:  # a lazy parameter has no shape yet
-        return 0
-
-
-def modules_report(
-    roots: list[Root],
-    namespace: Mapping[str, Any],
-    ties: TiedWeights,
-    optimized: Optimized = tuple,
-    cell_number: CellNumber = no_cell,
-) -> ModulesReport:
-    """Return what modules hold beside their registries, and which ties are broken."""
-    found = look_at(roots, namespace, optimized=optimized, cell_number=cell_number)
-    return replace(found, untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)))
