@@ -26,8 +26,6 @@ from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
 
-# Who else reads or writes a tensor's memory: every name that reaches the same storage, and how much they share.
-
 MOST = 64
 # How another tensor can come to share, nearest first.
 RELATIONS = ("same object", "base", "view of it", "view of the same base", "same storage", "NumPy array")
@@ -120,12 +118,7 @@ def relation(x: torch.Tensor, item: torch.Tensor) -> str:
 MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A strided region of one memory."""
-
-    memory: Memory
-    region: Region
+Piece = tuple[Memory, Region]  # a strided region of one memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +145,7 @@ class Footprint:
         """How many different elements there are; None where that is too hard to count."""
         if self.pieces is None or len(self.pieces) != 1:
             return None
-        pattern = self.pieces[0].region.pattern
+        pattern = self.pieces[0][1].pattern
         return 0 if pattern is None else count_distinct(pattern)
 
 
@@ -180,7 +173,7 @@ def footprint_of(item: Any) -> Footprint | None:
 def _of_tensor(x: torch.Tensor) -> Footprint:
     strided = _otherwise(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
     return Footprint(
-        pieces=_otherwise(lambda: tuple(Piece(Memory.of(part), region_of(part, 0)) for part in components(x)), None),
+        pieces=_otherwise(lambda: tuple((Memory.of(part), region_of(part, 0)) for part in components(x)), None),
         shape=_otherwise(lambda: numbers(x.shape), ()),
         stride=_otherwise(lambda: numbers(x.stride()), ()) if strided else (),
         dtype=str(x.dtype).removeprefix("torch."),
@@ -206,7 +199,7 @@ def _of_array(array: np.ndarray) -> Footprint:
     size = 0 if 0 in region.shape else region.stop - region.start
     memory = Memory(-1 - region.start, "cpu", region.start, size)
     return Footprint(
-        pieces=(Piece(memory, replace(region, start=0)),),
+        pieces=((memory, replace(region, start=0)),),
         shape=region.shape,
         stride=tuple(step // itemsize for step in strides) if itemsize else (),
         dtype=str(np.ndarray.dtype.__get__(array)),
@@ -259,12 +252,10 @@ class _Search:
         self.pieces: tuple[Piece, ...] = ()
         self.base_is_held = False  # whether anything in Python refers to its base, besides the view that it is
         with suppress(RuntimeError, NotImplementedError):
-            found, identity = footprint_of(x), int(x.untyped_storage()._cdata)
-            base_is_held = False
+            self.identity, self.pieces = int(x.untyped_storage()._cdata), _of_tensor(x).pieces or ()
             # Of a nested tensor the base is one of its components, which has a storage of its own.
-            if x._base is not None and x._base.untyped_storage()._cdata == identity:
-                base_is_held = sys.getrefcount(x._base) > _references_of_nobody()
-            self.identity, self.base_is_held, self.pieces = identity, base_is_held, (found and found.pieces) or ()
+            if x._base is not None and x._base.untyped_storage()._cdata == self.identity:
+                self.base_is_held = sys.getrefcount(x._base) > _references_of_nobody()
         self.graphs: dict[Any, str] = {}  # node → name of the tensor whose graph it begins
         self.found: list[Holder] = []
         self.storages: set[int] = set()  # C++ tensors known to use the storage
@@ -277,9 +268,8 @@ class _Search:
             if is_kind(other, torch.Tensor) and self.identity is not None:
                 return bool(other.untyped_storage()._cdata == self.identity)
             if is_kind(other, np.ndarray):
-                found = footprint_of(other)
-                pieces = (found and found.pieces) or ()
-                return any(mine.memory.shift(piece.memory) is not None for mine in self.pieces for piece in pieces)
+                pieces = _of_array(other).pieces or ()
+                return any(mine.shift(its) is not None for mine, _ in self.pieces for its, _ in pieces)
         except Exception:  # it has no storage, or none that can be asked for
             return False
         return False

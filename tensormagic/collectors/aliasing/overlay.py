@@ -29,8 +29,6 @@ from tensormagic.reports import (
 )
 from tensormagic.words import plural
 
-# The bytes that a tensor, an array or a buffer reads, counted from the first byte of the memory it lies in.
-
 
 def region_in(entry: Entry, piece: Shared) -> Region:
     """Return the region of an entry in a piece of memory. Memory is not read."""
@@ -40,9 +38,6 @@ def region_in(entry: Entry, piece: Shared) -> Region:
         return array_region(entry.item, piece.address)
     return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
 
-
-# Which part of a piece of memory a strided region reads, cell by cell: what the strips of ``%aliases`` are drawn
-# from.
 
 STRIP_CELLS = 40
 

@@ -21,8 +21,6 @@ from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import ChangedName, Clash, Write
 from tensormagic.reports.writes import Extent
 
-# What is known so far of the writes that one line makes by one call.
-
 
 @dataclass(slots=True)
 class WriteTotal:

@@ -254,8 +254,6 @@ def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Cla
     return replace(clash, tensor=via.name, index=index)
 
 
-# Watches a run for in-place writes: which line, which op, to what, and whose elements that changed besides.
-#
 # A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing.
 # What a write needs more is looked at in steps, each only where the one before gave reason to: does anything else use
 # the storage, does anybody have a name for it, do the bytes meet.

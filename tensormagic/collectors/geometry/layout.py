@@ -17,8 +17,6 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Grid, LayoutReport, MemoryFormat, Strip, StripCell
 from tensormagic.reports.storage import contiguous_stride, views
 
-# The index grid: a two-dimensional slice of a tensor, with the storage offset of every shown element.
-
 MOST_ROWS = 32
 MOST_COLUMNS = 32
 
@@ -149,8 +147,6 @@ def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
     return offsets, ranks
 
 
-# Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
-
 _JUMPS = 8  # the first differences between successive offsets in reading order
 _LETTERS = "ijklmnopqrstuvwxyz"
 # Memory formats besides the plain one: number of dimensions → name, and its dimensions from the innermost outwards.
@@ -224,8 +220,6 @@ def memory_formats(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[Mem
         formats.append(judged(name, [packed[dim] for dim in range(len(shape))], order))
     return tuple(formats)
 
-
-# The elements of an index grid: one gather of what is shown, one transfer, then text and levels.
 
 Element = bool | int | float | complex
 

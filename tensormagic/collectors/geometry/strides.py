@@ -207,14 +207,12 @@ def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
             yield block.narrow(0, start, min(length, x.shape[level] - start))
 
 
-# Which memory a tensor's storage is, read without touching the memory.
-
 _core: Any = torch._C
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a storage."""
+    """The memory of a storage, found out without touching it."""
 
     identity: int  # of torch's storage object; the same for all tensors that have this storage
     device: str  # as torch writes it

@@ -98,9 +98,6 @@ def components(edges: Edges, starts: Iterable[int]) -> dict[int, int]:
     return found
 
 
-# What each root frees alone, and what sets of roots free together: bytes, laid onto a graph of references.
-
-
 @dataclass(slots=True)
 class Sum:
     """Bytes of several storages."""

@@ -30,8 +30,6 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, MemoryReport, OutOfMemory
 from tensormagic.words import error_text
 
-# From a block of memory to plain data: its best name, who holds it, and the tensor that stands for it.
-
 MOST_HOLDERS = 6
 
 
@@ -98,8 +96,6 @@ def _shape(x: torch.Tensor) -> tuple[int, ...]:
     except Exception:  # sizes that are not known as numbers raise all kinds of errors
         return ()
 
-
-# Everything that was met is let go of when this returns: looking keeps nothing alive.
 
 MOST_LISTED = 2_000
 

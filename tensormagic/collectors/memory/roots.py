@@ -309,8 +309,6 @@ def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return [(path, value) for path, value in every if type(value) not in _ATOMS]
 
 
-# What taking something out of a container would free: ``losses.clear()``, ``del losses[17]``, ``del net.cache``.
-
 MOST_PARTS = 4  # of one name
 SHARE = 8  # one item is listed where it frees at least this part of what all of its container free
 STANDS_OUT = 1.5  # and one of a sequence, which has no name, where it frees so many times what its items do on average

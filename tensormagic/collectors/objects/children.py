@@ -407,9 +407,6 @@ _READERS: tuple[tuple[type, _Reader], ...] = (
 )  # fmt: skip
 
 
-# Modules inside modules, and what they have registered, read without running code of their classes.
-
-
 def is_module(value: object) -> bool:
     """Return whether a value is a module, whatever it says of itself."""
     return is_kind(value, nn.Module)

@@ -59,9 +59,6 @@ def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     )  # fmt: skip
 
 
-# What is known of objects by their ``id``, which counts only while a weak reference to them lives.
-
-
 def holds(known: Mapping[int, Callable[[], Any]], x: object) -> bool:
     """Return whether an object is among those whose weak references are ``known`` by their identity."""
     reference = known.get(id(x))
@@ -365,8 +362,6 @@ class Leaves:
 def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base} #{number}"
 
-
-# Which module's forward is running in a frame, by the path that a user would write.
 
 _MODULE_CALL = nn.Module._call_impl.__code__
 

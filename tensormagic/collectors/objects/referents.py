@@ -40,8 +40,6 @@ from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
 from tensormagic.words import plural, seconds_text
 
-# The walk from what is named to all that it holds, with the place where each object was found.
-
 _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
 SESSION_KINDS = frozenset({"history", "traceback"})  # IPython's outputs and the last error
 BASE_KINDS = frozenset({"view", "array"})  # the base of what has a name, which is what a user can delete
@@ -117,8 +115,6 @@ class Referents(ObjectReader):
         return type(key).__name__
 
 
-# The walk: the nearest first, each object looked into once, as far as a budget allows.
-
 _CLOCK_EVERY = 64
 _CONTAINERS = frozenset({list, tuple, deque, set, frozenset, dict, OrderedDict})
 
@@ -175,7 +171,10 @@ def _sort_of(kind: type) -> str:
 
 @dataclass(slots=True)
 class ReferenceWalk:
-    """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile."""
+    """A walk, the nearest first, into each object once, as far as a budget allows.
+
+    Holds what it has met until it is dropped: an address must not be used twice meanwhile.
+    """
 
     budget: Budget  # How long it may take.
     # What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.

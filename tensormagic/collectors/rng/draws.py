@@ -19,8 +19,6 @@ from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
 from tensormagic.words import error_text
 
-# What is known of the draws so far: each time that a generator's state was another one than at the look before.
-
 MOST_DRAWS = 10_000
 
 

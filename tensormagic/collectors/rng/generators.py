@@ -22,8 +22,6 @@ from tensormagic.reports import Gap
 from tensormagic.reports.rng import GeneratorState, Library, RngReport, Seeding
 from tensormagic.words import error_text
 
-# Reads generators: seed, how far they have come, and a digest of their state. Reading advances none.
-#
 # Facts of formats, from the sources: torch's CPU state is ``CPUGeneratorImplStateLegacy`` (seed, numbers left, next
 # index, 624 words of 64 bits, then the kept half of a normal pair), in ATen/CPUGeneratorImpl.cpp; CUDA's is seed and
 # offset. A new ``torch.Generator()`` begins with ``default_rng_seed_val``, 67280421310721 (c10/core/GeneratorImpl.h).
@@ -96,9 +94,6 @@ def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> Generato
     )  # fmt: skip
 
 
-# -- torch -----------------------------------------------------------------------------------------------------------
-
-
 def _of_torch(generator: torch.Generator) -> Reading:
     device, seed = str(generator.device), int(generator.initial_seed())
     try:
@@ -134,9 +129,6 @@ def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
     return str(seed), described, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
 
 
-# -- Python ----------------------------------------------------------------------------------------------------------
-
-
 def _of_python(generator: random.Random) -> Reading:
     if isinstance(generator, random.SystemRandom):  # has no state of its own
         return Reading("python", "the system's", "cpu", b"")
@@ -152,9 +144,6 @@ def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int |
         return "", "entropy" if reading.words is None else "unknown", None, 0
     described = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"
     return described, "chosen", origin.drawn, 0
-
-
-# -- NumPy -----------------------------------------------------------------------------------------------------------
 
 
 def _of_numpy(generator: Any) -> Reading:
@@ -225,8 +214,6 @@ def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int
 
 _TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}
 
-
-# Finds the generators in reach: the default ones, and those that the user's names lead to.
 
 MOST_LOOKED = 40_000
 TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)

@@ -29,12 +29,10 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport
 from tensormagic.words import error_text
 
-# Random generators are put back to where they were: torch's on every device, NumPy's, Python's, and the loader's own.
-
 
 @contextmanager
 def generators_kept(*own: Any) -> Iterator[None]:
-    """Put every generator back that code may draw from, those given as well."""
+    """Put every generator back that code may draw from: torch's on every device, NumPy's, Python's, and those given."""
     numpy = sys.modules.get("numpy")
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     python, states = random.getstate(), [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]

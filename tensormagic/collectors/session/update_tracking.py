@@ -19,8 +19,6 @@ from tensormagic.collectors.session.unregistered import parameters_of
 from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Location, UnchangedParameters
 
-# Where parameters lie in their model: beside others of the same make, and by which line they got there.
-
 
 def like_trained(
     root: tuple[str, nn.Module], names: Sequence[str], still: Iterable[int], trained: Iterable[int]
@@ -60,8 +58,6 @@ def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> L
     lines = [line for module, key in _steps(root, common) for line in assigned(type(module), key, cell_number)[:1]]
     return lines[-1] if lines else None
 
-
-# A parameter as one look finds it, and what is remembered of it until the next: numbers, and weak references.
 
 Place = tuple[int, int]  # the ids of an optimizer and of the model; the first is 0 for what is in no optimizer
 _MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly, and at most
@@ -187,8 +183,6 @@ def steps_of(state: Mapping[str, Any]) -> int:
     return int(count) if isinstance(count, int | float) else 0
 
 
-# What parameters did between two looks at a session: which stood still while others of their model were trained.
-#
 # Autograd and the optimizers leave traces that cost nothing to read. A step changes a parameter in place, so that its
 # version counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
 # Nothing is hooked: the counters of two looks are compared.
