@@ -96,9 +96,9 @@ def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = No
 def _cut(pattern: Pattern | None, elements: int, row_length: int) -> tuple[int, int, int]:
     if elements <= CELLS:
         return 0, elements, 1
-    if pattern is not None and (span := pattern.highest + 1 - pattern.lowest) <= CELLS:
+    if pattern is not None and (span := pattern.highest + 1 - pattern.offset) <= CELLS:
         context = min((CELLS - span) // 2, CONTEXT)
-        return max(pattern.lowest - context, 0), min(pattern.highest + 1 + context, elements), 1
+        return max(pattern.offset - context, 0), min(pattern.highest + 1 + context, elements), 1
     even = -(-elements // CELLS)  # about 64 cells, cut where rows begin as far as that goes
     if not 0 < row_length < elements:
         return 0, elements, even
@@ -176,7 +176,7 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         grid=grid(default_slice(shape), stride, storage_offset),
         strip=strip(pattern, storage_elements, rows),
         formats=memory_formats(shape, stride),
-        lowest=pattern.lowest if pattern else None,
+        lowest=pattern.offset if pattern else None,
         highest=pattern.highest if pattern else None,
         distinct=distinct,
         internal_overlap="maybe" if distinct is None else "yes" if distinct < numel else "no",

@@ -83,7 +83,7 @@ def overlap_elements(x: Region, y: Region) -> int | None:
         return 0
     solid = _solid_bytes(y, writes)
     if solid is not None:
-        within = solid[0] <= reads.lowest and reads.highest + x.itemsize <= solid[1]
+        within = solid[0] <= reads.offset and reads.highest + x.itemsize <= solid[1]
         count = count_distinct(reads) if within else count_between(reads, solid[0] - x.itemsize + 1, solid[1])
         if count is not None:
             return count
@@ -102,9 +102,9 @@ def overlap_elements(x: Region, y: Region) -> int | None:
 
 def _solid_bytes(region: Region, pattern: Pattern) -> tuple[int, int] | None:
     """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
-    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.lowest + region.itemsize
+    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.offset + region.itemsize
     covered = distinct is not None and distinct * size == length and all(not a.stride % size for a in pattern.axes)
-    return (pattern.lowest, pattern.lowest + length) if covered else None
+    return (pattern.offset, pattern.offset + length) if covered else None
 
 
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.

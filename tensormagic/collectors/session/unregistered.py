@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.children import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, tied
@@ -39,6 +39,7 @@ from tensormagic.reports.watch import TieEvidence
 # spaced sample is compared, since after one step of training no two of them are the same.
 
 SAMPLE = 4096  # elements compared
+MOST_MODULES = 10_000  # outermost ones whose ties are remembered
 SMALLEST = 32  # elements; fewer may be equal by chance or by their initialization
 MOST_TIED = 8
 _PAIRS = 64
@@ -48,23 +49,19 @@ class TiedWeights:
     """The ties that modules had when they were first seen. Holds modules weakly, and names."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[nn.Module], list[tuple[str, ...]]]] = {}
+        self._known = Marks(MOST_MODULES)  # the names of each that has several
 
     def remember(self, root: nn.Module) -> None:
         """Take down which parameters of a module have two names, the first time it is seen."""
-        known = self._known.get(id(root))
-        if known is None or known[0]() is not root:
-            self._known = {key: pair for key, pair in self._known.items() if pair[0]() is not None}
+        if self._known.of(root) is None:
             names: dict[int, list[str]] = {}
             for name, parameter in parameters_of(root):
                 names.setdefault(id(parameter), []).append(name)
-            tied_names = [tuple(sorted(several)) for several in names.values() if len(several) > 1]
-            self._known[id(root)] = (weakref.ref(root), tied_names)
+            self._known.put(root, [tuple(sorted(several)) for several in names.values() if len(several) > 1])
 
     def broken(self, name: str, root: nn.Module, cell_number: CellNumber = no_cell) -> tuple[UntiedPair, ...]:
         """Return the pairs of a module's parameters that are no longer one, or that should be, by what is seen now."""
-        known = self._known.get(id(root))
-        before = known[1] if known is not None and known[0]() is root else []
+        before: list[tuple[str, ...]] = self._known.of(root) or []
         found: dict[tuple[str, str], UntiedPair] = {}
         with quiet():
             for evidence, compared, first, second in _candidates(root, before):
