@@ -29,6 +29,7 @@ from tensormagic.words import listed
 # it (`deep_names`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
 # lives: addresses are reused.
 
+MOST_MODULES = 1_000_000  # whose paths are remembered
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
 
@@ -116,14 +117,14 @@ class ModuleNames:
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
-        self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+        self._paths = Marks(MOST_MODULES)
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
         self.on_root: Callable[[str, nn.Module], None] = lambda _name, _module: None
 
     def path(self, module: nn.Module) -> str:
         """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
-        known = self._paths.get(id(module))
-        return known[1] if known is not None and known[0]() is module else ""
+        known: str | None = self._paths.of(module)
+        return known or ""
 
     def add_root(self, module: nn.Module) -> str:
         """Learn an outermost module and everything inside it; returns its name."""
@@ -133,8 +134,7 @@ class ModuleNames:
                 name, number = f"{type(module).__name__}#{number}", number + 1
         self._roots[name] = weakref.ref(module)
         for path, child in module.named_modules():
-            full = f"{name}.{path}" if path else name
-            self._paths[id(child)] = (weakref.ref(child), full)
+            self._paths.put(child, f"{name}.{path}" if path else name)
         self.on_root(name, module)
         return name
 
@@ -385,7 +385,7 @@ class RunningModules:
 
     def __init__(self, modules: ModuleNames) -> None:
         self._modules = modules
-        self._nameless: dict[int, weakref.ref[nn.Module]] = {}  # that run inside one that does not know them
+        self._nameless = Marks(MOST_MODULES)  # labels of those that run inside one that does not know them
 
     def path_in(self, frame: FrameType | None) -> str:
         """Return the path of the innermost module whose forward is running in ``frame`` or above it."""
@@ -398,8 +398,8 @@ class RunningModules:
 
     def _learn(self, module: nn.Module, frame: FrameType) -> str:
         """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
-        label = f"({type(module).__name__})"
-        if holds(self._nameless, module):
+        label: str | None = self._nameless.of(module)
+        if label is not None:
             return label
         above = [each.f_locals["self"] for each in _module_calls(frame.f_back)]
         outermost = above[-1] if above else module
@@ -408,5 +408,6 @@ class RunningModules:
                 self._modules.add_root(outermost)
             if path := self._modules.path(module):
                 return path
-        self._nameless[id(module)] = weakref.ref(module)
+        label = f"({type(module).__name__})"
+        self._nameless.put(module, label)
         return label
