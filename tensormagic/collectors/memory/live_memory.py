@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from traceback import walk_tb
 from types import FrameType
@@ -28,6 +26,7 @@ from tensormagic.collectors.session.watching import standing_out
 from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, MemoryReport, OutOfMemory
+from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
 
 MOST_HOLDERS = 6
@@ -116,7 +115,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     have failed. ``only`` and ``devices`` (``"cuda:0"``, or ``"cuda"`` for all of a kind) leave out all other memory. Of
     more than ``most`` storages the rest is summed up; ``readers`` read the devices' counters.
     """
-    with quiet(), uncollected():
+    with quiet(), gc_paused():  # with ten thousand tensors a search would take longer than all the rest
         walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])
         # Asked before anything else is met: whoever holds a tensor then keeps it.
         retained, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
@@ -147,18 +146,6 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             title=" on ".join(filter(None, asked)),  # "net", "net on cuda:0", "cuda"
             gaps=(*found.gaps, *missing, *(Gap("device", f"torch sees no {name} here") for name in absent)),
         )
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Let Python look for cycles later: with ten thousand tensors that would take longer than all the rest."""
-    was_on = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def require_devices(devices: Collection[str]) -> None:

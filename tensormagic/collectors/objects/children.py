@@ -31,7 +31,8 @@ _ATOMS = (
     int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
 )  # fmt: skip
 MODULE_OWN = frozenset(nn.Module().__dict__)
-REGISTRIES = ("_parameters", "_buffers", "_modules")
+PARAMETERS_AND_BUFFERS = ("_parameters", "_buffers")
+REGISTRIES = (*PARAMETERS_AND_BUFFERS, "_modules")
 # Machinery that is large, full of cycles, and never where a user keeps a tensor.
 MACHINERY = frozenset({
     "IPython", "_pytest", "_thread", "_weakref", "asyncio", "builtins", "concurrent", "ipykernel", "logging",
@@ -446,8 +447,9 @@ def names_of_parts(namespace: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield the parameters and buffers of a module."""
-    for _, module in inside("", root):
-        for name in ("_parameters", "_buffers"):
-            yield from (held for held in registered(module, name).values() if held is not None)
+def held_by(root: nn.Module, registries: Iterable[str] = ("_parameters",)) -> Iterator[tuple[str, Any]]:
+    """Yield what a module and all inside it have registered, by path; what has two names under both."""
+    for path, module in inside("", root):
+        for registry in registries:
+            held = registered(module, registry).items()
+            yield from ((f"{path}.{key}"[1:], one) for key, one in held if one is not None)

@@ -16,7 +16,16 @@ from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.objects.children import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
+from tensormagic.collectors.objects.children import (
+    MODULE_OWN,
+    PARAMETERS_AND_BUFFERS,
+    attributes_of,
+    held_by,
+    inside,
+    is_torch_own,
+    registered,
+    updated_by,
+)
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
@@ -55,7 +64,7 @@ class TiedWeights:
         """Take down which parameters of a module have two names, the first time it is seen."""
         if self._known.of(root) is None:
             names: dict[int, list[str]] = {}
-            for name, parameter in parameters_of(root):
+            for name, parameter in held_by(root):
                 names.setdefault(id(parameter), []).append(name)
             self._known.put(root, [tuple(sorted(several)) for several in names.values() if len(several) > 1])
 
@@ -70,7 +79,7 @@ class TiedWeights:
                 if len(found) == MOST_TIED:
                     break
                 where = tied(type(root), first, second, cell_number)
-                numel = dict(parameters_of(root))[first].numel()
+                numel = dict(held_by(root))[first].numel()
                 pair = UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
                 found[first, second] = pair
         return tuple(found.values())
@@ -79,18 +88,8 @@ class TiedWeights:
 _Named = list[tuple[str, nn.Parameter]]
 
 
-def parameters_of(root: nn.Module) -> _Named:
-    """Return the parameters of a module by name, those with two names under both."""
-    return [
-        (f"{path}.{key}"[1:], held)
-        for path, module in inside("", root)
-        for key, held in registered(module, "_parameters").items()
-        if held is not None
-    ]
-
-
 def _candidates(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[tuple[TieEvidence, int, str, str]]:
-    named = parameters_of(root)
+    named = list(held_by(root))
     now = dict(named)
     for names in before:
         for first, second in combinations([name for name in names if name in now], 2):
@@ -225,7 +224,7 @@ def _repeated(root: Root, within: list[Root], cell_number: CellNumber) -> Iterat
         runs = [list(run) for _, run in groupby(children, key=id)]
         longest = max(runs, key=len, default=[])
         one, times = (longest[0], len(longest)) if len(longest) > 1 else (None, 0)
-        asking = sum(is_kind(held, nn.Parameter) and held.requires_grad for held in held_by(one)) if one else 0
+        asking = sum(is_kind(held, nn.Parameter) and held.requires_grad for _, held in held_by(one)) if one else 0
         if one is not None and asking:
             lines = assigned(type(owner[1]), path.removeprefix(f"{owner[0]}."), cell_number)
             yield RepeatedModule(
@@ -242,7 +241,7 @@ def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
     for path, module in within:
         torchs = is_torch_own(type(module))
         own = [key for key in _misspelt(module) if torchs or key == "requires_grad"]
-        flags = [(path, key, list(held_by(module))) for key in own]
+        flags = [(path, key, [held for _, held in held_by(module)]) for key in own]
         for at, parameter in registered(module, "_parameters").items():
             flags += [(f"{path}.{at}", key, [parameter]) for key in _misspelt(parameter) if key != "requires_grad"]
         for of, key, held in flags:
@@ -285,14 +284,14 @@ class _Known:
     @cached_property
     def optimized(self) -> set[int]:
         """What the optimizers that could be found update."""
-        found = [optimizer for _, optimizer in Walk(self._namespace).named(torch.optim.Optimizer)]
-        groups = (group for optimizer in found for group in optimizer.param_groups)
-        return {id(parameter) for group in groups for parameter in group["params"]} | self.stepped
+        found = Walk(self._namespace).named(torch.optim.Optimizer)
+        return {id(parameter) for _, optimizer in found for parameter in updated_by(optimizer)} | self.stepped
 
     def registered(self, hidden: Iterable[nn.Module] = ()) -> set[int]:
         """Return the parameters and buffers of all outermost modules that lie not in a hiding place themselves."""
         hiding = {id(module) for module in hidden} - self.named
-        return {id(held) for _, root in self._roots if id(root) not in hiding for held in held_by(root)}
+        roots = (root for _, root in self._roots if id(root) not in hiding)
+        return {id(held) for root in roots for _, held in held_by(root, PARAMETERS_AND_BUFFERS)}
 
 
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
@@ -302,8 +301,8 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
         nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
         leaves = [node.variable for node in nodes if hasattr(node, "variable")]
         behind = {id(leaf) for leaf in leaves} if len(nodes) < _LEAVES else set()
-    own = {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
-    devices = {str(held.device) for held in held_by(root)}
+    own = {id(held) for _, held in held_by(root)}
+    devices = {str(held.device) for _, held in held_by(root, PARAMETERS_AND_BUFFERS)}
     return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
@@ -320,13 +319,13 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> Unregistered
     members = list(_members(place.value))
     modules = [member for member in members if is_kind(member, nn.Module)]
     lying = [member for member in members if is_kind(member, nn.Parameter)]
-    every = {id(held): held for module in modules for held in held_by(module) if is_kind(held, nn.Parameter)}
+    every = {id(held): held for module in modules for _, held in held_by(module)}
     every |= {id(parameter): parameter for parameter in lying}
     registered = known.registered(modules)
     missing = {key: held for key, held in every.items() if held.requires_grad and key not in registered}
     if not missing:
         return None
-    own = [held for held in held_by(place.root[1]) if is_kind(held, nn.Parameter)]
+    own = [held for _, held in held_by(place.root[1])]
     return UnregisteredModules(
         name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
         parameters=len(missing), numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.children import registered, states_of, updated_by
+from tensormagic.collectors.objects.children import held_by, registered, states_of, updated_by
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, bound
-from tensormagic.collectors.session.unregistered import parameters_of
 from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Location, UnchangedParameters
 
@@ -158,7 +157,7 @@ class ParameterSnapshot:
 def snapshots(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Marks) -> list[ParameterSnapshot]:
     """Return the plain parameters of a model, each once: ``held`` has the optimizer of each, ``seen`` the last look."""
     each: dict[int, ParameterSnapshot] = {}
-    for name, p in parameters_of(root[1]):
+    for name, p in held_by(root[1]):
         if type(p) is nn.Parameter and id(p) not in each and p.is_leaf and not p.is_inference():
             optimizer = held.get(id(p))
             state = {} if optimizer is None else states_of(optimizer).get(p) or {}
