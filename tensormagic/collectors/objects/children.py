@@ -382,11 +382,16 @@ def _of_python_module(_: ObjectReader, module: types.ModuleType) -> Iterator[Ref
         yield from (("global", name, value) for _, name, value in _attributes(module.__dict__))
 
 
+def is_users(kind: type) -> bool:
+    """Return whether a class is one of the user's own: made in their code, or where no file says."""
+    home = defining_module(kind)
+    filename = getattr(sys.modules.get(home), "__file__", None)
+    return home not in {"", "builtins"} and (type(filename) is not str or is_own_code(filename))
+
+
 def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
     """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
-    home = sys.modules.get(defining_module(kind))
-    filename = getattr(home, "__file__", None)
-    if home is not None and (type(filename) is not str or is_own_code(filename)):
+    if is_users(kind):
         yield from (one for one in _attributes(dict(_dict_of(kind))) if not one[1].startswith("__"))
 
 

@@ -29,7 +29,7 @@ from tensormagic.words import listed
 # it (`deep_names`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
 # lives: addresses are reused.
 
-MOST_MODULES = 1_000_000  # whose paths are remembered
+MOST_MODULES = MOST_PARAMETERS = 1_000_000  # that are remembered
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
 
@@ -143,14 +143,14 @@ class ModuleNames:
         alive = ((name, reference()) for name, reference in list(self._roots.items()))
         return [(name, module) for name, module in alive if module is not None]
 
-    def owners(self) -> dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]]:
-        """Return the parameters of the modules that the namespace holds by name, by ``id``, each with its module."""
-        found: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] = {}
+    def owners(self) -> Marks:
+        """Return the parameters of the modules that the namespace holds by name, each with its module, held weakly."""
+        found = Marks(MOST_PARAMETERS)
         for value in list(self._namespace.values()):
             if is_kind(value, nn.Module) and not self.path(value):
-                owner = weakref.ref(value)
                 for parameter in value.parameters():
-                    found.setdefault(id(parameter), (weakref.ref(parameter), owner))
+                    if found.of(parameter) is None:
+                        found.put(parameter, weakref.ref(value))
         return found
 
 
@@ -190,7 +190,7 @@ class Leaves:
         self._names: dict[int, str] | None = None
         self._looking = False
         self._deep = DeepNames(namespace, modules.roots)
-        self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
+        self._owners_there: Marks | None = None
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
         self._others: dict[int, weakref.ref[torch.Tensor]] = {}  # that stand for a known one, by ``id``
@@ -307,12 +307,10 @@ class Leaves:
         if self._owners_there is None:  # once a walk the namespace is looked through, and not in every walk for ever
             may_scan = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
             self._scans, self._scans_left = self._scans + may_scan, 0
-            self._owners_there = self.modules.owners() if may_scan else {}
-        reference, owner = self._owners_there.get(id(parameter), (None, None))
-        if reference is not None and reference() is parameter and owner is not None:
-            module = owner()
-            if module is not None:
-                self.modules.add_root(module)
+            self._owners_there = self.modules.owners() if may_scan else Marks(0)
+        owner = self._owners_there.of(parameter)
+        if owner is not None and (module := owner()) is not None:
+            self.modules.add_root(module)
         self._orphaned |= self.find(parameter) is None
 
     def find_trained(self, parameter: torch.Tensor) -> int | None:
