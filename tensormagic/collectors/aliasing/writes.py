@@ -147,8 +147,7 @@ class WriteLog:
     # -- looking, in steps ----------------------------------------------------------------------------------------
 
     def _look(self, total: WriteTotal, target: torch.Tensor, call: Call, frame: FrameType) -> None:
-        if not total.described:
-            self._describe(total, call, frame)
+        self._describe(total, call, frame)
         if target.layout != torch.strided or not target.numel():
             return
         storage = target.untyped_storage()

@@ -26,7 +26,6 @@ from tensormagic.collectors.objects.children import (
     attributes_of,
     buffers_of,
     gradient_there,
-    inside,
     is_kind,
     is_opaque,
     is_opened,
@@ -269,13 +268,15 @@ def walk_arrays(walk: Walk) -> Iterator[tuple[str, torch.Tensor | np.ndarray]]:
 
 def modules_in(namespace: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
     """Return the modules that a namespace names, or holds in builtin containers, outermost only, each once."""
+    return outermost(Walk(namespace).named(nn.Module))
+
+
+def outermost(named: Iterable[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """Return of modules with their names those that lie registered in no other, each once by its first name."""
     found: dict[int, tuple[str, nn.Module]] = {}
-    inner: set[int] = set()
-    for name, module in Walk(namespace).named(nn.Module):
-        if id(module) in found or id(module) in inner:
-            continue
-        found[id(module)] = name, module
-        inner.update(id(child) for _, child in inside("", module) if child is not module)
+    for name, module in named:
+        found.setdefault(id(module), (name, module))
+    inner = {id(child) for _, module in found.values() for child in registered(module, "_modules").values()}
     return [pair for key, pair in found.items() if key not in inner]
 
 

@@ -17,7 +17,7 @@ import torch
 from tensormagic.collectors.aliasing.aliases import holders
 from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.parts import components
-from tensormagic.collectors.objects.namespace import is_history, nearest, telling
+from tensormagic.collectors.objects.namespace import is_history, nearest, outermost, telling
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import (
@@ -76,13 +76,13 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         retained, views, graphs = standing_out(walk_session, namespace, files, cell_number)
         sizes = _sizes(walk_session)
         known = Memory() if memory is None else memory
-        outermost = walk_session.outermost()
-        modules = modules_report(outermost, namespace, known.ties, cell_number=cell_number)
-        for _, module in outermost:
+        outer = outermost(walk_session.modules)
+        modules = modules_report(outer, namespace, known.ties, cell_number=cell_number)
+        for _, module in outer:
             known.ties.remember(module)
         unchanged: tuple[UnchangedParameters, ...] = ()
         if walk_session.names_complete:
-            unchanged = known.updates.look(outermost, walk_session.optimizers, files=files, cell_number=cell_number)
+            unchanged = known.updates.look(outer, walk_session.optimizers, files=files, cell_number=cell_number)
         return WatchReport(
             looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,

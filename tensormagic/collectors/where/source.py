@@ -237,13 +237,8 @@ _FRAMES = 24  # of the user's functions that are running, at most so many are as
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
-def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the names of the user's functions that are running, innermost first, up to their module or cell."""
-    return (names for _, names in running_functions(frame, outermost))
-
-
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the user's functions that are running, by name, with their names, as `running_spaces` does."""
+    """Yield the user's functions that are running, with their names, innermost first, up to their module or cell."""
     for own in islice(own_frames(frame), _FRAMES):
         if own.f_code.co_flags & _OPTIMIZED:
             yield own.f_code.co_name, names_of(own)
