@@ -26,6 +26,7 @@ from tensormagic.collectors.objects.children import (
     attributes_of,
     buffers_of,
     gradient_there,
+    inside,
     is_kind,
     is_opaque,
     is_opened,
@@ -274,9 +275,11 @@ def modules_in(namespace: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
 def outermost(named: Iterable[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
     """Return of modules with their names those that lie registered in no other, each once by its first name."""
     found: dict[int, tuple[str, nn.Module]] = {}
+    inner: set[int] = set()
     for name, module in named:
-        found.setdefault(id(module), (name, module))
-    inner = {id(child) for _, module in found.values() for child in registered(module, "_modules").values()}
+        if id(module) not in found and id(module) not in inner:
+            found[id(module)] = name, module
+            inner.update(id(child) for _, child in inside("", module) if child is not module)
     return [pair for key, pair in found.items() if key not in inner]
 
 
