@@ -127,7 +127,7 @@ class Footprint:
 
     pieces: tuple[Piece, ...] | None  # one a component; None where no memory is known
     shape: tuple[int, ...]  # sizes (of several: of the first)
-    stride: tuple[int, ...]  # in elements; empty for what is not strided
+    stride: tuple[int, ...]  # in elements, or bytes where that is no whole number; empty for what is not strided
     dtype: str  # as torch or NumPy writes it
     device: str  # as torch writes it
     nbytes: int  # bytes of the elements
@@ -154,7 +154,7 @@ def footprint_of(item: Any) -> Footprint | None:
     if is_kind(item, torch.Tensor):
         return _of_tensor(item)
     if is_kind(item, np.ndarray):
-        return _of_array(item)
+        return array_footprint(item)
     if not is_kind(item, tuple, list):
         return None
     items = list.__iter__(item) if is_kind(item, list) else tuple.__iter__(item)
@@ -192,16 +192,17 @@ def _otherwise(look: Callable[[], Any], otherwise: Any) -> Any:
         return otherwise
 
 
-def _of_array(array: np.ndarray) -> Footprint:
-    """Read an array through NumPy's own attributes: nothing of a subclass is called."""
+def array_footprint(array: np.ndarray) -> Footprint:
+    """Return the footprint of an array, read through NumPy's own attributes: nothing of a subclass is called."""
     region, strides = array_region(array), np.ndarray.strides.__get__(array)
     itemsize = region.itemsize
+    whole = bool(itemsize) and all(step % itemsize == 0 for step in strides)  # elements of no field have no size
     size = 0 if 0 in region.shape else region.stop - region.start
     memory = Memory(-1 - region.start, "cpu", region.start, size)
     return Footprint(
         pieces=((memory, replace(region, start=0)),),
         shape=region.shape,
-        stride=tuple(step // itemsize for step in strides) if itemsize else (),
+        stride=tuple(step // itemsize for step in strides) if whole else tuple(strides),
         dtype=str(np.ndarray.dtype.__get__(array)),
         device="cpu",
         nbytes=int(np.ndarray.nbytes.__get__(array)),
@@ -268,7 +269,7 @@ class _Search:
             if is_kind(other, torch.Tensor) and self.identity is not None:
                 return bool(other.untyped_storage()._cdata == self.identity)
             if is_kind(other, np.ndarray):
-                pieces = _of_array(other).pieces or ()
+                pieces = array_footprint(other).pieces or ()
                 return any(mine.shift(its) is not None for mine, _ in self.pieces for its, _ in pieces)
         except Exception:  # it has no storage, or none that can be asked for
             return False

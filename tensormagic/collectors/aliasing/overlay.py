@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_region, region_of
+from tensormagic.collectors.aliasing.aliases import array_footprint, array_region, region_of
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory
 from tensormagic.collectors.geometry.layout import Count, count_distinct, enumerate_reads, total
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
@@ -105,21 +105,19 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
 
 def _member(name: str, item: Any) -> tuple[OverlayMember, Memory]:
     """Return what a report says of a tensor or an array, its bytes not counted yet, and the memory that it lies in."""
-    if is_kind(item, np.ndarray):  # read through NumPy's own descriptors: nothing of a subclass is called
-        region, steps, dtype = array_region(item), np.ndarray.strides.__get__(item), np.ndarray.dtype.__get__(item)
-        size = region.itemsize
-        whole = bool(size) and all(step % size == 0 for step in steps)  # elements of no field have no size
-        stride = tuple(step // size for step in steps) if whole else tuple(steps)
-        memory = Memory(0, "cpu", region.start, region.stop - region.start if region.elements else 0)
+    if is_kind(item, np.ndarray):
+        found = array_footprint(item)
+        [(memory, region)] = found.pieces or []
+        stride, dtype = found.stride, found.dtype
     elif item.layout != torch.strided or item.is_nested:
         raise ValueError(f"its layout is {'nested' if item.is_nested else str(item.layout).removeprefix('torch.')}")
     else:
-        memory, dtype, stride, region = Memory.of(item), item.dtype, tuple(map(int, item.stride())), region_of(item, 0)
+        memory, region, stride = Memory.of(item), region_of(item, 0), tuple(map(int, item.stride()))
+        dtype = str(item.dtype).removeprefix("torch.")
         if region.elements and region.stop > memory.nbytes:
             held = f"its storage has {plural(memory.nbytes, 'byte')}"
             raise ValueError(f"{held}, it would read up to byte {region.stop}")
-    kind, dtype = type(item).__name__, str(dtype).removeprefix("torch.")
-    return OverlayMember(name, kind, dtype, region.shape, stride, region.itemsize, None, None), memory
+    return OverlayMember(name, type(item).__name__, dtype, region.shape, stride, region.itemsize, None, None), memory
 
 
 def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlayStorage:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import place_of
-from tensormagic.collectors.geometry.layout import count_distinct
+from tensormagic.collectors.geometry.layout import count_distinct, text_of
 from tensormagic.collectors.geometry.overlap import overlap, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
 from tensormagic.collectors.objects.namespace import is_kind, still_value
@@ -267,19 +267,15 @@ def settle(suspicion: Suspicion, *, pointwise: bool) -> Clash | None:
             differs = target != expected
         else:
             is_small = target.is_floating_point() and target.itemsize == 1  # float8 has no arithmetic
-            got, wanted = (target.float(), expected.float()) if is_small else (target, expected)
-            scale = wanted.abs().nan_to_num(posinf=0, neginf=0).max().item()
-            differs = ~torch.isclose(got, wanted, rtol=1e-3, atol=1e-6 * scale, equal_nan=True)
+            there, right = (target.float(), expected.float()) if is_small else (target, expected)
+            scale = right.abs().nan_to_num(posinf=0, neginf=0).max().item()
+            differs = ~torch.isclose(there, right, rtol=1e-3, atol=1e-6 * scale, equal_nan=True)
         wrong = int(differs.sum())
         if not wrong:
             return replace(clash, wrong=0) if pointwise and clash.kind == "reads what it writes" else None
         at = tuple(map(int, differs.nonzero()[0]))
-        return replace(clash, wrong=wrong, index=at, got=_text(target[at]), expected=_text(expected[at]))
-
-
-def _text(element: torch.Tensor) -> str:
-    value = element.item()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        got, wanted = (text_of(values[at].item()) for values in (target, expected))
+        return replace(clash, wrong=wrong, index=at, got=got, expected=wanted)
 
 
 def refusal(error: BaseException) -> str:

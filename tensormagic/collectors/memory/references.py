@@ -23,10 +23,10 @@ from tensormagic.collectors.objects.children import (
     MACHINERY,
     begins_plainly,
     defining_module,
+    found_in,
     is_kind,
     is_opened,
     mro_of,
-    reader_in,
 )
 from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import graded
@@ -84,7 +84,7 @@ def _readers(home: str) -> AskedOnce[type, Reader | None]:
     def judge(kind: type) -> Reader | None:
         if kind in _LEAVES:
             return None
-        if (reader := reader_in(_READERS, kind)) is not None:
+        if (reader := found_in(_READERS, kind)) is not None:
             return reader
         if type in mro_of(kind):
             return of_class

@@ -200,7 +200,7 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["ObjectReader", Any], Iterable[Reference]]
-AnyReader = TypeVar("AnyReader")
+Found = TypeVar("Found")
 
 
 class ObjectReader:
@@ -208,7 +208,7 @@ class ObjectReader:
 
     def __init__(self) -> None:
         self._readers = AskedOnce[type, _Reader | None](
-            lambda kind: reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
+            lambda kind: found_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
         )
         self._readers.update(dict.fromkeys(_ATOMS))
         self._dictionaries = AskedOnce(_dictionary_of)
@@ -250,10 +250,10 @@ def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
     return first not in closed and f"{first}.{rest.partition('.')[0]}" not in closed and type not in mro_of(kind)
 
 
-def reader_in(table: Iterable[tuple[type, AnyReader]], kind: type) -> AnyReader | None:
-    """Return what is in a table for the first class that a class is derived from, if any."""
+def found_in(table: Iterable[tuple[type, Found]], kind: type) -> Found | None:
+    """Return what is in a table for the first of its classes that a class is derived from, if any."""
     line = mro_of(kind)
-    return next((reader for one, reader in table if one in line), None)
+    return next((found for one, found in table if one in line), None)
 
 
 def _attributes(held: dict[str, Any]) -> Iterator[Reference]:

@@ -21,6 +21,7 @@ from tensormagic.collectors.objects.children import (
     ObjectReader,
     begins_plainly,
     defining_module,
+    found_in,
     is_readable,
     key_text,
     mro_of,
@@ -154,19 +155,16 @@ def roots(namespace: Mapping[str, object]) -> Iterator[Held]:
         yield Place(f"the last error ({type(error).__name__})", "traceback"), error
 
 
-_KINDS: tuple[tuple[str, frozenset[type]], ...] = (
-    ("tensor", frozenset({torch.Tensor})),
-    ("module", frozenset({nn.Module})),
-    ("optimizer", frozenset({torch.optim.Optimizer})),
-    ("data", frozenset({Dataset, DataLoader})),
-)
+_KINDS: tuple[tuple[type, str], ...] = (
+    (torch.Tensor, "tensor"), (nn.Module, "module"), (torch.optim.Optimizer, "optimizer"), (Dataset, "data"),
+    (DataLoader, "data"),
+)  # fmt: skip
 
 
 def _sort_of(kind: type) -> str:
     """Return what sort of thing the objects of a class are."""
-    known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
-    own = defining_module(kind).startswith("tensormagic.")
-    return next(known, "ours" if own else "container" if kind in _CONTAINERS else "")
+    other = "container" if kind in _CONTAINERS else ""
+    return found_in(_KINDS, kind) or ("ours" if defining_module(kind).startswith("tensormagic.") else other)
 
 
 @dataclass(slots=True)
