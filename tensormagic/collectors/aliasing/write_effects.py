@@ -15,7 +15,7 @@ from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import REPLAY_LIMIT, Call, Statement, Suspicion, Through
 from tensormagic.collectors.geometry.overlap import Region, Touched, touched
 from tensormagic.collectors.geometry.strides import Written, shares_version
-from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.objects.namespace import is_kind, root_name
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import ChangedName, Clash, Write
@@ -145,7 +145,7 @@ class Effects:
         met = {id(each) for each in (written, seen.target, base)}  # what the line writes to in so many words
         for hit in seen.hits:
             name, item = hit.storage_alias.name, hit.item
-            if id(item) in met or hit.storage_alias.list_name in lists or _root(name) in statement.loop_sources:
+            if id(item) in met or hit.storage_alias.list_name in lists or root_name(name) in statement.loop_sources:
                 continue
             met.add(id(item))
             if (reached := self._touched(seen, hit.region)).elements == 0:
@@ -197,7 +197,7 @@ def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[H
         if hit.storage_alias.list_name and not is_kind(hit.item, torch.nn.Parameter):
             item = hit.storage_alias.name.partition("]")[0]  # a tuple that holds it twice is one item
             by_list.setdefault(hit.storage_alias.list_name, {}).setdefault(hit.region, {}).setdefault(item, hit)
-    root = _root(via.name) if via is not None else ""
+    root = root_name(via.name) if via is not None else ""
     largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
     return {name: list(hits.values()) for name, hits in largest.items() if len(hits) > 1}
 
@@ -209,12 +209,12 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
     """
     item = via.tensor if via is not None else written_name(seen)
     same = [hit.storage_alias for hit in seen.hits if hit.item is item]
-    root = _root(via.name if via is not None else seen.total.target)
-    own = next((one for one in same if _root(one.name) == root and (via is None or one.name == via.name)), None)
+    root = root_name(via.name if via is not None else seen.total.target)
+    own = next((one for one in same if root_name(one.name) == root and (via is None or one.name == via.name)), None)
     if own is None or root in statement.loop_names or (via is None and own.name == root):
         return
     for one in same:
-        path, other = own.name.removeprefix(root), _root(one.name)
+        path, other = own.name.removeprefix(root), root_name(one.name)
         beside = (one.scope, one.root) == (own.scope, own.root) and one.name == other + path
         if beside and other not in {root, *statement.loop_names}:
             yield seen.change(one.name, "same object", item, noticed=True)
@@ -236,7 +236,3 @@ def _is_saved(item: Any, seen: WriteSeen) -> bool:
     views = {id(other) for other in tensors if other._base is item}
     views |= {id(seen.target)} if seen.target._base is item else set()
     return int(item._use_count()) - 1 - len(views) > 0
-
-
-def _root(name: str) -> str:
-    return name.partition(".")[0].partition("[")[0]

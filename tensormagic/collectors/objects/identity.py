@@ -26,7 +26,7 @@ from tensormagic.words import listed
 # two ways: in the user's namespace (there also inside a module, an object, a list or a dictionary that has a name),
 # and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
 # then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to
-# it (`deep_names`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
+# it (`DeepNames`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
 # lives: addresses are reused.
 
 MOST_MODULES = MOST_PARAMETERS = 1_000_000  # that are remembered

@@ -64,6 +64,11 @@ def plain(names: Iterable[str]) -> list[str]:
     return [name for name in every if name.isidentifier()] or telling(every)
 
 
+def root_name(path: str) -> str:
+    """Return the name that a path begins with: ``net`` of ``net.fc.weight``."""
+    return path.partition(".")[0].partition("[")[0]
+
+
 def nearest(names: list[str]) -> list[str]:
     """Return the names, those that are quickest to write first."""
     return sorted(names, key=lambda name: name.count(".") + name.count("["))

@@ -34,6 +34,7 @@ from tensormagic.collectors.objects.namespace import (
     is_kind,
     is_shells,
     nearest,
+    root_name,
     telling,
 )
 from tensormagic.collectors.where.source import AskedOnce, running_functions
@@ -282,7 +283,7 @@ class DeepNames:
             self._left -= _COST_OF_A_MISS if hit is None else 0
         if hit is None:
             return "", False
-        self._fruitful.add(hit[0].rpartition(".<locals>.")[2].partition(".")[0].partition("[")[0])
+        self._fruitful.add(root_name(hit[0].rpartition(".<locals>.")[2]))
         return hit
 
     def _reached(self, tensor: torch.Tensor, *, whole: bool) -> tuple[str, bool] | None:

@@ -17,7 +17,7 @@ import torch
 from tensormagic.collectors.aliasing.aliases import holders
 from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.parts import components
-from tensormagic.collectors.objects.namespace import is_history, nearest, outermost, telling
+from tensormagic.collectors.objects.namespace import is_history, nearest, outermost, root_name, telling
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import (
@@ -147,7 +147,7 @@ def _confirmed(held: Held, namespace: Mapping[str, Any], cell_number: CellNumber
 
 def _in_out(path: str, namespace: Mapping[str, Any]) -> str:
     """Return a path by way of ``Out``, whose number shows the cell, where it begins at a name for one of these."""
-    root = path.partition("[")[0].partition(".")[0]
+    root = root_name(path)
     history = namespace.get("Out")
     if not is_history(root) or root == "Out" or type(history) is not dict:
         return path
