@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +22,7 @@ from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_grap
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.referents import BASE_KINDS, Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.quiet import number, numbers, quiet
+from tensormagic.collectors.quiet import number, numbers, quiet, told
 from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
 
@@ -171,25 +171,18 @@ def footprint_of(item: Any) -> Footprint | None:
 
 
 def _of_tensor(x: torch.Tensor) -> Footprint:
-    strided = _otherwise(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
+    strided = told(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
     return Footprint(
-        pieces=_otherwise(lambda: tuple((Memory.of(part), region_of(part, 0)) for part in components(x)), None),
-        shape=_otherwise(lambda: numbers(x.shape), ()),
-        stride=_otherwise(lambda: numbers(x.stride()), ()) if strided else (),
+        pieces=told(lambda: tuple((Memory.of(part), region_of(part, 0)) for part in components(x)), None),
+        shape=told(lambda: numbers(x.shape), ()),
+        stride=told(lambda: numbers(x.stride()), ()) if strided else (),
         dtype=str(x.dtype).removeprefix("torch."),
         device=str(x.device),
-        nbytes=_otherwise(lambda: number(x.numel()) * x.element_size(), 0),
+        nbytes=told(lambda: number(x.numel()) * x.element_size(), 0),
         is_array=False,
         references=(weakref.ref(x),),
-        version=_otherwise(lambda: None if x.is_inference() else x._version, None),
+        version=told(lambda: None if x.is_inference() else x._version, None),
     )
-
-
-def _otherwise(look: Callable[[], Any], otherwise: Any) -> Any:
-    try:
-        return look()
-    except Exception:  # an odd tensor may raise anything from any attribute
-        return otherwise
 
 
 def array_footprint(array: np.ndarray) -> Footprint:

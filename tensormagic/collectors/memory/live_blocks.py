@@ -14,7 +14,7 @@ import torch
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.referents import Place
-from tensormagic.collectors.quiet import number
+from tensormagic.collectors.quiet import number, told
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import location_in, location_of, names_of, own_frames
 from tensormagic.reports import Category, Holder, Location
@@ -99,10 +99,7 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
 
 def nbytes_of(x: torch.Tensor) -> int:
     """Return the bytes of a tensor's elements; 0 where it does not tell."""
-    try:
-        return number(x.nbytes)
-    except Exception:  # an odd tensor may raise anything
-        return 0
+    return told(lambda: number(x.nbytes), 0)
 
 
 # The variables of functions that are running: they hold memory as names do, and no namespace shows them.

@@ -20,7 +20,7 @@ from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, Place
-from tensormagic.collectors.quiet import numbers, quiet
+from tensormagic.collectors.quiet import numbers, quiet, told
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
 from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of
@@ -68,7 +68,7 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         device=memory.device,
         category=category_of(block.roles),
         dtype=str(stands.dtype).removeprefix("torch."),
-        shape=_shape(stands),
+        shape=told(lambda: numbers(stands.shape), ()),
         tensors=len(block.tensors),
         holders=(*holders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
         found=len(places) + block.in_graphs + len(block.unnamed),
@@ -87,13 +87,6 @@ def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
         sums[block.memory.device, category_of(block.roles)].append(block.nbytes)
     found = [LiveStorage("", sum(sizes), *key, tensors=len(sizes)) for key, sizes in sums.items()]
     return tuple(sorted(found, key=lambda one: -one.nbytes))
-
-
-def _shape(x: torch.Tensor) -> tuple[int, ...]:
-    try:
-        return numbers(x.shape)
-    except Exception:  # sizes that are not known as numbers raise all kinds of errors
-        return ()
 
 
 MOST_LISTED = 2_000

@@ -19,7 +19,7 @@ from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.objects.namespace import is_history, nearest, outermost, root_name, telling
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
-from tensormagic.collectors.quiet import number, quiet
+from tensormagic.collectors.quiet import number, quiet, told
 from tensormagic.collectors.session.session_walk import (
     ITEM,
     THOROUGH,
@@ -191,9 +191,5 @@ def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
 
 
 def _nbytes(x: torch.Tensor) -> int:
-    try:
-        return sum(
-            number(part.numel()) * part.element_size() for part in components(x) if strides.Memory.behind(part).nbytes
-        )
-    except Exception:  # an odd tensor may refuse
-        return 0
+    there = (part for part in components(x) if strides.Memory.behind(part).nbytes)
+    return told(lambda: sum(number(part.numel()) * part.element_size() for part in there), 0)
