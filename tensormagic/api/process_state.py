@@ -15,7 +15,7 @@ from tensormagic.api.running import CellNumber, _Run
 from tensormagic.collectors.requirements import require_names, require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
-from tensormagic.reports.base import with_cells
+from tensormagic.reports.base import gc_paused, with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
 
@@ -58,7 +58,7 @@ def memory(
     """
     require_torch()
     from tensormagic.collectors.memory.freed import collect_freeable
-    from tensormagic.collectors.memory.live_memory import collect_memory, require_devices, uncollected
+    from tensormagic.collectors.memory.live_memory import collect_memory, require_devices
 
     names: tuple[Any, ...] = (namespace, only)
     for given in names:
@@ -68,7 +68,7 @@ def memory(
     seen = caller.f_globals if namespace is None else namespace
     asked = (devices,) if isinstance(devices, str) else devices
     require_devices(asked or ())
-    with uncollected():
+    with gc_paused():
         besides = () if only is None else (only,)
         freed = collect_freeable(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
         report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)

@@ -17,7 +17,7 @@ from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
-from tensormagic.collectors.where.source import MARK, ByFile, SourceLines, is_own_code
+from tensormagic.collectors.where.source import MARK, AskedOnce, SourceLines, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
 
@@ -117,7 +117,7 @@ class StackWalk:
     """Finds the user's line, the module and the phase of what a frame runs."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
-        self._sites, self._module_path, self._kinds = sites, module_path, ByFile(_kind_of)
+        self._sites, self._module_path, self._kinds = sites, module_path, AskedOnce(_kind_of)
 
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
         """Return the site of the innermost own frame below the one that runs ``stop``; None where there is none."""

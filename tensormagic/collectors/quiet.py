@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch._C import _functorch
 from torch.utils._python_dispatch import _disable_current_modes
+
+Told = TypeVar("Told")
 
 
 @contextmanager
@@ -20,6 +22,14 @@ def quiet() -> Iterator[None]:
     """Leave out all function and dispatch modes, and record nothing for autograd."""
     with torch._C.DisableTorchFunction(), without_modes(), graded(enabled=False):
         yield
+
+
+def told(ask: Callable[[], Told], otherwise: Told) -> Told:
+    """Return what a tensor of the user's tells, or something else where it raises: an odd one may raise anything."""
+    try:
+        return ask()
+    except Exception:
+        return otherwise
 
 
 def number(size: Any) -> int:

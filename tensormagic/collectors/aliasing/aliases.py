@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,11 +22,9 @@ from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_grap
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.referents import BASE_KINDS, Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.quiet import number, numbers, quiet
+from tensormagic.collectors.quiet import number, numbers, quiet, told
 from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
-
-# Who else reads or writes a tensor's memory: every name that reaches the same storage, and how much they share.
 
 MOST = 64
 # How another tensor can come to share, nearest first.
@@ -120,12 +118,7 @@ def relation(x: torch.Tensor, item: torch.Tensor) -> str:
 MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A strided region of one memory."""
-
-    memory: Memory
-    region: Region
+Piece = tuple[Memory, Region]  # a strided region of one memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +127,11 @@ class Footprint:
 
     pieces: tuple[Piece, ...] | None  # one a component; None where no memory is known
     shape: tuple[int, ...]  # sizes (of several: of the first)
-    stride: tuple[int, ...]  # in elements; empty for what is not strided
+    stride: tuple[int, ...]  # in elements, or bytes where that is no whole number; empty for what is not strided
     dtype: str  # as torch or NumPy writes it
     device: str  # as torch writes it
     nbytes: int  # bytes of the elements
     is_array: bool  # whether it is a NumPy array
-    is_contiguous: bool  # whether its elements lie in reading order without gaps
     references: tuple[weakref.ref[Any], ...]  # weak, to each of the tensors or arrays
     version: int | None = None  # the version counter; None where there is none
 
@@ -153,7 +145,7 @@ class Footprint:
         """How many different elements there are; None where that is too hard to count."""
         if self.pieces is None or len(self.pieces) != 1:
             return None
-        pattern = self.pieces[0].region.pattern
+        pattern = self.pieces[0][1].pattern
         return 0 if pattern is None else count_distinct(pattern)
 
 
@@ -162,7 +154,7 @@ def footprint_of(item: Any) -> Footprint | None:
     if is_kind(item, torch.Tensor):
         return _of_tensor(item)
     if is_kind(item, np.ndarray):
-        return _of_array(item)
+        return array_footprint(item)
     if not is_kind(item, tuple, list):
         return None
     items = list.__iter__(item) if is_kind(item, list) else tuple.__iter__(item)
@@ -179,43 +171,35 @@ def footprint_of(item: Any) -> Footprint | None:
 
 
 def _of_tensor(x: torch.Tensor) -> Footprint:
-    strided = _otherwise(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
+    strided = told(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
     return Footprint(
-        pieces=_otherwise(lambda: tuple(Piece(Memory.of(part), region_of(part, 0)) for part in components(x)), None),
-        shape=_otherwise(lambda: numbers(x.shape), ()),
-        stride=_otherwise(lambda: numbers(x.stride()), ()) if strided else (),
+        pieces=told(lambda: tuple((Memory.of(part), region_of(part, 0)) for part in components(x)), None),
+        shape=told(lambda: numbers(x.shape), ()),
+        stride=told(lambda: numbers(x.stride()), ()) if strided else (),
         dtype=str(x.dtype).removeprefix("torch."),
         device=str(x.device),
-        nbytes=_otherwise(lambda: number(x.numel()) * x.element_size(), 0),
+        nbytes=told(lambda: number(x.numel()) * x.element_size(), 0),
         is_array=False,
-        is_contiguous=strided and _otherwise(x.is_contiguous, otherwise=False),
         references=(weakref.ref(x),),
-        version=_otherwise(lambda: None if x.is_inference() else x._version, None),
+        version=told(lambda: None if x.is_inference() else x._version, None),
     )
 
 
-def _otherwise(look: Callable[[], Any], otherwise: Any) -> Any:
-    try:
-        return look()
-    except Exception:  # an odd tensor may raise anything from any attribute
-        return otherwise
-
-
-def _of_array(array: np.ndarray) -> Footprint:
-    """Read an array through NumPy's own attributes: nothing of a subclass is called."""
+def array_footprint(array: np.ndarray) -> Footprint:
+    """Return the footprint of an array, read through NumPy's own attributes: nothing of a subclass is called."""
     region, strides = array_region(array), np.ndarray.strides.__get__(array)
     itemsize = region.itemsize
+    whole = bool(itemsize) and all(step % itemsize == 0 for step in strides)  # elements of no field have no size
     size = 0 if 0 in region.shape else region.stop - region.start
     memory = Memory(-1 - region.start, "cpu", region.start, size)
     return Footprint(
-        pieces=(Piece(memory, replace(region, start=0)),),
+        pieces=((memory, replace(region, start=0)),),
         shape=region.shape,
-        stride=tuple(step // itemsize for step in strides) if itemsize else (),
+        stride=tuple(step // itemsize for step in strides) if whole else tuple(strides),
         dtype=str(np.ndarray.dtype.__get__(array)),
         device="cpu",
         nbytes=int(np.ndarray.nbytes.__get__(array)),
         is_array=True,
-        is_contiguous=bool(np.ndarray.flags.__get__(array).c_contiguous),
         references=(weakref.ref(array),),
     )
 
@@ -262,12 +246,10 @@ class _Search:
         self.pieces: tuple[Piece, ...] = ()
         self.base_is_held = False  # whether anything in Python refers to its base, besides the view that it is
         with suppress(RuntimeError, NotImplementedError):
-            found, identity = footprint_of(x), int(x.untyped_storage()._cdata)
-            base_is_held = False
+            self.identity, self.pieces = int(x.untyped_storage()._cdata), _of_tensor(x).pieces or ()
             # Of a nested tensor the base is one of its components, which has a storage of its own.
-            if x._base is not None and x._base.untyped_storage()._cdata == identity:
-                base_is_held = sys.getrefcount(x._base) > _references_of_nobody()
-            self.identity, self.base_is_held, self.pieces = identity, base_is_held, (found and found.pieces) or ()
+            if x._base is not None and x._base.untyped_storage()._cdata == self.identity:
+                self.base_is_held = sys.getrefcount(x._base) > _references_of_nobody()
         self.graphs: dict[Any, str] = {}  # node → name of the tensor whose graph it begins
         self.found: list[Holder] = []
         self.storages: set[int] = set()  # C++ tensors known to use the storage
@@ -280,9 +262,8 @@ class _Search:
             if is_kind(other, torch.Tensor) and self.identity is not None:
                 return bool(other.untyped_storage()._cdata == self.identity)
             if is_kind(other, np.ndarray):
-                found = footprint_of(other)
-                pieces = (found and found.pieces) or ()
-                return any(mine.memory.shift(piece.memory) is not None for mine in self.pieces for piece in pieces)
+                pieces = array_footprint(other).pieces or ()
+                return any(mine.shift(its) is not None for mine, _ in self.pieces for its, _ in pieces)
         except Exception:  # it has no storage, or none that can be asked for
             return False
         return False

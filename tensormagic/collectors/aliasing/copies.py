@@ -74,9 +74,6 @@ def _general(call: Call, outcome: Outcome) -> str:
     return "its memory cannot be compared" if outcome == "unknown" else ""
 
 
-# -- one rule a family ---------------------------------------------------------------------------------------------
-
-
 def _reshape(call: Call, outcome: Outcome) -> str:
     if outcome == "same object":
         return f"{call.unchanged}: it already has that shape"
@@ -193,8 +190,6 @@ _FROM_BUFFERS = frozenset(
 _COPIES = (frozenset(_REASONS) - {*_EMPTY.split()}) | {"tril", "triu", "diag_embed"}
 
 
-# Whether a result shares memory with its operands: exactly, by storage and by element.
-
 MOST_OPERANDS = 8
 _ORDER = ("same object", "overlap", "may overlap", "same storage", "unknown", "separate")
 
@@ -231,10 +226,10 @@ def compared(mine: Footprint, other: Footprint, name: str) -> Sharing:
     if mine.pieces is None or other.pieces is None:
         return Sharing(name, "unknown", None, elements)
     pairs = [
-        (x.region, replace(y.region, start=y.region.start + shift))
-        for x in mine.pieces
-        for y in other.pieces
-        if (shift := x.memory.shift(y.memory)) is not None
+        (x, replace(y, start=y.start + shift))
+        for memory, x in mine.pieces
+        for its, y in other.pieces
+        if (shift := memory.shift(its)) is not None
     ]
     if not pairs:
         return Sharing(name, "separate", 0, elements)

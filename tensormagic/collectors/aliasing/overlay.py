@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_region, region_of
-from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared
-from tensormagic.collectors.geometry.layout import count_distinct, enumerate_reads, total
-from tensormagic.collectors.geometry.overlap import Region, marked, overlap, overlap_elements, solid_bytes
+from tensormagic.collectors.aliasing.aliases import array_footprint, array_region, region_of
+from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory
+from tensormagic.collectors.geometry.layout import Count, count_distinct, enumerate_reads, total
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import Memory, Pattern, count_between
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
@@ -29,8 +29,6 @@ from tensormagic.reports import (
 )
 from tensormagic.words import plural
 
-# The bytes that a tensor, an array or a buffer reads, counted from the first byte of the memory it lies in.
-
 
 def region_in(entry: Entry, piece: Shared) -> Region:
     """Return the region of an entry in a piece of memory. Memory is not read."""
@@ -41,13 +39,7 @@ def region_in(entry: Entry, piece: Shared) -> Region:
     return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
 
 
-# Which part of a piece of memory a strided region reads, cell by cell: what the strips of ``%aliases`` are drawn
-# from.
-#
-# Exact: small spans are marked byte by byte, larger ones are counted by arithmetic on their strides.
-
 STRIP_CELLS = 40
-_MARKED = 2**16
 
 
 def cell_bytes(piece: Shared) -> int:
@@ -59,19 +51,16 @@ def cell_bytes(piece: Shared) -> int:
 
 def coverage(region: Region, nbytes: int, cell: int) -> tuple[float | None, ...]:
     """Return for each cell of a memory which part of its bytes a region reads; None where that is too hard to count."""
-    edges = [(low, min(low + cell, nbytes)) for low in range(0, nbytes, cell)]
-    if 0 in region.shape:
-        return (0.0,) * len(edges)
-    if (solid := solid_bytes(region)) is not None:
-        return tuple(max(min(solid[1], high) - max(solid[0], low), 0) / (high - low) for low, high in edges)
-    if region.stop <= _MARKED and region.start >= 0 and region.elements <= _MARKED:
-        picture = marked(region, 0, region.stop)
-        return tuple(int(picture[low:high].sum()) / (high - low) for low, high in edges)
-    pattern, shares = region.pattern, list[float | None]()
-    for low, high in edges:
-        read = count_between(pattern, low, high) if pattern is not None else 0
-        shares.append(None if read is None else min(read * region.itemsize / (high - low), 1.0))
-    return tuple(shares)
+    cells = range(0, nbytes, cell)
+    counts, _ = _bytes_read(region, cells, nbytes)
+    lengths = (min(cell, nbytes - low) for low in cells)
+    return tuple(None if read is None else read / length for (read, _), length in zip(counts, lengths, strict=True))
+
+
+def _bytes_read(region: Region, cells: range, stop: int) -> tuple[Sequence[Count], bool]:
+    """Return what `total` does, in bytes; overlapping dimensions are joined where that makes counting exact."""
+    pattern = _bytewise(region).pattern
+    return total(pattern and (pattern.nested() or pattern), cells, stop)
 
 
 # All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage
@@ -86,80 +75,49 @@ MOST_STEPS = 2**16
 MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    """A tensor or array and its memory. Holds none of them: numbers only."""
-
-    # What the report says about it; its bytes are filled in once the start of the memory is known.
-    member: OverlayMember
-    identity: int | None  # Of torch's storage object; None for arrays.
-    device: str  # As torch writes it.
-    low: int  # Address of the first byte of its memory; 0 where there is none.
-    nbytes: int  # Size of its memory.
-    region: Region  # What it reads, from that address on.
-
-    def touches(self, other: _Holder) -> bool:
-        """Return whether the two lie in the same memory."""
-        if self.identity is not None and self.identity == other.identity:
-            return True
-        if self.device != other.device or not self.low or not other.low:
-            return False
-        return self.low < other.low + other.nbytes and other.low < self.low + self.nbytes
-
-
 def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     """Return what at most `MOST_MEMBERS` tensors and arrays have in common. Never raises: an odd one is a gap."""
+    members, entries, gaps = list[OverlayMember](), list[Entry](), list[Gap]()
     with quiet():
-        looked = [_holder_or_gap(name, item) for name, item in tensors.items()]
-    holders = [one for one in looked if isinstance(one, _Holder)]
-    groups: list[list[int]] = []  # which holders lie in the same memory, directly or through a third one
-    for at, holder in enumerate(holders):
-        met = [group for group in groups if any(holder.touches(holders[other]) for other in group)]
-        groups = [group for group in groups if group not in met]
-        groups.append(sorted([at, *(other for group in met for other in group)]))
-    members, storages = [holder.member for holder in holders], list[OverlayStorage]()
-    for group in sorted(groups):
-        some = [holders[at] for at in group]
-        origin, stop = min(holder.low for holder in some), max(holder.low + holder.nbytes for holder in some)
-        starts = [holder.region.start + holder.low - origin for holder in some]
-        regions = {at: replace(holders[at].region, start=start) for at, start in zip(group, starts, strict=True)}
-        for at, region in regions.items():
-            pattern = _bytewise(region).pattern
-            first = None if pattern is None else region.start
-            members[at] = replace(members[at], first_byte=first, distinct_bytes=count_distinct(pattern))
-        alone = OverlayStorage(tuple(group), origin, stop - origin, some[0].device)
-        storages.append(_storage(alone, regions))
-    gaps = tuple(one for one in looked if isinstance(one, Gap))
-    return OverlayReport(members=tuple(members), storages=tuple(storages), gaps=gaps)
+        for name, item in tensors.items():
+            try:
+                member, memory = _member(name, item)
+            except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
+                reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+                gaps.append(Gap(name, f"its memory cannot be compared: {reason}"))
+                continue
+            members.append(member)
+            entries.append(Entry(item, [name], memory, is_kind(item, torch.Tensor)))
+        numbers = {id(entry): at for at, entry in enumerate(entries)}
+        pieces = [(sorted(numbers[id(entry)] for entry in piece.entries), piece) for piece in by_memory(entries)]
+        placed = [
+            (OverlayStorage(tuple(group), piece.address, piece.nbytes, piece.device),
+             {at: region_in(entries[at], piece) for at in group})
+            for group, piece in sorted(pieces, key=lambda pair: pair[0])
+        ]  # fmt: skip
+    for at, region in (pair for _, regions in placed for pair in regions.items()):
+        pattern = _bytewise(region).pattern
+        first = None if pattern is None else region.start
+        members[at] = replace(members[at], first_byte=first, distinct_bytes=count_distinct(pattern))
+    storages = tuple(_storage(alone, regions) for alone, regions in placed)
+    return OverlayReport(members=tuple(members), storages=storages, gaps=tuple(gaps))
 
 
-def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
-    try:
-        return _holder(name, item)
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        return Gap(name, f"its memory cannot be compared: {reason}")
-
-
-def _holder(name: str, item: Any) -> _Holder:
-    if is_kind(item, np.ndarray):  # read through NumPy's own descriptors: nothing of a subclass is called
-        region, steps, dtype = array_region(item), np.ndarray.strides.__get__(item), np.ndarray.dtype.__get__(item)
-        size = region.itemsize
-        whole = bool(size) and all(step % size == 0 for step in steps)  # elements of no field have no size
-        stride = tuple(step // size for step in steps) if whole else tuple(steps)
-        nbytes = region.stop - region.start if 0 not in region.shape else 0
-        memory, identity, region = Memory(0, "cpu", region.start, nbytes), None, replace(region, start=0)
+def _member(name: str, item: Any) -> tuple[OverlayMember, Memory]:
+    """Return what a report says of a tensor or an array, its bytes not counted yet, and the memory that it lies in."""
+    if is_kind(item, np.ndarray):
+        found = array_footprint(item)
+        [(memory, region)] = found.pieces or []
+        stride, dtype = found.stride, found.dtype
     elif item.layout != torch.strided or item.is_nested:
         raise ValueError(f"its layout is {'nested' if item.is_nested else str(item.layout).removeprefix('torch.')}")
     else:
-        memory, dtype, stride, region = Memory.of(item), item.dtype, tuple(map(int, item.stride())), region_of(item, 0)
+        memory, region, stride = Memory.of(item), region_of(item, 0), tuple(map(int, item.stride()))
+        dtype = str(item.dtype).removeprefix("torch.")
         if region.elements and region.stop > memory.nbytes:
             held = f"its storage has {plural(memory.nbytes, 'byte')}"
             raise ValueError(f"{held}, it would read up to byte {region.stop}")
-        identity = memory.identity
-    kind, dtype = type(item).__name__, str(dtype).removeprefix("torch.")
-    member = OverlayMember(name, kind, dtype, region.shape, stride, region.itemsize, None, None)
-    return _Holder(member, identity, memory.device, memory.address, memory.nbytes, region)
+    return OverlayMember(name, type(item).__name__, dtype, region.shape, stride, region.itemsize, None, None), memory
 
 
 def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlayStorage:
@@ -168,9 +126,7 @@ def _storage(alone: OverlayStorage, regions: Mapping[int, Region]) -> OverlaySto
         return alone
     start, stop, cell, single = _cut(list(regions.values()), alone.nbytes)
     cells = range(start, stop, cell)
-    patterns = {at: _bytewise(region).pattern for at, region in regions.items()}
-    # Overlapping dimensions are joined where that makes counting exact.
-    read = {at: total((some.nested() or some) if some else None, cells, stop) for at, some in patterns.items()}
+    read = {at: _bytes_read(region, cells, stop) for at, region in regions.items()}
     rows = tuple(
         OverlayRow(at, tuple(distinct for distinct, _ in read[at][0]), _elements(region) if single else ())
         for at, region in regions.items()

@@ -19,9 +19,9 @@ from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.geometry.parts import named_parts
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
-from tensormagic.collectors.objects.namespace import Walk, walk_arrays
+from tensormagic.collectors.objects.namespace import Walk, root_name, walk_arrays
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import running_spaces
+from tensormagic.collectors.where.source import running_functions
 
 # The names that reach a storage: looked up in the namespace and in the functions that are running.
 #
@@ -30,7 +30,6 @@ from tensormagic.collectors.where.source import running_spaces
 
 MOST_REMEMBERED = 4096  # storages
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\](?:\[(?:\d+|'\w*')\])?")  # also in a tuple or dictionary in the list
-_ROOT = re.compile(r"[^.\[]*")
 _use_count = torch._C._storage_Use_Count
 
 
@@ -103,11 +102,12 @@ class StorageAliases:
         self._by_storage, self._every, self._foreign, self._beside = {}, [], [], {}
         self._use_counts, self._bounds, self.searched = {}, {}, 0
         with quiet():
-            for scope, space in enumerate((self._namespace, *running_spaces(frame, self._namespace))):
+            functions = running_functions(frame, self._namespace)
+            for scope, space in enumerate((self._namespace, *(names for _, names in functions))):
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):
-                    root = id(space.get(_ROOT.match(name)[0]))  # type: ignore[index]
+                    root = id(space.get(root_name(name)))
                     in_list = _ITEM.fullmatch(name)
                     of_list = in_list["list"] if in_list and type(space.get(in_list["list"])) is list else ""
                     self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, of_list, root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import FrameType
 from typing import Any
 
@@ -15,13 +16,11 @@ from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import REPLAY_LIMIT, Call, Statement, Suspicion, Through
 from tensormagic.collectors.geometry.overlap import Region, Touched, touched
 from tensormagic.collectors.geometry.strides import Written, shares_version
-from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.objects.namespace import is_kind, root_name
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import ChangedName, Clash, Write
 from tensormagic.reports.writes import Extent
-
-# What is known so far of the writes that one line makes by one call.
 
 
 @dataclass(slots=True)
@@ -98,7 +97,6 @@ class Swaps:
 # Writing to ``x[0]`` changes x: that is what the user wrote. So is the tensor that a loop goes over, and the one
 # parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
 
-MOST_REMEMBERED = 4096
 Reached = tuple[Region, Touched]  # a region, and which of its elements were written to
 
 
@@ -124,52 +122,44 @@ class WriteSeen:
         )  # fmt: skip
 
 
-class Effects:
-    """Finds the names that a write changed; answers about the same two regions are remembered."""
+def effects(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+    """Yield the names whose elements were changed and that the line, writing through ``via``, does not name."""
+    # The written tensor itself, where a graph holds its values and autograd does not notice the write.
+    own = via if via is not None and via.tensor is not seen.target and via.tensor.grad_fn is not None else None
+    if own is not None and shares_version(seen.target, own.tensor) is False and _is_saved(own.tensor, seen):
+        yield seen.change(own.name, "itself", own.tensor, noticed=False, saved=True)
+    written = via.tensor if via is not None else written_name(seen)
+    lists = _same_memory_lists(seen, via)
+    for name, hits in lists.items():
+        item, region = hits[0].item, hits[0].region
+        if (reached := _touched(seen, region)).elements:
+            noticed, count = _noticed(seen.target, item), len(hits)
+            yield seen.change(name, "item of a list", item, (region, reached), noticed=noticed, items=count)
+    base = seen.target._base if via is None else None
+    met = {id(each) for each in (written, seen.target, base)}  # what the line writes to in so many words
+    for hit in seen.hits:
+        name, item = hit.storage_alias.name, hit.item
+        if id(item) in met or hit.storage_alias.list_name in lists or root_name(name) in statement.loop_sources:
+            continue
+        met.add(id(item))
+        if (reached := _touched(seen, hit.region)).elements == 0:
+            continue
+        if (known := seen.total.changed.get(name)) is not None:
+            yield known
+            continue
+        how = relation(written, item) if is_kind(item, torch.Tensor) else "NumPy array"
+        extent, saved = _extent(place_of(written), hit.region), _is_saved(item, seen)
+        known_place, noticed = (hit.region, reached), _noticed(seen.target, item)
+        yield seen.change(name, how, item, known_place, extent=extent, noticed=noticed, saved=saved)
+    yield from _second_names(seen, statement, via)
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[Region, Region], Touched] = {}
 
-    def of(self, seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
-        """Yield the names whose elements were changed and that the line, writing through ``via``, does not name."""
-        # The written tensor itself, where a graph holds its values and autograd does not notice the write.
-        own = via if via is not None and via.tensor is not seen.target and via.tensor.grad_fn is not None else None
-        if own is not None and shares_version(seen.target, own.tensor) is False and _is_saved(own.tensor, seen):
-            yield seen.change(own.name, "itself", own.tensor, noticed=False, saved=True)
-        written = via.tensor if via is not None else written_name(seen)
-        lists = _same_memory_lists(seen, via)
-        for name, hits in lists.items():
-            item, region = hits[0].item, hits[0].region
-            if (reached := self._touched(seen, region)).elements:
-                noticed, count = _noticed(seen.target, item), len(hits)
-                yield seen.change(name, "item of a list", item, (region, reached), noticed=noticed, items=count)
-        base = seen.target._base if via is None else None
-        met = {id(each) for each in (written, seen.target, base)}  # what the line writes to in so many words
-        for hit in seen.hits:
-            name, item = hit.storage_alias.name, hit.item
-            if id(item) in met or hit.storage_alias.list_name in lists or _root(name) in statement.loop_sources:
-                continue
-            met.add(id(item))
-            if (reached := self._touched(seen, hit.region)).elements == 0:
-                continue
-            if (known := seen.total.changed.get(name)) is not None:
-                yield known
-                continue
-            how = relation(written, item) if is_kind(item, torch.Tensor) else "NumPy array"
-            extent, saved = _extent(place_of(written), hit.region), _is_saved(item, seen)
-            known_place, noticed = (hit.region, reached), _noticed(seen.target, item)
-            yield seen.change(name, how, item, known_place, extent=extent, noticed=noticed, saved=saved)
-        yield from _second_names(seen, statement, via)
+def _touched(seen: WriteSeen, region: Region) -> Touched:
+    """Return which elements of a region a write reached."""
+    return _touched_by_all(region, seen.region) if seen.mask is None else touched(region, seen.region, seen.mask)
 
-    def _touched(self, seen: WriteSeen, region: Region) -> Touched:
-        if seen.mask is not None:
-            return touched(region, seen.region, seen.mask)
-        key = (region, seen.region)
-        if key not in self._known:
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = touched(region, seen.region)
-        return self._known[key]
+
+_touched_by_all = lru_cache(maxsize=4096)(touched)  # a loop asks for the same regions in each of its steps
 
 
 def _extent(written: Region, other: Region) -> Extent:
@@ -199,7 +189,7 @@ def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[H
         if hit.storage_alias.list_name and not is_kind(hit.item, torch.nn.Parameter):
             item = hit.storage_alias.name.partition("]")[0]  # a tuple that holds it twice is one item
             by_list.setdefault(hit.storage_alias.list_name, {}).setdefault(hit.region, {}).setdefault(item, hit)
-    root = _root(via.name) if via is not None else ""
+    root = root_name(via.name) if via is not None else ""
     largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
     return {name: list(hits.values()) for name, hits in largest.items() if len(hits) > 1}
 
@@ -211,12 +201,12 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
     """
     item = via.tensor if via is not None else written_name(seen)
     same = [hit.storage_alias for hit in seen.hits if hit.item is item]
-    root = _root(via.name if via is not None else seen.total.target)
-    own = next((one for one in same if _root(one.name) == root and (via is None or one.name == via.name)), None)
+    root = root_name(via.name if via is not None else seen.total.target)
+    own = next((one for one in same if root_name(one.name) == root and (via is None or one.name == via.name)), None)
     if own is None or root in statement.loop_names or (via is None and own.name == root):
         return
     for one in same:
-        path, other = own.name.removeprefix(root), _root(one.name)
+        path, other = own.name.removeprefix(root), root_name(one.name)
         beside = (one.scope, one.root) == (own.scope, own.root) and one.name == other + path
         if beside and other not in {root, *statement.loop_names}:
             yield seen.change(one.name, "same object", item, noticed=True)
@@ -238,7 +228,3 @@ def _is_saved(item: Any, seen: WriteSeen) -> bool:
     views = {id(other) for other in tensors if other._base is item}
     views |= {id(seen.target)} if seen.target._base is item else set()
     return int(item._use_count()) - 1 - len(views) > 0
-
-
-def _root(name: str) -> str:
-    return name.partition(".")[0].partition("[")[0]

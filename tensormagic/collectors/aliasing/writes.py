@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
-from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal, written_name
+from tensormagic.collectors.aliasing.write_effects import Swaps, WriteSeen, WriteTotal, effects, written_name
 from tensormagic.collectors.aliasing.written_through import (
     Call,
     Suspicion,
@@ -54,7 +54,6 @@ class WriteLog:
     def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
         self._sites = sites
         self._storage_aliases = StorageAliases(namespace)
-        self._effects = Effects()
         self._swaps = Swaps()
         self._totals: dict[tuple[int | None, str], WriteTotal] = {}
         self._gaps: dict[str, Gap] = {}
@@ -147,8 +146,7 @@ class WriteLog:
     # -- looking, in steps ----------------------------------------------------------------------------------------
 
     def _look(self, total: WriteTotal, target: torch.Tensor, call: Call, frame: FrameType) -> None:
-        if not total.described:
-            self._describe(total, call, frame)
+        self._describe(total, call, frame)
         if target.layout != torch.strided or not target.numel():
             return
         storage = target.untyped_storage()
@@ -203,7 +201,7 @@ class WriteLog:
                     _note_worse(total, Clash("repeats", via.name, reached, written))
             arguments = _arguments(seen.target, frame, named=via is not None) if due else {}
             handed = [seen.change(name, "argument", x, noticed=True) for name, x in arguments.items()]
-            for changed in (*self._effects.of(seen, statement, via), *handed):
+            for changed in (*effects(seen, statement, via), *handed):
                 total.counts[changed.name] = total.counts.get(changed.name, 0) + 1
                 known = total.changed.get(changed.name)
                 if known is None or changed.items > known.items:
@@ -254,8 +252,6 @@ def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Cla
     return replace(clash, tensor=via.name, index=index)
 
 
-# Watches a run for in-place writes: which line, which op, to what, and whose elements that changed besides.
-#
 # A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing.
 # What a write needs more is looked at in steps, each only where the one before gave reason to: does anything else use
 # the storage, does anybody have a name for it, do the bytes meet.

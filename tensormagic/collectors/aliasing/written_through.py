@@ -5,21 +5,19 @@ from __future__ import annotations
 import ast
 import linecache
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import zip_longest
 from types import FrameType
 from typing import Any
 
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import place_of
-from tensormagic.collectors.geometry.layout import count_distinct
+from tensormagic.collectors.geometry.layout import count_distinct, text_of
 from tensormagic.collectors.geometry.overlap import overlap, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
-from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, stored
+from tensormagic.collectors.objects.namespace import is_kind, still_value
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import innermost_own, names_of, syntax_of
 from tensormagic.reports import Clash
@@ -133,44 +131,22 @@ def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, 
     return statement, None
 
 
-_GETTERS: dict[type, Callable[[Any, Any], Any]] = {
-    dict: dict.get,  # ``__getitem__`` of a defaultdict's would make the item
-    list: list.__getitem__,
-    tuple: tuple.__getitem__,
-}
-
-
 def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> Through | None:
-    """Return the last tensor on the way that an expression goes, reached without running code."""
+    """Return the last tensor on the way that an expression goes, reached without running code or making a view."""
     steps = [expression]  # its own beginnings, shortest last: ``a.b[0]``, ``a.b``, ``a``
     while isinstance(steps[-1], ast.Attribute | ast.Subscript | ast.Call):
         steps.append(steps[-1].func if isinstance(steps[-1], ast.Call) else steps[-1].value)
-    if not isinstance(steps[-1], ast.Name):
-        return None
-    value: Any = names.get(steps[-1].id)
     found: Through | None = None
-    for step, following in zip_longest(steps[::-1], steps[-2::-1]):
+    for step in reversed(steps):
+        computed = isinstance(step, ast.Call) or (
+            isinstance(step, ast.Subscript) and not isinstance(step.slice, ast.Constant)
+        )
+        if computed or (found is not None and not (isinstance(step, ast.Attribute) and step.attr == "grad")):
+            break
+        value = still_value(step, names)
         if is_kind(value, torch.Tensor):
             found = Through(ast.unparse(step), value)
-        value = _next(value, following)
-        if value is None:
-            break
     return found
-
-
-def _next(value: Any, step: ast.expr | None) -> Any:
-    """Return an attribute or an item that is plainly stored; nothing is computed."""
-    if isinstance(step, ast.Subscript) and isinstance(step.slice, ast.Constant):
-        given = next((get for kind, get in _GETTERS.items() if is_kind(value, kind)), None)
-        with suppress(IndexError, TypeError, KeyError):
-            return given(value, step.slice.value) if given is not None else None
-    if not isinstance(step, ast.Attribute):
-        return None
-    if is_kind(value, torch.Tensor):
-        with torch._C.DisableTorchFunction():
-            return value.grad if step.attr == "grad" and value.is_leaf else None
-    found = stored(value, step.attr)
-    return None if found is UNKNOWN else found
 
 
 # Memory that one write uses twice: a target that overlaps itself, or an operand that lies in what is written to.
@@ -291,19 +267,15 @@ def settle(suspicion: Suspicion, *, pointwise: bool) -> Clash | None:
             differs = target != expected
         else:
             is_small = target.is_floating_point() and target.itemsize == 1  # float8 has no arithmetic
-            got, wanted = (target.float(), expected.float()) if is_small else (target, expected)
-            scale = wanted.abs().nan_to_num(posinf=0, neginf=0).max().item()
-            differs = ~torch.isclose(got, wanted, rtol=1e-3, atol=1e-6 * scale, equal_nan=True)
+            there, right = (target.float(), expected.float()) if is_small else (target, expected)
+            scale = right.abs().nan_to_num(posinf=0, neginf=0).max().item()
+            differs = ~torch.isclose(there, right, rtol=1e-3, atol=1e-6 * scale, equal_nan=True)
         wrong = int(differs.sum())
         if not wrong:
             return replace(clash, wrong=0) if pointwise and clash.kind == "reads what it writes" else None
         at = tuple(map(int, differs.nonzero()[0]))
-        return replace(clash, wrong=wrong, index=at, got=_text(target[at]), expected=_text(expected[at]))
-
-
-def _text(element: torch.Tensor) -> str:
-    value = element.item()
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        got, wanted = (text_of(values[at].item()) for values in (target, expected))
+        return replace(clash, wrong=wrong, index=at, got=got, expected=wanted)
 
 
 def refusal(error: BaseException) -> str:

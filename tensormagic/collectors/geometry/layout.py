@@ -17,24 +17,11 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Grid, LayoutReport, MemoryFormat, Strip, StripCell
 from tensormagic.reports.storage import contiguous_stride, views
 
-# The index grid: a two-dimensional slice of a tensor, with the storage offset of every shown element.
-
 MOST_ROWS = 32
 MOST_COLUMNS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnSlice:
-    """Which elements of a tensor are shown: rows × columns of the slice that ``fixed`` names (see `reports.Grid`)."""
-
-    row_dim: int | None
-    column_dim: int | None
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    fixed: tuple[int, ...]
-
-
-def default_slice(shape: Sequence[int]) -> DrawnSlice:
+def default_slice(shape: Sequence[int]) -> Grid:
     """Return the slice along the last two dimensions longer than 1: a convolution's (64, 3, 1, 1) as 64 by 3."""
     long = [dim for dim, size in enumerate(shape) if size != 1][-2:]
     others = [dim for dim in reversed(range(len(shape))) if dim not in long]
@@ -44,16 +31,16 @@ def default_slice(shape: Sequence[int]) -> DrawnSlice:
 
 def slice_along(
     shape: Sequence[int], row_dim: int | None, column_dim: int | None, *, fixed: tuple[int, ...] | None = None
-) -> DrawnSlice:
-    """Return the slice along two dimensions, evenly thinned where long (None: a single row or column), others fixed."""
+) -> Grid:
+    """Return the slice along two dimensions, evenly thinned where long (None: a single row or column), others fixed.
+
+    Where its elements lie is not filled in yet; see `grid`.
+    """
+    row_count, column_count = (1 if dim is None else shape[dim] for dim in (row_dim, column_dim))
     empty = any(size == 0 for dim, size in enumerate(shape) if dim not in {row_dim, column_dim})
-    rows = () if empty else evenly(_length(shape, row_dim), MOST_ROWS)
-    columns = evenly(_length(shape, column_dim), MOST_COLUMNS)
-    return DrawnSlice(row_dim, column_dim, rows, columns, fixed or (0,) * len(shape))
-
-
-def _length(shape: Sequence[int], dim: int | None) -> int:
-    return 1 if dim is None else shape[dim]
+    rows, columns = () if empty else evenly(row_count, MOST_ROWS), evenly(column_count, MOST_COLUMNS)
+    place = fixed or (0,) * len(shape)
+    return Grid(row_dim, column_dim, rows, columns, row_count, column_count, place, offsets=())
 
 
 def evenly(count: int, most: int) -> tuple[int, ...]:
@@ -62,24 +49,14 @@ def evenly(count: int, most: int) -> tuple[int, ...]:
     return tuple(at * count // shown for at in range(shown))
 
 
-def grid(shape: Sequence[int], stride: Sequence[int], offset: int, shown: DrawnSlice | None = None) -> Grid:
-    """Return the index grid of a strided tensor, without the values of its elements; stride and offset in elements."""
-    shown = shown or default_slice(shape)
+def grid(shown: Grid, stride: Sequence[int], offset: int) -> Grid:
+    """Return a slice with the storage offsets of its elements; stride and offset in elements."""
     row_step, column_step = (0 if dim is None else stride[dim] for dim in (shown.row_dim, shown.column_dim))
     start = offset + sum(step * at for step, at in zip(stride, shown.fixed, strict=True))
     offsets = tuple(
         tuple(start + row * row_step + column * column_step for column in shown.columns) for row in shown.rows
     )
-    return Grid(
-        row_dim=shown.row_dim,
-        column_dim=shown.column_dim,
-        rows=shown.rows,
-        columns=shown.columns,
-        row_count=_length(shape, shown.row_dim),
-        column_count=_length(shape, shown.column_dim),
-        fixed=shown.fixed,
-        offsets=offsets,
-    )
+    return replace(shown, offsets=offsets)
 
 
 # The storage strip: for every cell of the storage, how much of it a tensor reads.
@@ -119,9 +96,9 @@ def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = No
 def _cut(pattern: Pattern | None, elements: int, row_length: int) -> tuple[int, int, int]:
     if elements <= CELLS:
         return 0, elements, 1
-    if pattern is not None and (span := pattern.highest + 1 - pattern.lowest) <= CELLS:
+    if pattern is not None and (span := pattern.highest + 1 - pattern.offset) <= CELLS:
         context = min((CELLS - span) // 2, CONTEXT)
-        return max(pattern.lowest - context, 0), min(pattern.highest + 1 + context, elements), 1
+        return max(pattern.offset - context, 0), min(pattern.highest + 1 + context, elements), 1
     even = -(-elements // CELLS)  # about 64 cells, cut where rows begin as far as that goes
     if not 0 < row_length < elements:
         return 0, elements, even
@@ -142,6 +119,7 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
         return [(0, 0)] * len(starts), True
     if not pattern.nests and pattern.steps <= ENUMERATION_LIMIT:
         offsets, _ = enumerate_reads(pattern)
+        offsets = offsets[(offsets >= starts.start) & (offsets < stop)]
         every, once = ((some - starts.start) // starts.step for some in (offsets, np.unique(offsets)))
         reads = np.bincount(every, minlength=len(starts)) * pattern.repeats
         distinct = np.bincount(once, minlength=len(starts))
@@ -169,8 +147,6 @@ def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
     return offsets, ranks
 
 
-# Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
-
 _JUMPS = 8  # the first differences between successive offsets in reading order
 _LETTERS = "ijklmnopqrstuvwxyz"
 # Memory formats besides the plain one: number of dimensions → name, and its dimensions from the innermost outwards.
@@ -197,10 +173,10 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         stride=stride,
         storage_offset=storage_offset,
         dim_names=dim_names(len(shape)),
-        grid=grid(shape, stride, storage_offset),
+        grid=grid(default_slice(shape), stride, storage_offset),
         strip=strip(pattern, storage_elements, rows),
         formats=memory_formats(shape, stride),
-        lowest=pattern.lowest if pattern else None,
+        lowest=pattern.offset if pattern else None,
         highest=pattern.highest if pattern else None,
         distinct=distinct,
         internal_overlap="maybe" if distinct is None else "yes" if distinct < numel else "no",
@@ -245,15 +221,13 @@ def memory_formats(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[Mem
     return tuple(formats)
 
 
-# The elements of an index grid: one gather of what is shown, one transfer, then text and levels.
-
 Element = bool | int | float | complex
 
 
-def with_values(drawn: Grid, x: torch.Tensor, shown: DrawnSlice) -> Grid:
+def with_values(shown: Grid, x: torch.Tensor) -> Grid:
     """Return the grid of a slice with its elements as short texts and as numbers to colour by, row by row."""
     if not (shown.rows and shown.columns):
-        return drawn
+        return shown
     with quiet():
         index: list[int | torch.Tensor] = list(shown.fixed)
         if shown.row_dim is not None:
@@ -263,7 +237,7 @@ def with_values(drawn: Grid, x: torch.Tensor, shown: DrawnSlice) -> Grid:
         cells = x[tuple(index)].reshape(len(shown.rows), len(shown.columns))  # touches no other elements
         rows = cells.resolve_conj().resolve_neg().tolist()
     values = tuple(tuple(map(text_of, row)) for row in rows)
-    return replace(drawn, values=values, levels=tuple(tuple(map(level_of, row)) for row in rows))
+    return replace(shown, values=values, levels=tuple(tuple(map(level_of, row)) for row in rows))
 
 
 def text_of(value: Element) -> str:

@@ -81,9 +81,9 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     reads, writes = x.pattern, y.pattern
     if reads is None or writes is None:
         return 0
-    solid = solid_bytes(y, writes)
+    solid = _solid_bytes(y, writes)
     if solid is not None:
-        within = solid[0] <= reads.lowest and reads.highest + x.itemsize <= solid[1]
+        within = solid[0] <= reads.offset and reads.highest + x.itemsize <= solid[1]
         count = count_distinct(reads) if within else count_between(reads, solid[0] - x.itemsize + 1, solid[1])
         if count is not None:
             return count
@@ -93,26 +93,18 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     low, high = min(x.start, y.start), max(x.stop, y.stop)
     if max(high - low, x.elements, y.elements) > COUNT_LIMIT:
         return None
-    starts = np.zeros(high - low, dtype=np.bool_)
+    starts, picture = np.zeros(high - low, dtype=np.bool_), np.zeros(high - low, dtype=np.bool_)
     _bytes_of(starts, x, low)[..., 0] = True
+    _bytes_of(picture, y, low)[...] = True
     each = np.flatnonzero(starts)[:, None] + np.arange(x.itemsize)
-    return int(np.any(marked(y, low, high)[each], axis=1).sum())
+    return int(np.any(picture[each], axis=1).sum())
 
 
-def solid_bytes(region: Region, pattern: Pattern | None = None) -> tuple[int, int] | None:
+def _solid_bytes(region: Region, pattern: Pattern) -> tuple[int, int] | None:
     """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
-    if (pattern := pattern or region.pattern) is None:
-        return None
-    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.lowest + region.itemsize
+    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.offset + region.itemsize
     covered = distinct is not None and distinct * size == length and all(not a.stride % size for a in pattern.axes)
-    return (pattern.lowest, pattern.lowest + length) if covered else None
-
-
-def marked(region: Region, low: int, high: int) -> np.ndarray:
-    """Return a picture of the memory from byte ``low`` to ``high``: True where a region has a byte."""
-    picture = np.zeros(high - low, dtype=np.bool_)
-    _bytes_of(picture, region, low)[...] = True
-    return picture
+    return (pattern.offset, pattern.offset + length) if covered else None
 
 
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.

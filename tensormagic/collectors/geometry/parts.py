@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.quiet import local_shard, quiet
+from tensormagic.collectors.quiet import local_shard, quiet, unwrap
 
 # A sparse tensor lies in its indices and values, a nested one in its buffer, a wrapper in what it wraps.
 #
@@ -27,7 +27,6 @@ SPARSE_PARTS: Mapping[torch.layout, tuple[str, ...]] = {  # by its layout, metho
     torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
 }
 _NAMED_PARTS = {**SPARSE_PARTS, torch.jagged: ("values", "offsets")}
-_LEVELS = 16  # functorch wrappers round one tensor
 _SUBCLASS_LEVELS = 8  # wrapper subclasses round one another
 # What torch puts into a class that switches an override off, as ``__torch_dispatch__`` classes do by themselves.
 _SWITCHED_OFF = (torch._C._disabled_torch_function_impl, torch._C._disabled_torch_dispatch_impl)
@@ -35,11 +34,7 @@ _SWITCHED_OFF = (torch._C._disabled_torch_function_impl, torch._C._disabled_torc
 
 def components(x: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the strided tensors that a tensor is made of, itself where it is strided. Raises where that is unknown."""
-    functorch = torch._C._functorch
-    for _ in range(_LEVELS):  # the wrappers of vmap, grad and functionalization
-        if not functorch.is_functorch_wrapped_tensor(x):
-            break
-        x = functorch.get_unwrapped(x)
+    x = unwrap(x)
     if x.is_nested:
         jagged: Any = x  # its offsets are known to torch's own subclass alone
         yield from (jagged._values, jagged._offsets) if x.layout == torch.jagged else (x.values(),)

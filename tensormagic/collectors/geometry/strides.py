@@ -41,7 +41,7 @@ class Axis:
 class Pattern:
     """The storage elements that a tensor reads."""
 
-    offset: int  # the storage offset of its first element
+    offset: int  # the storage offset of its first element, the smallest one read
     axes: tuple[Axis, ...]  # the dimensions that move through the storage, longest stride first
     repeats: int  # how often each element is read again along dimensions of stride 0
 
@@ -64,11 +64,6 @@ class Pattern:
     def steps(self) -> int:
         """How many elements are read, repeats along stride 0 left out."""
         return prod(axis.size for axis in self.axes)
-
-    @property
-    def lowest(self) -> int:
-        """The smallest storage offset read."""
-        return self.offset
 
     @property
     def highest(self) -> int:
@@ -164,33 +159,24 @@ class Thinned:
         return tuple(reversed(at))
 
 
-def thinned(x: torch.Tensor, limit: int) -> Thinned:
+def thinned(x: torch.Tensor, limit: int, *, kept: int = 0) -> Thinned:
     """Return what to read of a strided tensor so that at most about ``limit`` elements are read.
 
     Dimensions of stride 0 are read once. Where the rest is still too long, evenly spaced indices of the longest
-    dimensions are taken.
+    dimensions are taken, but for the first ``kept`` dimensions.
     """
     view, steps, words = x, [1] * x.dim(), []
     for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
         if stride == 0 and size > 1:
             view = view.narrow(dim, 0, 1)
     repeats = x.numel() // view.numel()
-    while view.numel() > limit:
-        dim = max(range(view.dim()), key=lambda at: view.shape[at])
-        step = min(-(-view.numel() // limit), view.shape[dim])
+    while view.numel() > limit and (longest := max(view.shape[kept:], default=1)) > 1:
+        dim = view.shape.index(longest, kept)
+        step = min(-(-view.numel() // limit), longest)
         view = view[(slice(None),) * dim + (slice(None, None, step),)]
         steps[dim] *= step
         words.append(f"every {ordinal(step)} index of dimension {dim}")
     return Thinned(view, tuple(steps), repeats, x.numel(), " and ".join(words))
-
-
-def thinned_behind(x: torch.Tensor, limit: int) -> torch.Tensor:
-    """Return a view of at most about ``limit`` elements that keeps the first dimension whole."""
-    while x.numel() > limit and (longest := max(x.shape[1:], default=1)) > 1:
-        dim = x.shape.index(longest, 1)
-        step = min(-(-x.numel() // limit), longest)
-        x = x[(slice(None),) * dim + (slice(None, None, step),)]
-    return x
 
 
 def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
@@ -207,14 +193,12 @@ def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
             yield block.narrow(0, start, min(length, x.shape[level] - start))
 
 
-# Which memory a tensor's storage is, read without touching the memory.
-
 _core: Any = torch._C
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a storage."""
+    """The memory of a storage, found out without touching it."""
 
     identity: int  # of torch's storage object; the same for all tensors that have this storage
     device: str  # as torch writes it
@@ -272,11 +256,10 @@ def shares_version(x: torch.Tensor, y: torch.Tensor) -> bool | None:
         return True
     if x._version != y._version:
         return False
-    place = counter_place()
-    if place is None:
+    if counter_place() is None:
         return None
-    counter = _words(x)[place]
-    return counter != 0 and counter == _words(y)[place]
+    counter = counter_of(x)
+    return counter is not None and counter == counter_of(y)
 
 
 @cache

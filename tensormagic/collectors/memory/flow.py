@@ -46,37 +46,14 @@ def root_sets(edges: Edges, roots: Edges, colours: Sequence[int]) -> dict[int, i
     for node, root in chain(begun, through):  # directly, or through nodes that only one root reaches
         if node in sets:
             sets[node] |= 1 << root
-    order = _order(edges, colours)
-    place = {node: at for at, node in enumerate(order)}
-    changed = True
-    while changed:  # once, and once more for each time that a cycle leads back
-        changed = False
-        for at, node in enumerate(order):
-            mine = sets[node]
-            for after in edges[node]:
-                if sets[after] | mine != sets[after]:
-                    sets[after] |= mine
-                    changed = changed or place[after] <= at
-    return sets
-
-
-def _order(edges: Edges, colours: Sequence[int]) -> list[int]:
-    """Return the shared nodes, each before what it leads to except where a cycle leads back."""
-    seen: set[int] = set()
-    left: list[int] = []
-    for start, colour in enumerate(colours):
-        if colour != SEVERAL or start in seen:
-            continue
-        seen.add(start)
-        path = [(start, iter(edges[start]))]
-        while path:
-            after = next((each for each in path[-1][1] if each not in seen), None)
-            if after is None:
-                left.append(path.pop()[0])
-            else:
-                seen.add(after)
-                path.append((after, iter(edges[after])))
-    return left[::-1]
+    found = components(edges, sets)  # nodes that lead to one another have one number, and those led to come first
+    reach = dict.fromkeys(found.values(), 0)
+    for node, component in found.items():
+        reach[component] |= sets[node]
+    for node in reversed(found):
+        for after in edges[node]:
+            reach[found[after]] |= reach[found[node]]
+    return {node: reach[found[node]] for node in sets}
 
 
 # Which edges of a graph lie on a circle.
@@ -85,16 +62,16 @@ def _order(edges: Edges, colours: Sequence[int]) -> list[int]:
 
 
 def ends_in_cycles(edges: Edges, some: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the ends of those edges that lie on a circle.
-
-    Only what these lead to is looked at.
-    """
+    """Return the ends of those edges that lie on a circle; only what these lead to is looked at."""
     found = components(edges, (end for _, end in some))
     return [end for begin, end in some if found.get(begin) == found[end]]
 
 
 def components(edges: Edges, starts: Iterable[int]) -> dict[int, int]:
-    """Return for each node that the starts lead to the number of its component: nodes that lead to one another."""
+    """Return for each node that the starts lead to the number of its component: nodes that lead to one another.
+
+    In the order of the result, no component leads to a later one.
+    """
     low: dict[int, int] = {}  # the first node of its component, as far as is known
     found: dict[int, int] = {}
     opened: list[int] = []
@@ -119,9 +96,6 @@ def components(edges: Edges, starts: Iterable[int]) -> dict[int, int]:
                     low[node] = min(low[node], low[after])
                 after = None
     return found
-
-
-# What each root frees alone, and what sets of roots free together: bytes, laid onto a graph of references.
 
 
 @dataclass(slots=True)
@@ -185,20 +159,12 @@ def flow_of(edges: Edges, roots: Edges, weights: Weights) -> Flow:
 
 def bits(members: int) -> list[int]:
     """Return the numbers of the roots in a set."""
-    found = []
-    while members:
-        lowest = members & -members
-        found.append(lowest.bit_length() - 1)
-        members ^= lowest
-    return found
+    return [at for at in range(members.bit_length()) if members >> at & 1]
 
 
 def set_of(roots: Iterable[int]) -> int:
     """Return the set of these roots."""
-    members = 0
-    for root in roots:
-        members |= 1 << root
-    return members
+    return sum(1 << root for root in roots)
 
 
 # What a single node alone leads to, and each of its references by itself.

@@ -21,8 +21,6 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
 from tensormagic.reports import DeviceGain, FreeableMemory, FreeHistoryReport, Gap
 
-# What letting go of each name, output or error would free: by itself, and together with others.
-
 MOST = 256
 MOST_TOGETHER = 4  # names that are offered to go together, or named as those that share
 ELSEWHERE = "something that no variable reaches"

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import inspect
-import weakref
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from tensormagic.collectors.geometry.strides import Memory
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.referents import Place
-from tensormagic.collectors.quiet import number
+from tensormagic.collectors.quiet import number, told
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import location_in, location_of, names_of, own_frames
 from tensormagic.reports import Category, Holder, Location
 
-# What memory is for: from the roles in which a storage was met to one category.
-#
-# One storage may play several roles: a weight is what a graph saved for backward, too, and an optimizer's state may
-# be a view into it. The first line of `PRECEDENCE` that fits counts.
+# What memory is for. One storage may play several roles: a weight is what a graph saved for backward, too, and an
+# optimizer's state may be a view into it. The first of these that fits counts.
 #
 # - *parameter*: an ``nn.Parameter``, or what an optimizer updates.
 # - *gradient*: the ``.grad`` of a tensor.
@@ -34,21 +32,14 @@ from tensormagic.reports import Category, Holder, Location
 # - *saved for backward*: what a live graph keeps for its backward, and is none of these.
 # - *other*: everything else.
 
-Role = Literal["parameter", "gradient", "optimizer state", "buffer", "data", "saved"]
-
-PRECEDENCE: dict[Role, Category] = {
-    "parameter": "parameter",
-    "gradient": "gradient",
-    "optimizer state": "optimizer state",
-    "buffer": "buffer",
-    "data": "input",
-    "saved": "saved for backward",
-}
+PRECEDENCE: tuple[Category, ...] = (
+    "parameter", "gradient", "optimizer state", "buffer", "input", "saved for backward", "other",
+)  # fmt: skip
 
 
-def category_of(roles: Collection[Role]) -> Category:
+def category_of(roles: Collection[Category]) -> Category:
     """Return what a storage is for."""
-    return next((category for role, category in PRECEDENCE.items() if role in roles), "other")
+    return min(roles, key=PRECEDENCE.index, default="other")
 
 
 # Pieces of memory, each once: what lies over them, and who leads to them.
@@ -67,7 +58,7 @@ class Block:
     # Those of them that lie there only as what they are made of: sparse tensors, wrappers.
     composed: set[int] = field(default_factory=set)
     places: list[tuple[Place, torch.Tensor]] = field(default_factory=list)  # Where these were met.
-    roles: set[Role] = field(default_factory=set)  # What it serves as.
+    roles: set[Category] = field(default_factory=set)  # What it serves as.
     module: str = ""  # Path of the module that it belongs to.
     saved: list[Holder] = field(default_factory=list)  # The first few graphs that keep it.
     in_graphs: int = 0  # How often graphs keep it.
@@ -108,10 +99,7 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
 
 def nbytes_of(x: torch.Tensor) -> int:
     """Return the bytes of a tensor's elements; 0 where it does not tell."""
-    try:
-        return number(x.nbytes)
-    except Exception:  # an odd tensor may raise anything
-        return 0
+    return told(lambda: number(x.nbytes), 0)
 
 
 # The variables of functions that are running: they hold memory as names do, and no namespace shows them.
@@ -135,8 +123,7 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
 
 # Which line allocated what is alive: noted by a run that was followed, or by CUDA's allocator where it records.
 #
-# What a run has seen is known until the storage dies: a weak reference to it, two numbers that show whether its
-# memory is still the one that was seen, and the line. Nothing is guessed: a storage that nobody saw being allocated
+# What a run has seen is known until the storage dies. Nothing is guessed: a storage that nobody saw being allocated
 # has no line.
 
 MOST = 100_000  # storages, each some 200 bytes: those that were noted first are forgotten
@@ -152,48 +139,21 @@ class Origin:
     backward: bool = False  # whether the backward of what that line computed allocated it, rather than the line itself
 
 
-class _Noted(weakref.ref[torch.UntypedStorage]):
-    """A storage whose line is known."""
-
-    __slots__ = ("address", "key", "nbytes", "origin")
-
-    key: int  # address of the C++ storage: its identity while it lives
-    nbytes: int  # its bytes when it was noted
-    address: int  # of its first byte then: another one, and other code has given it new memory since
-    origin: Origin  # where it was allocated
-
-
-_noted: dict[int, _Noted] = {}
+# Each with what shows whether its memory is still the one that was seen (its bytes and address then), and the line.
+_noted = Marks(MOST)
 
 
 def note_lines(every: Iterable[tuple[torch.UntypedStorage, Origin]]) -> None:
     """Remember which lines allocated storages (1 µs each); keeps none of them alive."""
     for storage, origin in every:
-        known = _Noted(storage, _forget)
-        known.key, known.nbytes = storage._cdata, storage.nbytes()
-        try:
-            known.address = storage.data_ptr()
-        except RuntimeError:  # what jvp makes of zeros has no memory, and no address
-            continue
-        known.origin = origin
-        _noted.pop(known.key, None)
-        _noted[known.key] = known
-    for key in list(_noted)[: max(len(_noted) - MOST, 0)]:
-        _noted.pop(key, None)
-
-
-def _forget(known: _Noted) -> None:
-    if _noted.get(known.key) is known:
-        del _noted[known.key]
+        with suppress(RuntimeError):  # what jvp makes of zeros has no memory, and no address
+            _noted.put(storage, ((storage.nbytes(), storage.data_ptr()), origin))
 
 
 def noted_line(storage: torch.UntypedStorage) -> Origin | None:
     """Return the line that a run saw allocating a storage; None where none did, or where its memory is new since."""
-    known = _noted.get(storage._cdata)
-    if known is None or known() is None:
-        return None
-    same = known.nbytes == storage.nbytes() and known.address == storage.data_ptr()
-    return known.origin if same else None
+    lying, origin = _noted.of(storage) or (None, None)
+    return origin if lying is not None and lying == (storage.nbytes(), storage.data_ptr()) else None
 
 
 class Lines:

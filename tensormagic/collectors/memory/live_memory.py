@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from traceback import walk_tb
 from types import FrameType
@@ -22,15 +20,14 @@ from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, Place
-from tensormagic.collectors.quiet import numbers, quiet
+from tensormagic.collectors.quiet import numbers, quiet, told
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
 from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, MemoryReport, OutOfMemory
+from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
-
-# From a block of memory to plain data: its best name, who holds it, and the tensor that stands for it.
 
 MOST_HOLDERS = 6
 
@@ -71,7 +68,7 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         device=memory.device,
         category=category_of(block.roles),
         dtype=str(stands.dtype).removeprefix("torch."),
-        shape=_shape(stands),
+        shape=told(lambda: numbers(stands.shape), ()),
         tensors=len(block.tensors),
         holders=(*holders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
         found=len(places) + block.in_graphs + len(block.unnamed),
@@ -92,15 +89,6 @@ def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
     return tuple(sorted(found, key=lambda one: -one.nbytes))
 
 
-def _shape(x: torch.Tensor) -> tuple[int, ...]:
-    try:
-        return numbers(x.shape)
-    except Exception:  # sizes that are not known as numbers raise all kinds of errors
-        return ()
-
-
-# Everything that was met is let go of when this returns: looking keeps nothing alive.
-
 MOST_LISTED = 2_000
 
 
@@ -120,7 +108,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     have failed. ``only`` and ``devices`` (``"cuda:0"``, or ``"cuda"`` for all of a kind) leave out all other memory. Of
     more than ``most`` storages the rest is summed up; ``readers`` read the devices' counters.
     """
-    with quiet(), uncollected():
+    with quiet(), gc_paused():  # with ten thousand tensors a search would take longer than all the rest
         walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])
         # Asked before anything else is met: whoever holds a tensor then keeps it.
         retained, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
@@ -151,18 +139,6 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             title=" on ".join(filter(None, asked)),  # "net", "net on cuda:0", "cuda"
             gaps=(*found.gaps, *missing, *(Gap("device", f"torch sees no {name} here") for name in absent)),
         )
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Let Python look for cycles later: with ten thousand tensors that would take longer than all the rest."""
-    was_on = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def require_devices(devices: Collection[str]) -> None:

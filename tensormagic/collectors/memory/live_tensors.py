@@ -15,7 +15,7 @@ from tensormagic.collectors.geometry.parts import parts
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
-from tensormagic.collectors.memory.live_blocks import Block, Role, merged, nbytes_of
+from tensormagic.collectors.memory.live_blocks import Block, merged, nbytes_of
 from tensormagic.collectors.memory.references import tensors_and_nodes
 from tensormagic.collectors.objects.children import (
     defining_module,
@@ -27,7 +27,7 @@ from tensormagic.collectors.objects.children import (
 )  # fmt: skip
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.session.session_walk import ObjectWalk
-from tensormagic.reports import Gap, Holder
+from tensormagic.reports import Category, Gap, Holder
 from tensormagic.words import count, plural
 
 MOST_NODES = 200_000  # of autograd graphs
@@ -113,8 +113,9 @@ class LiveTensors:
             self._note_roles(x)
         self.blocks = merged(self._blocks.values())
         for block in self.blocks:  # what a graph keeps, has a name and was not computed
-            if "saved" in block.roles and any((x.grad_fn is None and not x.requires_grad) for _, x in block.places):
-                block.roles.add("data")
+            given = any(x.grad_fn is None and not x.requires_grad for _, x in block.places)
+            if given and "saved for backward" in block.roles:
+                block.roles.add("input")
 
     @property
     def identities(self) -> set[int]:
@@ -165,7 +166,7 @@ class LiveTensors:
     def _meet_named(self) -> None:
         sources = tuple(path + mark for path in self._walk_session.data for mark in ".[")
         for place, x in self._walk_session.visits:
-            role: Role | None = "data" if place.path.startswith(sources) else None
+            role: Category | None = "input" if place.path.startswith(sources) else None
             if place.kind == "optimizer":
                 role = "parameter" if OPTIMIZED.search(place.path) else "optimizer state"
             for block in self._blocks_of(x):
@@ -173,7 +174,7 @@ class LiveTensors:
                 if role is not None:
                     block.roles.add(role)
 
-    def _mark(self, x: torch.Tensor | None, role: Role, module: str) -> None:
+    def _mark(self, x: torch.Tensor | None, role: Category, module: str) -> None:
         for block in self._blocks_of(x) if x is not None else ():
             block.roles.add(role)
             block.module = block.module or module
@@ -228,6 +229,6 @@ class LiveTensors:
         for block in blocks:
             block.in_graphs += 1
             if slot != LEAF:
-                block.roles.add("saved")
+                block.roles.add("saved for backward")
             if len(block.saved) < MOST_SAVED:
                 block.saved.append(Holder(path_of(node, name, slot), "graph", "storage", nbytes_of(x)))

@@ -21,16 +21,16 @@ from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
 from tensormagic.collectors.objects.children import (
     MACHINERY,
-    ByClass,
     begins_plainly,
     defining_module,
+    found_in,
     is_kind,
     is_opened,
     mro_of,
-    reader_in,
 )
 from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import graded
+from tensormagic.collectors.where.source import AskedOnce
 
 # What an object refers to, for the count of references: exact, every reference as often as it is there.
 #
@@ -70,7 +70,7 @@ _storage = _tensor.untyped_storage
 Reader = Callable[[Any, "References"], None]
 
 
-def _readers(home: str) -> ByClass[Reader | None]:
+def _readers(home: str) -> AskedOnce[type, Reader | None]:
     """Return how the instances of classes are read; None where they hold nothing, or are not to be looked into.
 
     Of classes themselves only those of the module ``home`` are the user's own: what a class of others holds is not
@@ -84,7 +84,7 @@ def _readers(home: str) -> ByClass[Reader | None]:
     def judge(kind: type) -> Reader | None:
         if kind in _LEAVES:
             return None
-        if (reader := reader_in(_READERS, kind)) is not None:
+        if (reader := found_in(_READERS, kind)) is not None:
             return reader
         if type in mro_of(kind):
             return of_class
@@ -92,7 +92,7 @@ def _readers(home: str) -> ByClass[Reader | None]:
             return _of_node
         return _of_anything if is_opened(kind, _CLOSED) or kind.__name__ in _OPENED else None
 
-    return ByClass(judge)
+    return AskedOnce(judge)
 
 
 def is_custom(kind: type) -> bool:
@@ -363,7 +363,7 @@ def _torch_keeps_nodes() -> int:
 def tensors_and_nodes() -> tuple[list[Any], int]:
     """Return the tensors and nodes of graphs that the garbage collector knows, and how many objects it knows in all."""
     every = gc.get_objects()
-    wanted = ByClass(lambda kind: torch.Tensor in mro_of(kind) or is_node_class(kind))
+    wanted = AskedOnce[type, bool](lambda kind: torch.Tensor in mro_of(kind) or is_node_class(kind))
     return [*compress(every, map(wanted.__getitem__, map(type, every)))], len(every)  # one pass: most of a look's cost
 
 

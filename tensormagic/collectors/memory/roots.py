@@ -16,9 +16,8 @@ from torch import nn
 
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.children import attributes_of, defining_module, key_text, mro_of, registered
+from tensormagic.collectors.objects.children import attributes_of, is_users, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
-from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
 
@@ -292,10 +291,8 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
             inner.append((f"{path}.{name}", child))
         elif child is not None and name.isdecimal() and not {nn.Sequential, nn.ModuleList}.isdisjoint(line):
             inner.append((f"{path}[{name}]", child))  # only these reach their children by number
-    home = defining_module(kind)
-    filename = getattr(sys.modules.get(home), "__file__", None)
-    own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
-    is_theirs = own or kind is SimpleNamespace or nn.Module in line  # whose attributes a user may take away
+    # Whose attributes a user may take away.
+    is_theirs = is_users(kind) or kind is SimpleNamespace or nn.Module in line
     lets_go = is_theirs and _defining(kind, "__delattr__") in {object, nn.Module}
     return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
 
@@ -308,8 +305,6 @@ def _defining(kind: type, name: str) -> type | None:
 def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return [(path, value) for path, value in every if type(value) not in _ATOMS]
 
-
-# What taking something out of a container would free: ``losses.clear()``, ``del losses[17]``, ``del net.cache``.
 
 MOST_PARTS = 4  # of one name
 SHARE = 8  # one item is listed where it frees at least this part of what all of its container free

@@ -281,8 +281,6 @@ def _as_block(step: Step, device: str) -> Block:
     return Block(device, step.nbytes, step.nbytes, "allocated", step.address, frames, stream, step.line, label)
 
 
-# From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, the history, and each line's part.
-
 MOST_EVENTS = 2_000_000  # of all devices together; of more, the last
 MOST_DEVICES = 64
 MOST_LINES = 200

@@ -155,8 +155,6 @@ def _cut_short(data: bytes) -> str:
     return f"the file is cut short: it ends after {len(data)} bytes, in the middle of its data"
 
 
-# Says in words what a pickle wanted that is no plain data: which module and name, or which kind of thing.
-
 _LOOKED_THROUGH = 2**22  # bytes before an import that are searched for its name
 _LONGEST_NAME = 100
 
@@ -191,8 +189,6 @@ def _on_stack(data: bytes, at: int) -> list[bytes]:
     names = [each for each in ["?", "?", *stack] if isinstance(each, str)]
     return [each.encode() for each in names[-2:]]
 
-
-# The file itself.
 
 MOST_BYTES = 2**31
 

@@ -90,8 +90,6 @@ def _is_own(frame: _Frame) -> bool:
     return bool(_PYTHON.search(filename)) and is_own_code(filename) and not outside
 
 
-# The segments and blocks of a snapshot: what the allocator held when it was taken.
-
 MOST_BLOCKS = 2_000_000
 MOST_STRETCHES = 80
 

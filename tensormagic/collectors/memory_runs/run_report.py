@@ -14,7 +14,7 @@ import torch
 
 from tensormagic.collectors.geometry.parts import is_backed, parts
 from tensormagic.collectors.memory.live_blocks import running
-from tensormagic.collectors.memory.live_memory import failing_variables, live_storage, uncollected
+from tensormagic.collectors.memory.live_memory import failing_variables, live_storage
 from tensormagic.collectors.memory.live_tensors import LiveTensors
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
@@ -42,6 +42,7 @@ from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.reports import Gap, Leak, Location
+from tensormagic.reports.base import gc_paused
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
 from tensormagic.words import error_text
@@ -58,7 +59,7 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
     """
     found: Described = {}
     try:
-        with quiet(), uncollected():
+        with quiet(), gc_paused():
             walk = ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace)))
             alive = LiveTensors(walk, everything=True)
             for block in alive.blocks:
@@ -73,7 +74,7 @@ def alive_now() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
 
     Last: whether its bytes count with another storage over the same memory: every ``torch.from_numpy(a)`` makes one.
     """
-    with quiet(), uncollected():
+    with quiet(), gc_paused():
         for block in LiveTensors(ObjectWalk(THOROUGH), everything=True).blocks:
             first = block.part.untyped_storage()._cdata
             for tensor in block.tensors.values():

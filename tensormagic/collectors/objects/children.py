@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.parts import PLAIN
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import AskedOnce, is_own_code
 from tensormagic.reports import Location
 
 # Asks what a value of the user's is, and what it holds, without asking the value: ``isinstance`` reads ``__class__``,
@@ -31,7 +31,8 @@ _ATOMS = (
     int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
 )  # fmt: skip
 MODULE_OWN = frozenset(nn.Module().__dict__)
-REGISTRIES = ("_parameters", "_buffers", "_modules")
+PARAMETERS_AND_BUFFERS = ("_parameters", "_buffers")
+REGISTRIES = (*PARAMETERS_AND_BUFFERS, "_modules")
 # Machinery that is large, full of cycles, and never where a user keeps a tensor.
 MACHINERY = frozenset({
     "IPython", "_pytest", "_thread", "_weakref", "asyncio", "builtins", "concurrent", "ipykernel", "logging",
@@ -92,17 +93,11 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def _dictionary_of(kind: type) -> Callable[[Any], Any]:
     """Return what reads the ``__dict__`` of a class's instances."""
-    for each in mro_of(kind):
-        found = _dict_of(each).get("__dict__")
-        if found is not None:
-            return (
-                found.__get__ if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType} else _nothing
-            )
-    return _nothing
-
-
-def _nothing(_: Any) -> None:
-    return None
+    declared = (_dict_of(each).get("__dict__") for each in mro_of(kind))
+    found: Any = next((one for one in declared if one is not None), None)
+    if type(found) in {types.GetSetDescriptorType, types.MemberDescriptorType}:
+        return found.__get__  # type: ignore[no-any-return]
+    return lambda _: None
 
 
 def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -136,13 +131,6 @@ def is_opaque(item: object) -> bool:
     return kind is types.FunctionType and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__
     )
-
-
-def can_hold(item: object, depth: int) -> bool:
-    """Return whether it is worth looking into an object, that many containers from the end."""
-    if is_opaque(item) or depth < 0:
-        return False
-    return depth > 0 or is_kind(item, nn.Module, torch.Tensor)
 
 
 def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
@@ -212,32 +200,19 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["ObjectReader", Any], Iterable[Reference]]
-AnyReader = TypeVar("AnyReader")
-Answer = TypeVar("Answer")
-
-
-class ByClass(dict[type, Answer]):
-    """What is asked of every object and depends on its class alone: each class is judged once."""
-
-    def __init__(self, judge: Callable[[type], Answer]) -> None:
-        super().__init__()
-        self._judge = judge
-
-    def __missing__(self, kind: type) -> Answer:
-        self[kind] = answer = self._judge(kind)
-        return answer
+Found = TypeVar("Found")
 
 
 class ObjectReader:
     """Says what objects hold."""
 
     def __init__(self) -> None:
-        self._readers = ByClass(
-            lambda kind: reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
+        self._readers = AskedOnce[type, _Reader | None](
+            lambda kind: found_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
         )
         self._readers.update(dict.fromkeys(_ATOMS))
-        self._dictionaries = ByClass(_dictionary_of)
-        self._slots = ByClass(_slots_of)
+        self._dictionaries = AskedOnce(_dictionary_of)
+        self._slots = AskedOnce(_slots_of)
 
     def of(self, item: Any) -> Iterable[Reference]:
         """Return what an object holds; nothing for what cannot hold a tensor."""
@@ -275,10 +250,10 @@ def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
     return first not in closed and f"{first}.{rest.partition('.')[0]}" not in closed and type not in mro_of(kind)
 
 
-def reader_in(table: Iterable[tuple[type, AnyReader]], kind: type) -> AnyReader | None:
-    """Return what is in a table for the first class that a class is derived from, if any."""
+def found_in(table: Iterable[tuple[type, Found]], kind: type) -> Found | None:
+    """Return what is in a table for the first of its classes that a class is derived from, if any."""
     line = mro_of(kind)
-    return next((reader for one, reader in table if one in line), None)
+    return next((found for one, found in table if one in line), None)
 
 
 def _attributes(held: dict[str, Any]) -> Iterator[Reference]:
@@ -407,11 +382,16 @@ def _of_python_module(_: ObjectReader, module: types.ModuleType) -> Iterator[Ref
         yield from (("global", name, value) for _, name, value in _attributes(module.__dict__))
 
 
+def is_users(kind: type) -> bool:
+    """Return whether a class is one of the user's own: made in their code, or where no file says."""
+    home = defining_module(kind)
+    filename = getattr(sys.modules.get(home), "__file__", None)
+    return home not in {"", "builtins"} and (type(filename) is not str or is_own_code(filename))
+
+
 def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
     """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
-    home = sys.modules.get(defining_module(kind))
-    filename = getattr(home, "__file__", None)
-    if home is not None and (type(filename) is not str or is_own_code(filename)):
+    if is_users(kind):
         yield from (one for one in _attributes(dict(_dict_of(kind))) if not one[1].startswith("__"))
 
 
@@ -431,9 +411,6 @@ _READERS: tuple[tuple[type, _Reader], ...] = (
     (types.AsyncGeneratorType, _of_generator), (BaseException, _of_error), (types.TracebackType, _of_traceback),
     (types.FrameType, _of_frame), (types.ModuleType, _of_python_module), (type, _of_class),
 )  # fmt: skip
-
-
-# Modules inside modules, and what they have registered, read without running code of their classes.
 
 
 def is_module(value: object) -> bool:
@@ -475,8 +452,9 @@ def names_of_parts(namespace: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield the parameters and buffers of a module."""
-    for _, module in inside("", root):
-        for name in ("_parameters", "_buffers"):
-            yield from (held for held in list(registered(module, name).values()) if held is not None)
+def held_by(root: nn.Module, registries: Iterable[str] = ("_parameters",)) -> Iterator[tuple[str, Any]]:
+    """Yield what a module and all inside it have registered, by path; what has two names under both."""
+    for path, module in inside("", root):
+        for registry in registries:
+            held = registered(module, registry).items()
+            yield from ((f"{path}.{key}"[1:], one) for key, one in held if one is not None)

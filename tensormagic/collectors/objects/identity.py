@@ -26,9 +26,10 @@ from tensormagic.words import listed
 # two ways: in the user's namespace (there also inside a module, an object, a list or a dictionary that has a name),
 # and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
 # then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to
-# it (`deep_names`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
+# it (`DeepNames`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
 # lives: addresses are reused.
 
+MOST_MODULES = MOST_PARAMETERS = 1_000_000  # that are remembered
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
 
@@ -57,9 +58,6 @@ def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
         is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter), owner=owner,
         requires_grad=tensor.requires_grad, reference=weakref.ref(tensor),
     )  # fmt: skip
-
-
-# What is known of objects by their ``id``, which counts only while a weak reference to them lives.
 
 
 def holds(known: Mapping[int, Callable[[], Any]], x: object) -> bool:
@@ -119,14 +117,14 @@ class ModuleNames:
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
-        self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+        self._paths = Marks(MOST_MODULES)
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
         self.on_root: Callable[[str, nn.Module], None] = lambda _name, _module: None
 
     def path(self, module: nn.Module) -> str:
         """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
-        known = self._paths.get(id(module))
-        return known[1] if known is not None and known[0]() is module else ""
+        known: str | None = self._paths.of(module)
+        return known or ""
 
     def add_root(self, module: nn.Module) -> str:
         """Learn an outermost module and everything inside it; returns its name."""
@@ -136,8 +134,7 @@ class ModuleNames:
                 name, number = f"{type(module).__name__}#{number}", number + 1
         self._roots[name] = weakref.ref(module)
         for path, child in module.named_modules():
-            full = f"{name}.{path}" if path else name
-            self._paths[id(child)] = (weakref.ref(child), full)
+            self._paths.put(child, f"{name}.{path}" if path else name)
         self.on_root(name, module)
         return name
 
@@ -146,14 +143,14 @@ class ModuleNames:
         alive = ((name, reference()) for name, reference in list(self._roots.items()))
         return [(name, module) for name, module in alive if module is not None]
 
-    def owners(self) -> dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]]:
-        """Return the parameters of the modules that the namespace holds by name, by ``id``, each with its module."""
-        found: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] = {}
+    def owners(self) -> Marks:
+        """Return the parameters of the modules that the namespace holds by name, each with its module, held weakly."""
+        found = Marks(MOST_PARAMETERS)
         for value in list(self._namespace.values()):
             if is_kind(value, nn.Module) and not self.path(value):
-                owner = weakref.ref(value)
                 for parameter in value.parameters():
-                    found.setdefault(id(parameter), (weakref.ref(parameter), owner))
+                    if found.of(parameter) is None:
+                        found.put(parameter, weakref.ref(value))
         return found
 
 
@@ -193,7 +190,7 @@ class Leaves:
         self._names: dict[int, str] | None = None
         self._looking = False
         self._deep = DeepNames(namespace, modules.roots)
-        self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
+        self._owners_there: Marks | None = None
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
         self._others: dict[int, weakref.ref[torch.Tensor]] = {}  # that stand for a known one, by ``id``
@@ -310,12 +307,10 @@ class Leaves:
         if self._owners_there is None:  # once a walk the namespace is looked through, and not in every walk for ever
             may_scan = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
             self._scans, self._scans_left = self._scans + may_scan, 0
-            self._owners_there = self.modules.owners() if may_scan else {}
-        reference, owner = self._owners_there.get(id(parameter), (None, None))
-        if reference is not None and reference() is parameter and owner is not None:
-            module = owner()
-            if module is not None:
-                self.modules.add_root(module)
+            self._owners_there = self.modules.owners() if may_scan else Marks(0)
+        owner = self._owners_there.of(parameter)
+        if owner is not None and (module := owner()) is not None:
+            self.modules.add_root(module)
         self._orphaned |= self.find(parameter) is None
 
     def find_trained(self, parameter: torch.Tensor) -> int | None:
@@ -366,8 +361,6 @@ def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base} #{number}"
 
 
-# Which module's forward is running in a frame, by the path that a user would write.
-
 _MODULE_CALL = nn.Module._call_impl.__code__
 
 
@@ -390,7 +383,7 @@ class RunningModules:
 
     def __init__(self, modules: ModuleNames) -> None:
         self._modules = modules
-        self._nameless: dict[int, weakref.ref[nn.Module]] = {}  # that run inside one that does not know them
+        self._nameless = Marks(MOST_MODULES)  # labels of those that run inside one that does not know them
 
     def path_in(self, frame: FrameType | None) -> str:
         """Return the path of the innermost module whose forward is running in ``frame`` or above it."""
@@ -403,8 +396,8 @@ class RunningModules:
 
     def _learn(self, module: nn.Module, frame: FrameType) -> str:
         """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
-        label = f"({type(module).__name__})"
-        if holds(self._nameless, module):
+        label: str | None = self._nameless.of(module)
+        if label is not None:
             return label
         above = [each.f_locals["self"] for each in _module_calls(frame.f_back)]
         outermost = above[-1] if above else module
@@ -413,5 +406,6 @@ class RunningModules:
                 self._modules.add_root(outermost)
             if path := self._modules.path(module):
                 return path
-        self._nameless[id(module)] = weakref.ref(module)
+        label = f"({type(module).__name__})"
+        self._nameless.put(module, label)
         return label

@@ -22,11 +22,9 @@ from torch import nn
 from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     REGISTRIES,
-    ByClass,
     ObjectReader,
     attributes_of,
     buffers_of,
-    can_hold,
     gradient_there,
     inside,
     is_kind,
@@ -41,10 +39,11 @@ from tensormagic.collectors.objects.children import (
     states_of,
 )
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import AskedOnce
 from tensormagic.reports.aliases import HolderKind
 from tensormagic.words import listed
 
-__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
+__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays"]
 
 
 # Which of an object's many names to tell: the quickest to write, and those that say something.
@@ -65,9 +64,14 @@ def plain(names: Iterable[str]) -> list[str]:
     return [name for name in every if name.isidentifier()] or telling(every)
 
 
+def root_name(path: str) -> str:
+    """Return the name that a path begins with: ``net`` of ``net.fc.weight``."""
+    return path.partition(".")[0].partition("[")[0]
+
+
 def nearest(names: list[str]) -> list[str]:
     """Return the names, those that are quickest to write first."""
-    return sorted(names, key=lambda name: name.count(".") + name.count("[")) if len(names) > 1 else names
+    return sorted(names, key=lambda name: name.count(".") + name.count("["))
 
 
 Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there
@@ -197,14 +201,14 @@ class Walk:
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
-        wanted = ByClass(lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
+        wanted = AskedOnce[type, bool](lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
         parts = names_of_parts(self.namespace)
         for name, value in list(self.namespace.items()):
             if not is_history(name):
                 is_known = name in parts and id(value) in self._modules
                 yield from self._below(name, value, wanted, seen={id(value)} if is_known else set())
 
-    def _below(self, name: str, value: object, wanted: ByClass[bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    def _below(self, name: str, value: object, asked: Mapping[type, bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
         pending = [(name, value, _DEPTH)]
         while pending:
             path, item, depth = pending.pop()
@@ -215,9 +219,10 @@ class Walk:
             if is_kind(item, torch.Tensor) and not is_readable(item):
                 self.refused.append(path)
                 continue
-            if wanted[type(item)]:
+            if asked[type(item)]:
                 yield path, item
-            if id(item) in seen or not can_hold(item, depth):
+            is_end = depth < 0 or (depth == 0 and not is_kind(item, nn.Module, torch.Tensor))
+            if is_end or id(item) in seen or is_opaque(item):
                 continue
             seen.add(id(item))
             pending.extend(reversed(self._held(path, item, depth)))
@@ -262,25 +267,24 @@ def is_shells(name: str) -> bool:
     return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
 
 
-def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every tensor a namespace reaches, under every name: ``a``, ``net.fc.weight``, ``batch[0]``, ``w.grad``."""
-    yield from Walk(namespace, limit).named(torch.Tensor)
-
-
 def walk_arrays(walk: Walk) -> Iterator[tuple[str, torch.Tensor | np.ndarray]]:
-    """Yield every tensor and NumPy array of a walk."""
+    """Yield every tensor and array under every name: ``a``, ``net.fc.weight``, ``batch[0]``, ``w.grad``."""
     yield from walk.named(torch.Tensor, np.ndarray)
 
 
 def modules_in(namespace: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
     """Return the modules that a namespace names, or holds in builtin containers, outermost only, each once."""
+    return outermost(Walk(namespace).named(nn.Module))
+
+
+def outermost(named: Iterable[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """Return of modules with their names those that lie registered in no other, each once by its first name."""
     found: dict[int, tuple[str, nn.Module]] = {}
     inner: set[int] = set()
-    for name, module in Walk(namespace).named(nn.Module):
-        if id(module) in found or id(module) in inner:
-            continue
-        found[id(module)] = name, module
-        inner.update(id(child) for _, child in inside("", module) if child is not module)
+    for name, module in named:
+        if id(module) not in found and id(module) not in inner:
+            found[id(module)] = name, module
+            inner.update(id(child) for _, child in inside("", module) if child is not module)
     return [pair for key, pair in found.items() if key not in inner]
 
 
@@ -358,10 +362,11 @@ def _computed(node: ast.AST, names: Mapping[str, Any]) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
+    if name == "grad" and is_kind(owner, torch.Tensor):
+        with torch._C.DisableTorchFunction():
+            return owner.grad if owner.is_leaf else UNKNOWN
     if not is_plain_tensor(owner):
         return stored(owner, name)
-    if name == "grad":
-        return owner.grad if owner.is_leaf else UNKNOWN
     if name not in _TENSOR_ATTRIBUTES:
         return UNKNOWN
     with quiet():

@@ -18,10 +18,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from tensormagic.collectors.objects.children import (
-    ByClass,
     ObjectReader,
     begins_plainly,
     defining_module,
+    found_in,
     is_readable,
     key_text,
     mro_of,
@@ -34,14 +34,13 @@ from tensormagic.collectors.objects.namespace import (
     is_kind,
     is_shells,
     nearest,
+    root_name,
     telling,
 )
-from tensormagic.collectors.where.source import running_functions
+from tensormagic.collectors.where.source import AskedOnce, running_functions
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
 from tensormagic.words import plural, seconds_text
-
-# The walk from what is named to all that it holds, with the place where each object was found.
 
 _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
 SESSION_KINDS = frozenset({"history", "traceback"})  # IPython's outputs and the last error
@@ -118,8 +117,6 @@ class Referents(ObjectReader):
         return type(key).__name__
 
 
-# The walk: the nearest first, each object looked into once, as far as a budget allows.
-
 _CLOCK_EVERY = 64
 _CONTAINERS = frozenset({list, tuple, deque, set, frozenset, dict, OrderedDict})
 
@@ -159,24 +156,24 @@ def roots(namespace: Mapping[str, object]) -> Iterator[Held]:
         yield Place(f"the last error ({type(error).__name__})", "traceback"), error
 
 
-_KINDS: tuple[tuple[str, frozenset[type]], ...] = (
-    ("tensor", frozenset({torch.Tensor})),
-    ("module", frozenset({nn.Module})),
-    ("optimizer", frozenset({torch.optim.Optimizer})),
-    ("data", frozenset({Dataset, DataLoader})),
-)
+_KINDS: tuple[tuple[type, str], ...] = (
+    (torch.Tensor, "tensor"), (nn.Module, "module"), (torch.optim.Optimizer, "optimizer"), (Dataset, "data"),
+    (DataLoader, "data"),
+)  # fmt: skip
 
 
 def _sort_of(kind: type) -> str:
     """Return what sort of thing the objects of a class are."""
-    known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
-    own = defining_module(kind).startswith("tensormagic.")
-    return next(known, "ours" if own else "container" if kind in _CONTAINERS else "")
+    other = "container" if kind in _CONTAINERS else ""
+    return found_in(_KINDS, kind) or ("ours" if defining_module(kind).startswith("tensormagic.") else other)
 
 
 @dataclass(slots=True)
 class ReferenceWalk:
-    """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile."""
+    """A walk, the nearest first, into each object once, as far as a budget allows.
+
+    Holds what it has met until it is dropped: an address must not be used twice meanwhile.
+    """
 
     budget: Budget  # How long it may take.
     # What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
@@ -188,7 +185,7 @@ class ReferenceWalk:
     cut: str = ""  # Why not everything was looked through; empty where it was.
     # Paths of tensors that answer nothing, since code of their class raises.
     refused: list[str] = field(default_factory=list)
-    kinds: ByClass[str] = field(default_factory=lambda: ByClass(_sort_of))
+    kinds: AskedOnce[type, str] = field(default_factory=lambda: AskedOnce(_sort_of))
     _references: Referents = field(init=False)
     _cut: Callable[[int], str] = field(init=False)
 
@@ -286,7 +283,7 @@ class DeepNames:
             self._left -= _COST_OF_A_MISS if hit is None else 0
         if hit is None:
             return "", False
-        self._fruitful.add(hit[0].rpartition(".<locals>.")[2].partition(".")[0].partition("[")[0])
+        self._fruitful.add(root_name(hit[0].rpartition(".<locals>.")[2]))
         return hit
 
     def _reached(self, tensor: torch.Tensor, *, whole: bool) -> tuple[str, bool] | None:

@@ -19,8 +19,6 @@ from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
 from tensormagic.words import error_text
 
-# What is known of the draws so far: each time that a generator's state was another one than at the look before.
-
 MOST_DRAWS = 10_000
 
 
@@ -39,7 +37,6 @@ class DrawLog:
     def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
         self._namespace, self._sites = namespace, sites
         self._followed: dict[int, _Followed] = {}
-        self._foreign: list[_Followed] = []  # NumPy's and Python's, which torch does not announce
         self.starts: list[GeneratorState] = []  # the generators as they stood when they were first seen
         self._defaults: dict[str, Any] = dict(defaults())
         self.ends: tuple[GeneratorState, ...] = ()  # the same at the end; nothing before that
@@ -74,24 +71,21 @@ class DrawLog:
                 if not start.name:
                     name = names[0] or "an unnamed generator"
                     self.starts[each.index] = replace(start, name=name, names=tuple(names[1:]))
-                ends.append(state_of(each.generator, names[0], tuple(names[1:])))
+                ends.append(state_of(each.generator, *names))
             self.ends = tuple(ends)
         finally:
             self._followed.clear()
-            self._foreign.clear()
             self._defaults.clear()
 
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:
-            start = state_of(generator, names[0], tuple(names[1:]))
+            start = state_of(generator, *names)
             followed = _Followed(generator, len(self.starts), read(generator))
         except Exception as error:  # a subclass of a user's own may refuse
             self.gaps.append(Gap(names[0], error_text(error)))
             return None
         self.starts.append(start)
         self._followed[identity(generator)] = followed
-        if not isinstance(generator, torch.Generator):
-            self._foreign.append(followed)
         return followed
 
     # -- looks -----------------------------------------------------------------------------------------------------
@@ -128,8 +122,9 @@ class DrawLog:
 
     def look(self, site: int | None) -> None:
         """Look at the generators that draw without torch; what has changed did so between the last look and here."""
-        for each in self._foreign:
-            self._changed(each, "", site)
+        for each in list(self._followed.values()):
+            if not isinstance(each.generator, torch.Generator):
+                self._changed(each, "", site)
         self._last_site = site
 
     def seeded(self, seed: int, frame: FrameType) -> None:

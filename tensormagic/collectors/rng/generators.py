@@ -22,8 +22,6 @@ from tensormagic.reports import Gap
 from tensormagic.reports.rng import GeneratorState, Library, RngReport, Seeding
 from tensormagic.words import error_text
 
-# Reads generators: seed, how far they have come, and a digest of their state. Reading advances none.
-#
 # Facts of formats, from the sources: torch's CPU state is ``CPUGeneratorImplStateLegacy`` (seed, numbers left, next
 # index, 624 words of 64 bits, then the kept half of a normal pair), in ATen/CPUGeneratorImpl.cpp; CUDA's is seed and
 # offset. A new ``torch.Generator()`` begins with ``default_rng_seed_val``, 67280421310721 (c10/core/GeneratorImpl.h).
@@ -33,6 +31,7 @@ from tensormagic.words import error_text
 NEVER_SEEDED = 67280421310721
 _ENTROPY_BITS = 96  # NumPy takes 128 bits from the system
 _PCG = {"PCG64": 0x2360ED051FC65DA44385DF649FCCF645, "PCG64DXSM": 0xDA942042E4DD58B5}
+_COUNTING = {"Philox", "SFC64"}  # their state has a counter of the numbers
 _WIDE = (1 << 128) - 1
 _MOST_DRAWN = 1 << 64
 _MOST_BETWEEN = 4_000  # steps of 624 numbers between two looks
@@ -47,7 +46,7 @@ class Reading:
     device: str  # Where it draws.
     raw: bytes  # All of its state: equal where the next numbers are equal.
     words: mersenne.Words | None = None  # The state of a Mersenne Twister; None for others.
-    position: int = 0  # How many of these were given.
+    position: int = 0  # How many of these were given; of one that counts its numbers, where that count stands.
     seed: int | None = None  # Seed as its library keeps it; None where it keeps none.
     pending: bool = False  # Whether half of a pair of normal numbers is kept.
     # State and increment of a linear congruential generator (NumPy's PCG64); None for others.
@@ -58,15 +57,18 @@ class Reading:
         """Twelve hexadecimal digits of a hash of the state."""
         return hashlib.blake2b(self.raw, digest_size=6).hexdigest()
 
-    def numbers_to(self, later: Reading) -> int | None:
-        """Return how many numbers a later state is ahead; None where it does not follow from this one."""
+    def numbers_to(self, later: Reading, most: int = _MOST_BETWEEN) -> int | None:
+        """Return how many numbers a later state is ahead; None where it does not follow from this one.
+
+        That of a Mersenne Twister is looked for among the next ``most`` times 624 numbers.
+        """
         if self.words is not None and later.words is not None:
             before, after = self.position or mersenne.SIZE, later.position or mersenne.SIZE
-            return mersenne.distance(self.words, before, later.words, after, most=_MOST_BETWEEN)
+            return mersenne.distance(self.words, before, later.words, after, most=most)
         if self.steps is not None and later.steps is not None and self.steps[1] == later.steps[1]:
             taken = lcg_distance(self.steps[0], later.steps[0], self.steps[1], _PCG[self.algorithm])
             return taken if taken < _MOST_DRAWN else None
-        if self.algorithm == "Philox" and self.seed == later.seed and later.position >= self.position:
+        if self.algorithm in _COUNTING and self.seed == later.seed and later.position >= self.position:
             return later.position - self.position
         return None
 
@@ -85,7 +87,7 @@ def read(generator: Any) -> Reading:
     return _of_numpy(generator)
 
 
-def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> GeneratorState:
+def state_of(generator: Any, name: str, *names: str) -> GeneratorState:
     """Return what a report says of a generator of torch's, NumPy's or Python's, by its name and its other names."""
     reading = read(generator)
     seed, seeding, drawn, least = _TELL[reading.library](generator, reading)
@@ -94,9 +96,6 @@ def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> Generato
         seeding=seeding, drawn=drawn, bits=32 if reading.words is not None or reading.library == "torch" else 64,
         least=least, pending=reading.pending, digest=reading.digest, names=names,
     )  # fmt: skip
-
-
-# -- torch -----------------------------------------------------------------------------------------------------------
 
 
 def _of_torch(generator: torch.Generator) -> Reading:
@@ -134,9 +133,6 @@ def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
     return str(seed), described, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
 
 
-# -- Python ----------------------------------------------------------------------------------------------------------
-
-
 def _of_python(generator: random.Random) -> Reading:
     if isinstance(generator, random.SystemRandom):  # has no state of its own
         return Reading("python", "the system's", "cpu", b"")
@@ -154,16 +150,20 @@ def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int |
     return described, "chosen", origin.drawn, 0
 
 
-# -- NumPy -----------------------------------------------------------------------------------------------------------
-
-
 def _of_numpy(generator: Any) -> Reading:
     legacy = isinstance(generator, np.random.RandomState)
     state: dict[str, Any] = generator.get_state(legacy=False) if legacy else generator.bit_generator.state
     algorithm, inner = state["bit_generator"], state["state"]
     if algorithm != "MT19937":
         steps = (inner["state"], inner["inc"]) if algorithm in _PCG else None
-        return Reading("numpy", algorithm, "cpu", repr(_plain(state)).encode(), steps=steps)
+        given, key = 0, None
+        if algorithm == "Philox":  # of each four numbers that it makes, some may not be given yet
+            given = int(inner["counter"][0]) * 4 + state["buffer_pos"] - 4
+            key = int.from_bytes(inner["key"].tobytes(), "little")
+        elif algorithm == "SFC64":
+            given = int(inner["state"][3])
+        raw = repr(_plain(state)).encode()
+        return Reading("numpy", algorithm, "cpu", raw, position=given, seed=key, steps=steps)
     kept = bool(state.get("has_gauss"))
     raw = inner["key"].tobytes() + struct.pack("<i?d", inner["pos"], kept, state.get("gauss", 0.0))
     return Reading("numpy", algorithm, "cpu", raw, inner["key"], inner["pos"], None, kept)
@@ -186,28 +186,12 @@ def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
     if entropy is None:
         return "", "unknown", None, 0
     again = type(sequence)(entropy, spawn_key=sequence.spawn_key, pool_size=sequence.pool_size)
-    drawn = _drawn(type(bits)(again), bits, reading)
+    drawn = read(np.random.Generator(type(bits)(again))).numbers_to(reading, mersenne.MOST_FORWARD)
     if drawn is None:  # it was given another state since: that seed shows nothing
         return "", "unknown", None, 0
     chosen = not isinstance(entropy, int) or entropy.bit_length() < _ENTROPY_BITS
     spawned = f", child {list(sequence.spawn_key)}" if sequence.spawn_key else ""
     return f"{entropy}{spawned}", "chosen" if chosen else "entropy", drawn, 0
-
-
-def _drawn(fresh: Any, bits: Any, reading: Reading) -> int | None:
-    """Return how many numbers a bit generator has given since it was as fresh as another one."""
-    first, now = fresh.state["state"], bits.state["state"]
-    if reading.words is not None:
-        return mersenne.distance(first["key"], first["pos"], reading.words, reading.position)
-    if reading.algorithm in _PCG:
-        steps = lcg_distance(first["state"], now["state"], now["inc"], _PCG[reading.algorithm])
-        return steps if first["inc"] == now["inc"] and steps < _MOST_DRAWN else None
-    if reading.algorithm == "Philox":
-        drawn = int(now["counter"][0]) * 4 + bits.state["buffer_pos"] - 4
-        return drawn if np.array_equal(first["key"], now["key"]) else None
-    if reading.algorithm == "SFC64":
-        return int(now["state"][3]) - int(first["state"][3])
-    return None
 
 
 def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int:
@@ -225,8 +209,6 @@ def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int
 
 _TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}
 
-
-# Finds the generators in reach: the default ones, and those that the user's names lead to.
 
 MOST_LOOKED = 40_000
 TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
@@ -247,7 +229,7 @@ def collect_rng(namespace: Mapping[str, Any]) -> RngReport:
 
 def _described(generator: Any, names: list[str]) -> GeneratorState | Gap:
     try:
-        return state_of(generator, names[0], tuple(names[1:]))
+        return state_of(generator, *names)
     except Exception as error:  # a subclass of a user's own may refuse
         return Gap(names[0], error_text(error))
 

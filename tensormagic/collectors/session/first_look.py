@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from time import perf_counter
@@ -20,21 +19,20 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
+from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.graphs.live_nodes import NORMALISING, normalising_node
-from tensormagic.collectors.objects.children import inside
+from tensormagic.collectors.objects.children import inside, updated_by
 from tensormagic.collectors.requirements import what
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport
 from tensormagic.words import error_text
 
-# Random generators are put back to where they were: torch's on every device, NumPy's, Python's, and the loader's own.
-
 
 @contextmanager
 def generators_kept(*own: Any) -> Iterator[None]:
-    """Put every generator back that code may draw from, those given as well."""
+    """Put every generator back that code may draw from: torch's on every device, NumPy's, Python's, and those given."""
     numpy = sys.modules.get("numpy")
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     python, states = random.getstate(), [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
@@ -232,10 +230,9 @@ def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict
     named = list(net.named_parameters())
     facts: dict[str, Any] = {"parameters": len(named), "trainable": sum(one.requires_grad for _, one in named)}
     if optimizer is not None:
-        held = {id(one): one for group in optimizer.param_groups for one in group["params"]}
-        own = {id(one) for one in net.parameters()}
+        held = set(map(id, updated_by(optimizer)))
         facts["missing"] = tuple(path for path, one in named if one.requires_grad and id(one) not in held)
-        facts["unknown_parameters"] = len(held.keys() - own)
+        facts["unknown_parameters"] = len(held - {id(one) for _, one in named})
         facts["optimizer"] = type(optimizer).__name__
     return facts
 
@@ -289,7 +286,7 @@ class _Runs:
         self._net, self._loss, self._gaps = net, loss, gaps
         self._held = None
         if optimizer is not None:
-            held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+            held = set(map(id, updated_by(optimizer)))
             self._held = {path for path, one in net.named_parameters() if id(one) in held}
         first = next(net.parameters(), None)
         self._device = first.device if first is not None else torch.device("cpu")
@@ -465,12 +462,7 @@ def _extent(x: torch.Tensor) -> Extent:
 def _too_large(net: nn.Module, device: torch.device) -> str:
     """Return why there is no room for copies; empty where there is, or where that is not known."""
     needed = COPIES * sum(one.numel() * one.element_size() for one in net.parameters())
-    free = needed
-    with suppress(AttributeError, ValueError, OSError):  # not on Windows
-        if device.type == "cuda":
-            free = int(torch.cuda.mem_get_info(device)[0])
-        elif device.type == "cpu":
-            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed <= free:
+    free = next((one.free for one in read_devices()[0] if torch.device(one.device) == device), None)
+    if free is None or needed <= free:
         return ""
     return f"nothing was run: copies would take {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.objects.children import (
     attributes_of,
     gradient_there,
+    held_by,
     inside,
     is_kind,
     is_readable,
@@ -147,8 +148,7 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> Mo
 
 def _parts(module: nn.Module, registry: str) -> dict[int, torch.Tensor]:
     """Return the parameters or buffers of a module and of all inside it, each once."""
-    every = (held for _, each in inside("", module) for held in registered(each, registry).values())
-    return {id(held): held for held in every if held is not None}
+    return {id(held): held for _, held in held_by(module, (registry,))}
 
 
 def _numel(x: torch.Tensor) -> int:

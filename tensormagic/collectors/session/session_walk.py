@@ -22,7 +22,7 @@ from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
-from tensormagic.collectors.objects.children import graph_of, registered
+from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.where.source import CellNumber, is_own_code, no_cell, syntax_of
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
@@ -121,11 +121,6 @@ class ObjectWalk(ReferenceWalk):
                     held.places.append(place)
         except Exception:  # it has no storage, or none that can be asked for
             return
-
-    def outermost(self) -> list[tuple[str, nn.Module]]:
-        """Return the modules that lie registered in no other, by name."""
-        inner = {id(child) for _, module in self.modules for child in registered(module, "_modules").values()}
-        return [(name, module) for name, module in self.modules if id(module) not in inner]
 
 
 # Autograd graphs that live on because results are stored: losses in a list, outputs of a loop, a loss that is summed.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby, islice
 from types import FunctionType
@@ -13,9 +12,21 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.objects.children import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
+from tensormagic.collectors.objects.children import (
+    MODULE_OWN,
+    PARAMETERS_AND_BUFFERS,
+    attributes_of,
+    held_by,
+    inside,
+    is_torch_own,
+    registered,
+    updated_by,
+)
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, tied
@@ -37,6 +48,7 @@ from tensormagic.reports.watch import TieEvidence
 # spaced sample is compared, since after one step of training no two of them are the same.
 
 SAMPLE = 4096  # elements compared
+MOST_MODULES = 10_000  # outermost ones whose ties are remembered
 SMALLEST = 32  # elements; fewer may be equal by chance or by their initialization
 MOST_TIED = 8
 _PAIRS = 64
@@ -46,23 +58,19 @@ class TiedWeights:
     """The ties that modules had when they were first seen. Holds modules weakly, and names."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[nn.Module], list[tuple[str, ...]]]] = {}
+        self._known = Marks(MOST_MODULES)  # the names of each that has several
 
     def remember(self, root: nn.Module) -> None:
         """Take down which parameters of a module have two names, the first time it is seen."""
-        known = self._known.get(id(root))
-        if known is None or known[0]() is not root:
-            self._known = {key: pair for key, pair in self._known.items() if pair[0]() is not None}
+        if self._known.of(root) is None:
             names: dict[int, list[str]] = {}
-            for name, parameter in parameters_of(root):
+            for name, parameter in held_by(root):
                 names.setdefault(id(parameter), []).append(name)
-            tied_names = [tuple(sorted(several)) for several in names.values() if len(several) > 1]
-            self._known[id(root)] = (weakref.ref(root), tied_names)
+            self._known.put(root, [tuple(sorted(several)) for several in names.values() if len(several) > 1])
 
     def broken(self, name: str, root: nn.Module, cell_number: CellNumber = no_cell) -> tuple[UntiedPair, ...]:
         """Return the pairs of a module's parameters that are no longer one, or that should be, by what is seen now."""
-        known = self._known.get(id(root))
-        before = known[1] if known is not None and known[0]() is root else []
+        before: list[tuple[str, ...]] = self._known.of(root) or []
         found: dict[tuple[str, str], UntiedPair] = {}
         with quiet():
             for evidence, compared, first, second in _candidates(root, before):
@@ -71,7 +79,7 @@ class TiedWeights:
                 if len(found) == MOST_TIED:
                     break
                 where = tied(type(root), first, second, cell_number)
-                numel = dict(parameters_of(root))[first].numel()
+                numel = dict(held_by(root))[first].numel()
                 pair = UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
                 found[first, second] = pair
         return tuple(found.values())
@@ -80,20 +88,9 @@ class TiedWeights:
 _Named = list[tuple[str, nn.Parameter]]
 
 
-def parameters_of(root: nn.Module) -> _Named:
-    """Return the parameters of a module by name, those with two names under both."""
-    return [
-        (f"{path}.{key}"[1:], held)
-        for path, module in inside("", root)
-        if (held_here := registered(module, "_parameters"))
-        for key, held in list(held_here.items())
-        if held is not None
-    ]
-
-
 def _candidates(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[tuple[TieEvidence, int, str, str]]:
-    named = parameters_of(root)
-    now = dict(named) if before else {}
+    named = list(held_by(root))
+    now = dict(named)
     for names in before:
         for first, second in combinations([name for name in names if name in now], 2):
             if now[first] is not now[second]:
@@ -108,7 +105,8 @@ def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
     """Yield the names of two Parameters that both ask for a gradient and read the same elements of one storage."""
     storages: dict[int, _Named] = {}
     for name, parameter in named:
-        if (storage := _storage(parameter)) is not None:
+        plain = type(parameter) is nn.Parameter and not parameter.is_meta
+        if plain and (storage := storage_of(parameter)):
             storages.setdefault(storage, []).append((name, parameter))
     for several in storages.values():
         places: dict[Any, dict[int, str]] = {}
@@ -118,14 +116,6 @@ def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
                 places.setdefault(place, {})[id(parameter)] = name
         for different in places.values():
             yield from combinations(sorted(different.values()), 2)
-
-
-def _storage(parameter: nn.Parameter) -> int | None:
-    try:
-        plain = type(parameter) is nn.Parameter and not parameter.is_meta
-        return int(parameter.untyped_storage()._cdata) if plain else None
-    except Exception:  # it has no storage, or none that can be asked for
-        return None
 
 
 def _equal(root: nn.Module) -> Iterator[tuple[str, str, int]]:
@@ -176,24 +166,23 @@ class Place:
         return f"{self.path}.{self.attribute}"
 
 
-def look_at(
-    roots: Iterable[Root],
+def modules_report(
+    roots: Sequence[Root],
     namespace: Mapping[str, Any],
-    *,
+    ties: TiedWeights,
     optimized: Optimized = tuple,
     cell_number: CellNumber = no_cell,
 ) -> ModulesReport:
-    """Return what the modules hold beside their registries.
+    """Return what the modules hold beside their registries, and which ties are broken.
 
     What is bound to a name of its own is no fault of a module. ``optimized`` gives, by ``id``, what optimizers update
     besides what the names reach.
     """
-    every = list(roots)
     tensors: list[UnregisteredTensor] = []
     modules: list[UnregisteredModules] = []
     with quiet():
-        known = _Known(every, namespace, optimized)
-        walked = [(root, list(inside(*root))) for root in every]
+        known = _Known(roots, namespace, optimized)
+        walked = [(root, list(inside(*root))) for root in roots]
         for place in islice((place for root, within in walked for place in _places(root, within)), MOST * 4):
             lines = assigned(type(place.module), place.attribute, cell_number)
             if is_kind(place.value, torch.Tensor):
@@ -203,8 +192,9 @@ def look_at(
         repeated = [one for root, within in walked for one in _repeated(root, within, cell_number)]
         flags = [one for _, within in walked for one in _flags(within, known)]
     return ModulesReport(
-        tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST])
-    )
+        tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST]),
+        untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)),
+    )  # fmt: skip
 
 
 def _places(root: Root, within: list[Root]) -> Iterator[Place]:
@@ -234,7 +224,7 @@ def _repeated(root: Root, within: list[Root], cell_number: CellNumber) -> Iterat
         runs = [list(run) for _, run in groupby(children, key=id)]
         longest = max(runs, key=len, default=[])
         one, times = (longest[0], len(longest)) if len(longest) > 1 else (None, 0)
-        asking = sum(is_kind(held, nn.Parameter) and held.requires_grad for held in held_by(one)) if one else 0
+        asking = sum(is_kind(held, nn.Parameter) and held.requires_grad for _, held in held_by(one)) if one else 0
         if one is not None and asking:
             lines = assigned(type(owner[1]), path.removeprefix(f"{owner[0]}."), cell_number)
             yield RepeatedModule(
@@ -251,8 +241,8 @@ def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
     for path, module in within:
         torchs = is_torch_own(type(module))
         own = [key for key in _misspelt(module) if torchs or key == "requires_grad"]
-        flags = [(path, key, list(held_by(module))) for key in own]
-        for at, parameter in list(registered(module, "_parameters").items()):
+        flags = [(path, key, [held for _, held in held_by(module)]) for key in own]
+        for at, parameter in registered(module, "_parameters").items():
             flags += [(f"{path}.{at}", key, [parameter]) for key in _misspelt(parameter) if key != "requires_grad"]
         for of, key, held in flags:
             asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
@@ -278,7 +268,7 @@ def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
 class _Known:
     """What is registered, named and optimized; looked up when it is first asked for."""
 
-    def __init__(self, roots: list[Root], namespace: Mapping[str, Any], optimized: Optimized) -> None:
+    def __init__(self, roots: Sequence[Root], namespace: Mapping[str, Any], optimized: Optimized) -> None:
         self._roots, self._namespace, self._more = roots, namespace, optimized
 
     @cached_property
@@ -294,14 +284,14 @@ class _Known:
     @cached_property
     def optimized(self) -> set[int]:
         """What the optimizers that could be found update."""
-        found = [optimizer for _, optimizer in Walk(self._namespace).named(torch.optim.Optimizer)]
-        groups = (group for optimizer in found for group in optimizer.param_groups)
-        return {id(parameter) for group in groups for parameter in group["params"]} | self.stepped
+        found = Walk(self._namespace).named(torch.optim.Optimizer)
+        return {id(parameter) for _, optimizer in found for parameter in updated_by(optimizer)} | self.stepped
 
     def registered(self, hidden: Iterable[nn.Module] = ()) -> set[int]:
         """Return the parameters and buffers of all outermost modules that lie not in a hiding place themselves."""
         hiding = {id(module) for module in hidden} - self.named
-        return {id(held) for _, root in self._roots if id(root) not in hiding for held in held_by(root)}
+        roots = (root for _, root in self._roots if id(root) not in hiding)
+        return {id(held) for root in roots for _, held in held_by(root, PARAMETERS_AND_BUFFERS)}
 
 
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
@@ -311,8 +301,8 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
         nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
         leaves = [node.variable for node in nodes if hasattr(node, "variable")]
         behind = {id(leaf) for leaf in leaves} if len(nodes) < _LEAVES else set()
-    own = {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
-    devices = {str(held.device) for held in held_by(root)}
+    own = {id(held) for _, held in held_by(root)}
+    devices = {str(held.device) for _, held in held_by(root, PARAMETERS_AND_BUFFERS)}
     return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
@@ -329,36 +319,17 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> Unregistered
     members = list(_members(place.value))
     modules = [member for member in members if is_kind(member, nn.Module)]
     lying = [member for member in members if is_kind(member, nn.Parameter)]
-    every = {id(held): held for module in modules for held in held_by(module) if is_kind(held, nn.Parameter)}
+    every = {id(held): held for module in modules for _, held in held_by(module)}
     every |= {id(parameter): parameter for parameter in lying}
     registered = known.registered(modules)
     missing = {key: held for key, held in every.items() if held.requires_grad and key not in registered}
     if not missing:
         return None
-    own = [held for held in held_by(place.root[1]) if is_kind(held, nn.Parameter)]
+    own = [held for _, held in held_by(place.root[1])]
     return UnregisteredModules(
         name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
-        parameters=len(missing), numel=sum(_numel(held) for held in missing.values()),
+        parameters=len(missing), numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),
         registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
         with_gradient=sum(held.grad is not None for held in missing.values()),
         trained=any(held.grad is not None or id(held) in known.stepped for held in own), location=where,
     )  # fmt: skip
-
-
-def _numel(parameter: torch.Tensor) -> int:
-    try:
-        return parameter.numel()
-    except Exception:  # a lazy parameter has no shape yet
-        return 0
-
-
-def modules_report(
-    roots: list[Root],
-    namespace: Mapping[str, Any],
-    ties: TiedWeights,
-    optimized: Optimized = tuple,
-    cell_number: CellNumber = no_cell,
-) -> ModulesReport:
-    """Return what modules hold beside their registries, and which ties are broken."""
-    found = look_at(roots, namespace, optimized=optimized, cell_number=cell_number)
-    return replace(found, untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)))

@@ -11,15 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.children import registered, states_of, updated_by
+from tensormagic.collectors.objects.children import held_by, registered, states_of, updated_by
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, bound
-from tensormagic.collectors.session.unregistered import parameters_of
 from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Location, UnchangedParameters
-
-# Where parameters lie in their model: beside others of the same make, and by which line they got there.
 
 
 def like_trained(
@@ -61,9 +59,8 @@ def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> L
     return lines[-1] if lines else None
 
 
-# A parameter as one look finds it, and what is remembered of it until the next: numbers, and weak references.
-
 Place = tuple[int, int]  # the ids of an optimizer and of the model; the first is 0 for what is in no optimizer
+MOST = 1_000_000  # parameters that are remembered
 _MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly, and at most
 
 Gradient = tuple[weakref.ref[torch.Tensor], int]  # weak, to it, and its version; the same while it lives unchanged
@@ -73,7 +70,6 @@ Gradient = tuple[weakref.ref[torch.Tensor], int]  # weak, to it, and its version
 class Seen:
     """What is remembered of a parameter."""
 
-    reference: weakref.ref[nn.Parameter]  # weak, to it
     version: int  # its version counter
     gradient: Gradient | None  # its gradient
     place: Place  # which optimizer holds it, of which model
@@ -155,24 +151,19 @@ class ParameterSnapshot:
     def remembered(self, since: int | None) -> Seen:
         """Return what is kept of it."""
         asks = self.value.requires_grad
-        return Seen(weakref.ref(self.value), self.version, self.gradient, self.place, asks, self.is_trained, since)
+        return Seen(self.version, self.gradient, self.place, asks, self.is_trained, since)
 
 
-def snapshots(
-    root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Mapping[int, Seen]
-) -> list[ParameterSnapshot]:
-    """Return the plain parameters of a model, each once.
-
-    By ``id``: the optimizer that holds a parameter, and what the last look saw.
-    """
+def snapshots(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Marks) -> list[ParameterSnapshot]:
+    """Return the plain parameters of a model, each once: ``held`` has the optimizer of each, ``seen`` the last look."""
     each: dict[int, ParameterSnapshot] = {}
-    for name, p in parameters_of(root[1]):
+    for name, p in held_by(root[1]):
         if type(p) is nn.Parameter and id(p) not in each and p.is_leaf and not p.is_inference():
             optimizer = held.get(id(p))
             state = {} if optimizer is None else states_of(optimizer).get(p) or {}
             place = (0 if optimizer is None else id(optimizer), id(root[1]))
             gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
-            each[id(p)] = ParameterSnapshot(f"{root[0]}.{name}", p, state, p._version, gradient, place, seen.get(id(p)))
+            each[id(p)] = ParameterSnapshot(f"{root[0]}.{name}", p, state, p._version, gradient, place, seen.of(p))
     return list(each.values())
 
 
@@ -187,8 +178,6 @@ def steps_of(state: Mapping[str, Any]) -> int:
     return int(count) if isinstance(count, int | float) else 0
 
 
-# What parameters did between two looks at a session: which stood still while others of their model were trained.
-#
 # Autograd and the optimizers leave traces that cost nothing to read. A step changes a parameter in place, so that its
 # version counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
 # Nothing is hooked: the counters of two looks are compared.
@@ -213,7 +202,7 @@ class _Model:
 class UpdateTracking:
     """Compares one look with the next. Holds parameters, models and optimizers weakly, and numbers."""
 
-    _seen: dict[int, Seen] = field(default_factory=dict)
+    _seen: Marks = field(default_factory=lambda: Marks(MOST))  # of each parameter what is remembered, a `Seen`
     _progress_of: dict[Place, Progress] = field(default_factory=dict)
     _is_watching: bool = False
 
@@ -226,7 +215,6 @@ class UpdateTracking:
         cell_number: CellNumber = no_cell,
     ) -> tuple[UnchangedParameters, ...]:
         """Return what stood still, for each model by the optimizer that holds it, or by none."""
-        self._seen = {key: seen for key, seen in self._seen.items() if seen.reference() is not None}
         self._progress_of = {
             key: progress for key, progress in self._progress_of.items() if progress.reference() is not None
         }
@@ -269,7 +257,7 @@ class UpdateTracking:
             resting = (one for one in members if one.stands_still(progress, keeps_state=keeps_state))
             still[place] = {one.name: one.since(progress, is_watching=self._is_watching) for one in resting}
         for one in model.parameters:
-            self._seen[id(one.value)] = one.remembered(still[one.place].get(one.name))
+            self._seen.put(one.value, one.remembered(still[one.place].get(one.name)))
         for place, progress in progress_of.items():
             for since in sorted(set(still[place].values())):
                 names = {name for name, began in still[place].items() if began == since}

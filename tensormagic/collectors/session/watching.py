@@ -17,9 +17,9 @@ import torch
 from tensormagic.collectors.aliasing.aliases import holders
 from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.parts import components
-from tensormagic.collectors.objects.namespace import is_history, nearest, telling
+from tensormagic.collectors.objects.namespace import is_history, nearest, outermost, root_name, telling
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
-from tensormagic.collectors.quiet import number, quiet
+from tensormagic.collectors.quiet import number, quiet, told
 from tensormagic.collectors.session.session_walk import (
     ITEM,
     THOROUGH,
@@ -76,13 +76,13 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         retained, views, graphs = standing_out(walk_session, namespace, files, cell_number)
         sizes = _sizes(walk_session)
         known = Memory() if memory is None else memory
-        outermost = walk_session.outermost()
-        modules = modules_report(outermost, namespace, known.ties, cell_number=cell_number)
-        for _, module in outermost:
+        outer = outermost(walk_session.modules)
+        modules = modules_report(outer, namespace, known.ties, cell_number=cell_number)
+        for _, module in outer:
             known.ties.remember(module)
         unchanged: tuple[UnchangedParameters, ...] = ()
         if walk_session.names_complete:
-            unchanged = known.updates.look(outermost, walk_session.optimizers, files=files, cell_number=cell_number)
+            unchanged = known.updates.look(outer, walk_session.optimizers, files=files, cell_number=cell_number)
         return WatchReport(
             looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,
@@ -147,7 +147,7 @@ def _confirmed(held: Held, namespace: Mapping[str, Any], cell_number: CellNumber
 
 def _in_out(path: str, namespace: Mapping[str, Any]) -> str:
     """Return a path by way of ``Out``, whose number shows the cell, where it begins at a name for one of these."""
-    root = path.partition("[")[0].partition(".")[0]
+    root = root_name(path)
     history = namespace.get("Out")
     if not is_history(root) or root == "Out" or type(history) is not dict:
         return path
@@ -191,9 +191,5 @@ def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
 
 
 def _nbytes(x: torch.Tensor) -> int:
-    try:
-        return sum(
-            number(part.numel()) * part.element_size() for part in components(x) if strides.Memory.behind(part).nbytes
-        )
-    except Exception:  # an odd tensor may refuse
-        return 0
+    there = (part for part in components(x) if strides.Memory.behind(part).nbytes)
+    return told(lambda: sum(number(part.numel()) * part.element_size() for part in there), 0)

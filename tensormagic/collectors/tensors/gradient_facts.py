@@ -13,7 +13,7 @@ from tensormagic.collectors.graphs.live_nodes import is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import inside, is_kind, is_readable, registered
-from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
+from tensormagic.collectors.objects.namespace import Walk, modules_in, nearest
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
 from tensormagic.reports import GradientFacts, LivePath
@@ -113,7 +113,7 @@ class Names:
 def names_of(namespace: Mapping[str, Any]) -> Names:
     """Return the names of every tensor and parameter in a namespace."""
     with quiet():
-        named = list(walk_tensors(namespace))
+        named = list(Walk(namespace).named(torch.Tensor))
         for root, module in modules_in(namespace):
             for path, inner in inside(root, module):
                 held = registered(inner, "_parameters").items()

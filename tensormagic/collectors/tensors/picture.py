@@ -13,19 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.layout import (
-    DrawnSlice,
-    default_slice,
-    dim_names,
-    grid,
-    slice_along,
-    text_of,
-    with_values,
-)
+from tensormagic.collectors.geometry.layout import default_slice, dim_names, grid, slice_along, text_of, with_values
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import Domain, as_wide
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Gap, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
+from tensormagic.reports import Gap, Grid, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
 from tensormagic.reports.tensor import Scaling
 
 # A tensor as a picture: shapes that images have are read as images, the others as signals. Only what is shown is read.
@@ -199,7 +191,7 @@ _DRAWN = 2  # dimensions a grid has
 Place = int | str | slice | None
 
 
-def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Sequence[Place] | None) -> DrawnSlice:
+def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Sequence[Place] | None) -> Grid:
     """Return the slice that was asked for.
 
     ``dims`` are the dimension that runs downwards and the one that runs to the right, by number or letter; None: those
@@ -296,8 +288,8 @@ def with_slices(
         rows, columns = _with(shown.rows, bad, shown.row_dim), _with(shown.columns, bad, shown.column_dim)
         shown = replace(shown, rows=rows, columns=columns)
     if shown != default_slice(laid.shape):
-        drawn_grid = grid(laid.shape, laid.stride, laid.storage_offset, shown)
-        laid = replace(laid, grid=with_values(drawn_grid, x, shown) if laid.grid.values else drawn_grid)
+        drawn_grid = grid(shown, laid.stride, laid.storage_offset)
+        laid = replace(laid, grid=with_values(drawn_grid, x) if laid.grid.values else drawn_grid)
     return replace(laid, elements=_every_element(x, laid))
 
 

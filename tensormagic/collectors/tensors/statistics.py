@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned, thinned_behind
+from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import (
     BINS,
@@ -223,7 +223,7 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
         looks: list[_Look] = []
         for dim, size in enumerate(whole.shape):
             if 1 < size <= MOST_SLICES and size < whole.numel() and len(looks) < MOST_DIMENSIONS:
-                view = thinned_behind(whole.movedim(dim, 0), limit)
+                view = thinned(whole.movedim(dim, 0), limit, kept=1).tensor
                 looks.append(_Look(dim, size, x.numel() // size, view, whole=view.numel() == whole.numel()))
         if not looks:
             return statistics(x), ()

@@ -13,7 +13,7 @@ import torch
 from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, holders
-from tensormagic.collectors.geometry.layout import Rows, default_slice, layout, with_values
+from tensormagic.collectors.geometry.layout import Rows, layout, with_values
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
@@ -312,9 +312,7 @@ def _layout(
     laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
     if not laid or numbers is None or numbers.tensor.shape != x.shape:
         return laid
-    filled = sections.read(
-        "values", lambda: with_values(laid.grid, numbers.tensor, default_slice(laid.shape)), laid.grid
-    )
+    filled = sections.read("values", lambda: with_values(laid.grid, numbers.tensor), laid.grid)
     return replace(laid, grid=filled)
 
 

@@ -56,19 +56,20 @@ def is_own_code(filename: str) -> bool:
     return not filename.startswith((PACKAGE_DIRECTORY, *_HOSTS, *_LIBRARY_DIRECTORIES))
 
 
-_Said = TypeVar("_Said")
+_Subject = TypeVar("_Subject")
+_Answer = TypeVar("_Answer")
 
 
-class ByFile(dict[str, _Said]):
-    """What is said of files, by their names; asked once for each."""
+class AskedOnce(dict[_Subject, _Answer]):
+    """What depends on a file's name or on a class alone: asked once for each, then as quick as a dictionary."""
 
-    def __init__(self, ask: Callable[[str], _Said]) -> None:
+    def __init__(self, ask: Callable[[_Subject], _Answer]) -> None:
         super().__init__()
         self._ask = ask
 
-    def __missing__(self, filename: str) -> _Said:
+    def __missing__(self, subject: _Subject) -> _Answer:
         """Ask, and remember the answer."""
-        return self.setdefault(filename, self._ask(filename))
+        return self.setdefault(subject, self._ask(subject))
 
 
 def is_ours(code: CodeType) -> bool:
@@ -118,7 +119,7 @@ class SourceLines:
 
     def __init__(self, cell_number: CellNumber = no_cell) -> None:
         self.cell_number = cell_number
-        self._own = ByFile(is_own_code)
+        self._own = AskedOnce(is_own_code)
         self._numbers: dict[tuple[str, int], int] = {}
         self.places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
         self._locations: list[Location] = []
@@ -236,13 +237,8 @@ _FRAMES = 24  # of the user's functions that are running, at most so many are as
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
-def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the names of the user's functions that are running, innermost first, up to their module or cell."""
-    return (names for _, names in running_functions(frame, outermost))
-
-
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the user's functions that are running, by name, with their names, as `running_spaces` does."""
+    """Yield the user's functions that are running, with their names, innermost first, up to their module or cell."""
     for own in islice(own_frames(frame), _FRAMES):
         if own.f_code.co_flags & _OPTIMIZED:
             yield own.f_code.co_name, names_of(own)

@@ -14,6 +14,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.collectors.memory import live_blocks as lines_module
 from tensormagic.collectors.memory.live_blocks import Lines, Origin, note_lines, noted_line
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.reports import Location
 
 HERE = Location("cell.py", 3, "x = torch.zeros(4)")
@@ -107,8 +108,7 @@ def test_memory_that_is_new_since_has_no_line():
 
 def test_the_oldest_are_forgotten(monkeypatch):
     """No more are remembered than the bound says."""
-    monkeypatch.setattr(lines_module, "MOST", 3)
-    monkeypatch.setattr(lines_module, "_noted", {})
+    monkeypatch.setattr(lines_module, "_noted", Marks(3))
     every = [torch.zeros(at + 1) for at in range(5)]
     note_lines((x.untyped_storage(), Origin(HERE)) for x in every)
     assert [noted_line(x.untyped_storage()) for x in every] == [None, None, *[Origin(HERE)] * 3]

@@ -94,11 +94,14 @@ def test_a_state_dict_does_not_name_the_weights():
     assert paths(of(report, "net.bias")) == ["net.bias", "best['bias']"]
 
 
+SAVED = "saved for backward"
+
+
 @pytest.mark.parametrize(
     ("roles", "category"),
     [
-        ({"saved", "parameter"}, "parameter"), ({"gradient", "saved"}, "gradient"), ({"saved", "data"}, "input"),
-        ({"saved"}, "saved for backward"), ({"buffer", "data"}, "buffer"), (set(), "other"),
+        ({SAVED, "parameter"}, "parameter"), ({"gradient", SAVED}, "gradient"), ({SAVED, "input"}, "input"),
+        ({SAVED}, SAVED), ({"buffer", "input"}, "buffer"), (set(), "other"),
     ],
 )  # fmt: skip
 def test_precedence(roles, category):

@@ -16,7 +16,7 @@ from torch import nn
 
 from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.objects.children import inside
-from tensormagic.collectors.objects.namespace import walk_tensors
+from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
 T = torch.zeros(2)
@@ -46,7 +46,7 @@ def test_keys_are_written_as_a_user_writes_them() -> None:
     """Every literal is; of what is none only the class is told, and no code of it runs."""
     keys = (None, 1.5, b"x", (0, (1, "a")), (), torch.float32)
     held = dict.fromkeys((*keys, float("nan"), Shown(), (Shown(), 1)), T)
-    found = [name for name, _ in walk_tensors({"d": held})]
+    found = [name for name, _ in Walk({"d": held}).named(torch.Tensor)]
     assert found == [f"d[{key!r}]" for key in keys]
     visits = ObjectWalk(THOROUGH).through({"d": held}).visits
     assert [place.path for place, _ in visits][len(keys) :] == ["d[float]", "d[Shown]", "d[tuple]"]
@@ -54,7 +54,7 @@ def test_keys_are_written_as_a_user_writes_them() -> None:
 
 def names(**namespace: Any) -> list[str]:
     """The names under which tensors are found."""
-    return [name for name, _ in walk_tensors(namespace)]
+    return [name for name, _ in Walk(namespace).named(torch.Tensor)]
 
 
 @dataclass

@@ -20,14 +20,13 @@ from tensormagic.collectors.objects.namespace import (
     is_history,
     modules_in,
     walk_arrays,
-    walk_tensors,
 )
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
 
 def names(namespace: dict[str, Any]) -> list[str]:
     """The names under which tensors are found."""
-    return [name for name, _ in walk_tensors(namespace)]
+    return [name for name, _ in Walk(namespace).named(torch.Tensor)]
 
 
 def test_tensors_in_builtin_containers() -> None:
@@ -212,7 +211,7 @@ def test_a_layer_left_over_from_a_loop_is_called_by_its_model() -> None:
     wrapper = nn.Sequential(net)
     left_over = {"net": net, "layer": net[2], "_": net[0]}
     assert names_of_parts(left_over) == {"layer"}
-    assert [name for name, _ in walk_tensors(left_over)] == ["net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"]
+    assert names(left_over) == ["net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"]
     assert [name for name, _ in Walk(left_over).named(nn.Linear)] == ["net.0", "net.2", "layer"]
     assert place_of(net[2], left_over) == "net.2"
     assert names_of_parts({"net": net, "wrapper": wrapper}) == set()
@@ -225,7 +224,7 @@ def test_a_layer_left_over_from_a_loop_is_called_by_its_model() -> None:
 def test_a_part_that_the_walk_of_its_model_does_not_reach_keeps_its_name() -> None:
     """A long list is walked in part; and what IPython keeps of a layer gives it no name before its model does."""
     wide = nn.ModuleList([nn.Linear(1, 1) for _ in range(1200)])
-    assert "last.weight" in [name for name, _ in walk_tensors({"wide": wide, "last": wide[1150]})]
+    assert "last.weight" in [name for name, _ in Walk({"wide": wide, "last": wide[1150]}).named(torch.Tensor)]
     net = nn.Sequential(nn.Linear(2, 2))
     kept = {"_oh": {3: net[0]}, "Out": {3: net[0]}, "net": net, "layer": net[0], "_3": net[0]}
     paths = [place.path for place, _ in ObjectWalk(THOROUGH).through(kept).visits]

@@ -107,6 +107,21 @@ def test_numpy_and_python_between_torch_calls():
     assert since == ["torch.rand(1)", "torch.rand(1)"]
 
 
+@pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "Philox", "SFC64"])
+def test_each_of_numpy_s_bit_generators_counts_its_numbers(kind):
+    """Those of a generator that has a name; that of another seed is a state that was set, and no draw."""
+    made = getattr(np.random, kind)
+    generator = np.random.Generator(made(3))
+    report, _ = watched(lambda: generator.random(5), generator=generator)
+    assert [(name, how, values) for name, how, _, _, _, values in told(report)] == [("generator", "drew", 5)]
+
+    def put_back():
+        generator.bit_generator.state = made(77).state
+
+    report, _ = watched(put_back, generator=generator)
+    assert [(how, values) for _, how, _, _, _, values in told(report)] == [("set", None)]
+
+
 def test_seeding_in_the_run_is_told():
     """A state that does not follow from the one before was set."""
 

@@ -16,6 +16,9 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import tensormagic as tm
 from tensormagic.collectors.session import first_look
 from tensormagic.errors import TensorMagicError
+from tensormagic.reports import DeviceMemory
+
+TOO_LARGE = "nothing was run: copies would take 0.0 GiB of 0.0 GiB that are free"
 
 
 @pytest.fixture(autouse=True)
@@ -352,6 +355,16 @@ def test_an_index_that_a_table_understands_is_asked_for(table, ask, most):
 def test_an_index_without_a_row_is_found_in_what_is_wrapped(ask):
     report = tm.check(Looked(nn.Embedding(10, 4), ask), (torch.full((8, 3), 12), torch.arange(8) % 2))
     assert report.error == "IndexError: the embedding table has no row 12: its rows are 0 to 9"
+
+
+@pytest.mark.parametrize(("free", "runs"), [(10, False), (2**40, True), (None, True)])
+def test_what_would_not_fit_is_not_copied(monkeypatch, free, runs):
+    """Where too little memory is left for copies nothing is run; where nobody says how much, it is tried."""
+    monkeypatch.setattr(first_look, "read_devices", lambda: ([DeviceMemory("cpu", free=free)], []))
+    report = tm.check(net_of(), torch.utils.data.DataLoader(data(), batch_size=16))
+    gaps = [gap.reason for gap in report.gaps]
+    assert (report.outputs is not None, gaps) == (runs, [] if runs else [TOO_LARGE])
+    assert report.inputs[0].shape == (16, 8)
 
 
 def test_a_graph_that_must_not_break_does_not():

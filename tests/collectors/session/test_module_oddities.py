@@ -13,13 +13,18 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 from torch.testing._internal.common_modules import module_db
 
-from tensormagic.collectors.session.unregistered import TiedWeights, look_at, modules_report
+from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.training.habits import ModuleWatch
 from tensormagic.collectors.where.source import SourceLines
 
 
 class Bare(nn.Module):
     """A module of somebody's own; what it holds is put there from outside."""
+
+
+def look_at(roots, namespace):
+    """Return what modules hold, whose ties nobody has seen before."""
+    return modules_report(roots, namespace, TiedWeights())
 
 
 def bare(**attributes) -> Bare:
