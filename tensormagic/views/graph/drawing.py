@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tensormagic.reports.base import quickly
 from tensormagic.views.graph.folding import Folding, Group, coarsen, fold
 from tensormagic.views.graph.inside import ROW_WIDTH, Level, Part, hierarchy, levels, path_to
 from tensormagic.views.graph.layout import Size, Spacing, lay_out
@@ -127,9 +126,6 @@ class Badge:
     label: str
 
 
-_badge = quickly(Badge)
-
-
 @dataclass(frozen=True, slots=True)
 class Box:
     """One box of the drawing."""
@@ -202,7 +198,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         groups.append(replace(group, leaves=leaves))
     names = leaf_labels(graph)
     labels = {leaf: names[leaf] + (f" (in {times} boxes)" if times > 1 else "") for leaf, times in uses.items()}
-    badges = [tuple(_badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
+    badges = [tuple(Badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
     ends = ends_of(graph, groups, folding.edges)
     sizes, gap = list(map(box_size, groups, badges, ends.rows)), 32.0
     if shows_values(graph):
@@ -254,7 +250,7 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
     if len(parts) == len(drawn.groups):
         return Inside(parts)
     names = leaf_labels(graph)
-    marks = [tuple(_badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
+    marks = [tuple(Badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
     rows: tuple[tuple[CutRow, ...], ...] = ((),) * len(parts)
     if graph.cuts:
         home: dict[int | None, int] = {}

@@ -50,9 +50,7 @@ class Interned:
 
     def column(self, values: Sequence[Any]) -> list[int]:
         """Return `index` of each."""
-        for value in dict.fromkeys(values):
-            self._places.setdefault(value, len(self._places))
-        return list(map(self._places.__getitem__, values))
+        return [self.index(value) for value in values]
 
     @property
     def values(self) -> list[Any]:
@@ -76,8 +74,7 @@ def norm_code(norm: float) -> Code:
 
 def norm_codes(norms: Iterable[float]) -> list[Code]:
     """Return `norm_code` of each."""
-    per_decade, log10, top = CODES_PER_DECADE, math.log10, math.inf
-    return [round(per_decade * log10(norm)) if 0 < norm < top else norm_code(norm) for norm in norms]
+    return [norm_code(norm) for norm in norms]
 
 
 def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
