@@ -112,8 +112,8 @@ def trace_document(
         "passes": builder.passes(),
         "locations": [[place.label, place.line, place.text] for place in report.locations],
         "source": builder.rows,
-        "strings": builder.strings.values,
-        "saved": list(map(list, builder.saved.values)),
+        "strings": list(builder.strings),
+        "saved": list(map(list, builder.saved)),
         "notes": [*builder.cuts, *(f"{gap.section}: {gap.reason}" for gap in report.gaps)],
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
@@ -148,7 +148,7 @@ class _Builder:
 
     def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
         self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
-        self.strings, self.saved = columns.Interned(), columns.Interned()
+        self.strings, self.saved = columns.Table(), columns.Table()
         self.rows = source_rows(report)
         self.cuts: list[str] = []
 

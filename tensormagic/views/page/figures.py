@@ -106,7 +106,7 @@ def _styled(drawn: Any, title: str, note: str, height: int) -> Any:
         height=height + 14 * len(lines),
         font={"family": FONT, "size": 12, "color": ink}, paper_bgcolor=paper, plot_bgcolor=paper,
         margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48},
-        hovermode="closest",
+        hovermode="closest", overwrite=True,
     )  # fmt: skip
 
 
