@@ -169,17 +169,14 @@ _ADVANCE = {character: advance / 100 for advance, characters in _ADVANCES.items(
 _NARROWEST = min(_ADVANCE.values())
 _OTHER = 0.66  # most letters of Latin, Greek and Cyrillic scripts
 _WIDE = 1.0  # ideographs and pictures
-_FIRST_WIDE = 0x1100
+_FIRST_WIDE = "\u1100"
 _BOLD = 1.12
 _CUT = " …"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width in pixels of ``text`` in the interface font at ``size`` pixels."""
-    try:
-        ems = sum(map(_ADVANCE.__getitem__, text))  # of nearly every text every letter stands there
-    except KeyError:
-        ems = sum(_ADVANCE.get(letter, _WIDE if ord(letter) >= _FIRST_WIDE else _OTHER) for letter in text)
+    ems = sum(_ADVANCE.get(letter, _WIDE if letter >= _FIRST_WIDE else _OTHER) for letter in text)
     return ems * size * (_BOLD if bold else 1.0)
 
 
