@@ -8,7 +8,6 @@ from array import array
 import pytest
 from hypothesis import given, strategies as st
 
-from tensormagic import views
 from tensormagic.reports import Timeline
 from tensormagic.views import theme
 from tensormagic.views.pictures import timeline as stack
@@ -98,12 +97,3 @@ def test_bars_of_characters() -> None:
     """An eighth of a column fine; something that is not nothing is seen."""
     assert [share_bar(share, 4) for share in (0, 0.001, 0.5, 0.53125, 1)] == ["", "▏", "██", "██▏", "████"]
     assert heights([0, 8, 16], 16, 2) == ["  █", " ██"]
-
-
-def test_the_text_chart_shows_peak_and_ends() -> None:
-    """The peak is written at the highest row, the last operation at the right."""
-    told = views.draw(SAMPLES["training"], "txt").split("\n")
-    first = next(line for line in told if "│" in line)
-    assert first.startswith(" 86.2 MiB │")
-    assert "█" in first
-    assert any(line.startswith(" " * 11 + "operation 1 ") and line.endswith("462") for line in told)

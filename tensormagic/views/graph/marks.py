@@ -14,7 +14,7 @@ from tensormagic.reports.base import Severity
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.views.markup import escape, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, bad_text, measured, norm_text, touched
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import number, rect
 from tensormagic.views.theme import NORM_EXPONENTS, inked, norm_level, norm_scale
 
 # -- where the run ended ----------------------------------------------------------------------------------------------
@@ -68,10 +68,9 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
     return dataclasses.replace(report, graphs=graphs), crash
 
 
-def ring_svg(box: Box, away: float, look: str, corner: int) -> str:
-    """Return a frame so far away from the head of a box."""
-    place = f'x="{number(box.x - away)}" y="{number(box.y - away)}" width="{number(box.width + 2 * away)}"'
-    return f'<rect {look} {place} height="{number(HEAD_HEIGHT + 2 * away)}" rx="{corner}"/>'
+def _ring(box: Box, class_: str) -> str:
+    """Return a frame round the head of a box."""
+    return rect(box.x - 3, box.y - 3, box.width + 6, HEAD_HEIGHT + 6, class_=class_, rx=6)
 
 
 def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
@@ -83,7 +82,7 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     box = next(boxes, None)
     if box is None:
         return Mark()
-    ring = ring_svg(box, 2, 'class="cr"', 5)
+    ring = _ring(box, "cr")
     wide = text_width(words, _CRASH_SIZE, bold=True) + 14
     left, y, above = box.x + (box.width - wide) / 2, box.y - 10, max(_CRASH_ABOVE - box.y, 4.0)
     if box.id == len(drawing.boxes) - 1:
@@ -246,7 +245,7 @@ def marks_svg(placed: Iterable[Placed]) -> str:
     parts = []
     for mark, box, place in placed:
         kind = "error" if mark.kind in {"error", "born"} else "warning"
-        parts.append(ring_svg(box, 3, f'class="k{kind}"', 6))
+        parts.append(_ring(box, f"k{kind}"))
         if place is not None:
             at = f'x="{number(place[0])}" y="{number(place[1])}"'
             parts.append(f'<text class="j{kind} c o" {at}>{escape(f"◆ {mark.words}")}</text>')
