@@ -319,6 +319,3 @@ def chart_text(drawn: Timeline, width: int, unit: str) -> Iterator[str]:
     yield " " * (label + 2) + ends[0] + ends[1].rjust(max(len(moments) - len(ends[0]), len(ends[1]) + 1))
     if words := thinned_words(drawn):
         yield f"{' ' * (label + 2)}{words}"
-
-
-# -- SVG -------------------------------------------------------------------------------------------------------------

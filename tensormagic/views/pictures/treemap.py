@@ -393,6 +393,3 @@ def _place(box: Box, whole: Box, *, high: bool = True) -> str:
     shares += [("height", box.height / whole.height)] if high else []
     numbers = ((name, f"{100 * share:.2f}".rstrip("0").rstrip(".")) for name, share in shares)
     return ";".join(f"{name}:{number}%" for name, number in numbers)
-
-
-# -- SVG -------------------------------------------------------------------------------------------------------------
