@@ -14,19 +14,17 @@ from tensormagic.reports import UNTOUCHED, RankReport, RankRow
 from tensormagic.views import svg_paths
 from tensormagic.views.markup import tag, text_width
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, Table, table_of
-from tensormagic.views.pictures.cells import PAPER, rect
+from tensormagic.views.pictures.cells import PAPER, rect, text as words
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
     RankLanes,
     group_name,
     groups_of,
-    hatched,
     inline,
     lettered,
     placements_text,
-    words,
 )
-from tensormagic.views.svg_paths import moved, number
+from tensormagic.views.svg_paths import hatching, moved, number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, MEDIAN_COLOUR, OTHER_COLOUR
 from tensormagic.views.to_html import scroll
@@ -326,7 +324,8 @@ class RankMap(Picture):
                 for level, run in groupby(range(len(each)), key=each.__getitem__):
                     if level == _BAD:
                         first, *others = run
-                        yield hatched((left + first * wide, top + at * high, wide * (1 + len(others)), high))
+                        lines = hatching(left + first * wide, top + at * high, wide * (1 + len(others)), high, 5)
+                        yield tag("path", d=lines, stroke=PAPER, stroke_width="1.4", fill="none")
             if right - left == wide * len(self.report.names):
                 places = {rank: at for at, (ranks, _) in enumerate(rows) for rank in ranks}
                 for one, at in self.odd[:_MOST_BEHIND]:
