@@ -8,13 +8,10 @@ import gzip
 import html
 import json
 import re
-import typing
-from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
-from operator import attrgetter
+from functools import cache, wraps
 from typing import Any, TypeVar
 
 from tensormagic.words import plural
@@ -79,9 +76,7 @@ _WILD = re.compile(
 _MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
 _PILE = re.compile(f"({_MARK}{{4}}){_MARK}+")  # more marks on one letter than any language writes cover other lines
 
-_TELLING: dict[type, tuple[str, ...]] = {}  # fields that may hold text, by class
 _MUTE = frozenset({int, float, bool, type(None)})  # types of what holds no text
-_MANY = 16  # records from which it pays to look at one field of all of them after the other
 
 _Value = TypeVar("_Value")
 
@@ -131,7 +126,7 @@ def _plain_value(value: Any) -> Any:
     changed = {}
     for name in _telling(type(value)):
         old = getattr(value, name)
-        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
+        if type(old) in _MUTE or (isinstance(old, str) and _is_plain(old)):  # nearly all of thousands of nodes
             continue
         new = _plain_value(old)
         if new is not old:
@@ -140,52 +135,19 @@ def _plain_value(value: Any) -> Any:
 
 
 def _plain_items(value: Any) -> Any:
-    if _MUTE.issuperset(map(type, value)) or (len(value) >= _MANY and _are_plain_records(value)):
+    if _MUTE.issuperset(map(type, value)):
         return value
     items = [_plain_value(item) for item in value]
     same = all(new is old for new, old in zip(items, value, strict=True))
     return value if same else type(value)(items)
 
 
-def _are_plain_records(records: Sequence[Any]) -> bool:
-    """Say whether all texts in records of one class are plain: field by field, what several share looked at once."""
-    cls = type(records[0])
-    if cls in {str, tuple, list, dict} or any(type(record) is not cls for record in records):
-        return False
-    columns = (map(attrgetter(name), records) for name in _telling(cls))
-    distinct = ({id(each): each for each in column}.values() for column in columns)
-    return all(not each or _plain_value(each) is each for column in distinct for each in column)
-
-
+@cache
 def _telling(cls: type) -> tuple[str, ...]:
-    if cls not in _TELLING:
-        _TELLING[cls] = _telling_fields(cls)
-    return _TELLING[cls]
-
-
-def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[str, ...]:
-    """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none.
-
-    ``inside`` are the dataclasses of whose fields this is one: they are being asked already.
-    """
+    """Return the fields of a report's dataclass that may hold text; of anything else none."""
     if not dataclasses.is_dataclass(cls):
         return ()
-    hints = typing.get_type_hints(cls)
-    fields = (one for one in dataclasses.fields(cls) if not one.metadata.get("encoded"))  # data, never shown as text
-    return tuple(one.name for one in fields if _may_tell(hints[one.name], inside | {cls}))
-
-
-def _may_tell(hint: Any, inside: frozenset[type]) -> bool:
-    if typing.get_origin(hint) is typing.Literal:
-        return False
-    if hint in inside:  # it holds others of its kind, which may hold what it may
-        return True
-    arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
-    if arguments:
-        return any(_may_tell(argument, inside) for argument in arguments)
-    if dataclasses.is_dataclass(hint) and not typing.cast("type", hint).__subclasses__():
-        return bool(_telling_fields(typing.cast("type", hint), inside))
-    return hint not in {int, float, bool, type(None), array}
+    return tuple(one.name for one in dataclasses.fields(cls) if not one.metadata.get("encoded"))  # that: never shown
 
 
 # How wide a text will be, without a browser: boxes are laid out before anything draws them.
@@ -207,17 +169,14 @@ _ADVANCE = {character: advance / 100 for advance, characters in _ADVANCES.items(
 _NARROWEST = min(_ADVANCE.values())
 _OTHER = 0.66  # most letters of Latin, Greek and Cyrillic scripts
 _WIDE = 1.0  # ideographs and pictures
-_FIRST_WIDE = 0x1100
+_FIRST_WIDE = "\u1100"
 _BOLD = 1.12
 _CUT = " …"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width in pixels of ``text`` in the interface font at ``size`` pixels."""
-    try:
-        ems = sum(map(_ADVANCE.__getitem__, text))  # of nearly every text every letter stands there
-    except KeyError:
-        ems = sum(_ADVANCE.get(letter, _WIDE if ord(letter) >= _FIRST_WIDE else _OTHER) for letter in text)
+    ems = sum(_ADVANCE.get(letter, _WIDE if letter >= _FIRST_WIDE else _OTHER) for letter in text)
     return ems * size * (_BOLD if bold else 1.0)
 
 

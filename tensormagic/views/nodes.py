@@ -109,7 +109,6 @@ class Column:
     # ``"quiet"``, ``"wide"`` (takes the room that is left), ``"silent"`` (its title is read out), ``"bars"`` (bars
     # below one another), ``"left"`` and ``"right"`` (its title is the name of that run).
     look: str = ""
-    above: str = ""  # A title over it and its neighbours of the same.
     in_terminal: bool = True  # Whether a terminal has room for it.
 
 

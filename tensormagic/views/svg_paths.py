@@ -129,11 +129,11 @@ def arrowhead(tip: Point, length: float, half: float) -> str:
 
 
 def hatching(x: float, y: float, width: float, height: float, step: float = 6.0) -> str:
-    """Return slanting lines that fill a rectangle without leaving it."""
-    parts, at = [], x
-    while at + height <= x + width:
-        parts.append(f"M{point(at, y + height)}l{number(height)},{number(-height)}")
-        at += step
+    """Return slanting lines across a rectangle, each from edge to edge."""
+    parts = []
+    for at in range(1, int((width + height) // step) + 1):
+        start, end = max(at * step - height, 0.0), min(at * step, width)
+        parts.append(f"M{point(x + start, y + at * step - start)}l{point(end - start, start - end)}")
     return "".join(parts)
 
 

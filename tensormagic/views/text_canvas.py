@@ -283,7 +283,7 @@ def _instead(error: UnicodeError) -> tuple[str, int]:
     return "".join(LOOKALIKES.get(letter, "?") for letter in missing), error.end
 
 
-# Bars made of characters, an eighth of a column fine, and rows of a table that hold one.
+# Bars made of characters, an eighth of a column fine.
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _RISING = f" {BLOCKS}"
@@ -291,32 +291,10 @@ FULL = BLOCKS[-1]
 
 
 def share_bar(share: float, width: int) -> str:
-    """Return a share_bar that fills ``share`` of ``width`` columns; what is above nothing shows at least an eighth."""
+    """Return a bar that fills ``share`` of ``width`` columns; what is above nothing shows at least an eighth."""
     eighths = min(max(round(share * width * 8), int(share > 0)), width * 8)
     whole, part = divmod(eighths, 8)
     return FULL * whole + (_EIGHTHS[part] if part else "")
-
-
-def bar_rows(rows: Sequence[tuple[str, int, Sequence[str]]], width: int) -> list[str]:
-    """Return a line a row: name, share_bar, then what else there is to say; below it where it has no room there.
-
-    A row is name, number, and further cells; the first of these, the number in words, is aligned to the right.
-    """
-    if not rows:
-        return []
-    top = max(number for _, number, _ in rows) or 1
-    named = min(max(len(name) for name, _, _ in rows), 36)  # a longer one is cut
-    first = max(len(cells[0]) for _, _, cells in rows)
-    room = min(max(width - named - first - 24, 6), 28)
-    lines = []
-    for name, number, cells in rows:
-        described = "  ".join(cell for cell in cells[1:] if cell)
-        shown = name if len(name) <= named else name[: named - 1] + "…"
-        line = f"  {shown:<{named}}  {share_bar(number / top, room):<{room}}  {cells[0]:>{first}}"
-        beside = f"{line}  {described}".rstrip()
-        below = textwrap.wrap(described, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
-        lines += [beside] if len(beside) <= width else [line, *below]
-    return lines
 
 
 def heights(values: Sequence[int], top: int, rows: int) -> list[str]:

@@ -235,11 +235,7 @@ def _(node: nodes.Table) -> str:
 
 
 def _head(columns: Sequence[nodes.Column]) -> str:
-    above, titles = [], []
-    for title, group in groupby(columns, lambda one: one.above):
-        own = [one.title for one in group]  # without a title over them they are read out
-        above.append(tag("th", with_code(title), colspan=len(own), class_="tm-num") if title else
-                     corner(", ".join(own), colspan=len(own)))  # fmt: skip
+    titles = []
     for column in columns:
         looks = column.look.split()
         if "silent" in looks:
@@ -249,8 +245,7 @@ def _head(columns: Sequence[nodes.Column]) -> str:
         title = cell(nodes.Words(column.title, side)) if side else with_code(column.title)
         right = "tm-num" if "number" in looks else None
         titles.append(tag("th", title, scope="col" if column.title else None, class_=right))
-    is_grouped = any(column.above for column in columns)
-    return tag("thead", tag("tr", *above) if is_grouped else "", tag("tr", *titles))
+    return tag("thead", tag("tr", *titles))
 
 
 @html.register

@@ -1,4 +1,4 @@
-"""Exact snapshots: one file a case in ``tests/snapshots``, with the ending that opens it.
+"""Exact snapshots in ``tests/snapshots``: a file a case, with the ending that opens it; texts of a panel in one.
 
 ``TENSORMAGIC_SNAPSHOTS=refresh pytest tests/views`` writes them anew; the difference is then read in
 the commit. A stored panel is its markup and the data that are not packed: its style and its viewer have tests of their

@@ -226,7 +226,7 @@ def test_a_picture_is_told(picture):
 def test_panel_picture_file_and_viewer_say_the_same():
     """One sentence for the static picture, the saved file and the live graph; while it runs the viewer says less."""
     said = trace_alternative(BROKEN)
-    assert Page(trace_html.render(BROKEN, viewer=False)).attributes("img")[0]["alt"] == said
+    assert Page(trace_html.render(BROKEN)).attributes("img")[0]["alt"] == said
     assert said in [drawn.get("aria-label") for drawn in Page(trace_forms.svg(BROKEN)).attributes("g")]
     assert trace_document(BROKEN)["graphs"][0]["said"] == said
     assert trace_document(replace(BROKEN, state="running"))["graphs"][0]["said"] == ""

@@ -30,14 +30,10 @@ WITHIN = f"all gradients within a factor of 2 in 6 steps; {LOSS} 2.3"
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        (SAMPLES["equal"], "same graph; all gradients equal in 6 steps; loss 2.3 → 0.41 in both"),
-        (SAMPLES["nan"], f"{AFTER} 4 on, gradients of `net.2.weight` are NaN or infinite only in broken; {LOSS} NaN"),
-        (DEEPER, f"7 nodes in both, 3 only in deep (model.1.weight, mul and relu); {WITHIN}"),
         (TWICE, f"7 nodes in both, 6 only in deep (model.1.weight ×2, mul ×2 and relu ×2); {WITHIN}"),
-        (SAMPLES["empty"], "neither run has a backward graph"),
         (compare_traces(LOUD, SILENT), "same graph; `net.0.weight` gets no gradient in silent"),
     ],
-    ids=["equal", "nan", "deeper", "a kind of node is told once", "empty", "no gradient in one"],
+    ids=["a kind of node is told once", "no gradient in one"],
 )  # fmt: skip
 def test_the_sentence(report, words):
     """Graph, gradients, loss: each in a few words."""

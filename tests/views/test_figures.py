@@ -6,11 +6,9 @@ import math
 import subprocess
 import sys
 from array import array
-from dataclasses import replace
 
 import pytest
 
-from tensormagic import views
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import UNTOUCHED, Cell, ParameterSeries, Pass, TraceReport
 from tensormagic.views import theme
@@ -194,13 +192,6 @@ def test_lines_are_bars() -> None:
     assert [one.name for one in drawn] == ["allocated", "at the peak", "kept"]
     assert drawn[2].y[3] == "line 8  optimizer.step()"
     assert drawn[2].customdata[3] == "30 MiB"
-
-
-def test_the_svg_of_memory() -> None:
-    """The peak is marked in the chart; without memory there is no chart, in words."""
-    assert "no tensor is alive" in views.render(MEMORY["empty"], "svg")
-    assert ">peak 86.2 MiB<" in views.render(RUNS["training"], "svg")
-    assert "no operation allocated anything" in views.render(replace(RUNS["empty"], gaps=()), "svg")
 
 
 def test_figures_of_shared_memory_and_of_many_tensors() -> None:

@@ -24,9 +24,8 @@ from tensormagic.reports import (
     Location,
     ProcessUse,
 )
-from tensormagic.views import to_text
 from tensormagic.views.markup import unpacked
-from tensormagic.views.nodes import Clash, Column, Findings, Paragraph, Section, Shape, Table, Words
+from tensormagic.views.nodes import Column, Section, Table
 from tensormagic.views.panels import (
     aliases,
     free_history,
@@ -40,17 +39,14 @@ from tensormagic.views.panels import (
     writes,
 )
 from tensormagic.views.panels.tensors import TensorRows, row_cells
-from tensormagic.views.panels.why import line_words, view as why_view
 from tests.views import samples_rng, samples_snapshot, samples_writes
 from tests.views.markup_reader import Page
 from tests.views.samples_failure import SAMPLES as FAILURES
-from tests.views.samples_freeing import SAMPLES as FREEING
 from tests.views.samples_memory import GIB, MIB, SAMPLES as MEMORY, storage
 from tests.views.samples_memory_run import SAMPLES as RUNS
 from tests.views.samples_overlay import SAMPLES as OVERLAYS
 from tests.views.samples_sharing import ALIASES, SLICES, TABLES, TIED, member, row
 from tests.views.samples_watch import found
-from tests.views.samples_why import SAMPLES as WHY
 
 
 def of_kind(panel, kind):
@@ -121,13 +117,14 @@ SAID = [
     (free_history.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
     (free_history.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
     (free_history.gain_words, DeviceGain("mps"), ""),
-    (writes.headline, samples_writes.SAMPLES["nothing"], "no in-place write"),
+    # Nothing found in what was looked at is not nothing wrong.
+    (watch.all_clear, found(gaps=(Gap("names", "only 20000 objects were searched"),)),
+     "Nothing found in the part that was searched."),
     # Holders and shared storages in words.
     (memory.held_by, storage("x", 4, "other", holders=HOLDERS, found=9), "y, Out[3], _ and 5 more"),
     (memory.freeable_notes, FreeableMemory("x", "name", 10, 1, 10), ""),
     (memory.freeable_notes, FreeableMemory("x", "name", 0, 0, 2048, ("y", "z", "w", "v")),
      "of 2 KiB that it reaches, shared with y, z, w and 1 more"),
-    (memory.summary, MEMORY["empty"], "no tensor is alive"),
     # A missing kernel's message goes on with a hundred lines about every backend; the first sentence says it.
     (refused_call.torch_message, FailureReport(error_type="NotImplementedError", error=f"{NO_KERNEL} {BACKENDS}"),
      f"NotImplementedError: {NO_KERNEL}"),
@@ -141,10 +138,7 @@ SAID = [
             ("", "net(x)", ""),
         )
     ),
-    # The rule and what works stand in the finding; without one they stand alone.
-    (refused_call.rule_nodes, FAILURES["linear"], []),
-    (refused_call.rule_nodes, FAILURES["dtypes"],
-     ["Both must be the same.", "works: `a + b.float()` or `a.double() + b`"]),
+    # What may fit is tried, what only shows whether it does is checked.
     (refused_call.rule_nodes, replace(FAILURES["dtypes"], mismatch=UNSURE),
      ["Both must be the same.", "try: `i.long()`", "check: `i.max()  # at most 9`"]),
 ]  # fmt: skip
@@ -154,18 +148,6 @@ SAID = [
 def test_the_words_of_a_panel(say, given, words):
     """Whole sentences, whoever asks for them."""
     assert say(given) == words
-
-
-def test_what_is_cut_says_so():
-    """Members, pairs and pieces of memory beyond what has room are counted."""
-    first, *_, further = of_kind(aliases.view(ALIASES["many"]), Section)
-    told = [node.text for node in first.body if isinstance(node, Paragraph)]
-    assert told == ["32 of 5000 are listed.", "Only the first 31 overlapping pairs found are listed."]
-    members, pairs = (node for node in first.body if isinstance(node, Section))
-    assert (members.title, part(members, Table).left_out) == ("4992 more objects", (4968, 0))
-    assert pairs.title == "31 pairs of objects that share elements"
-    assert further.title == "4996 more pieces of memory"
-    assert len(of_kind(further, Section)) == aliases.MOST_CARDS
 
 
 def test_a_column_of_generators_is_one_line(monkeypatch):
@@ -213,25 +195,6 @@ def test_the_sentence_about_two_runs_agrees_with_its_number(changes, begins):
     assert rng.verdict(replace(samples_rng.ENDED, **changes)).startswith(begins)
 
 
-def test_where_the_look_was_cut_short_the_all_clear_claims_less():
-    """Nothing found in what was looked at is not nothing wrong."""
-    cut = found(gaps=(Gap("names", "only 20000 objects were searched"),))
-    assert part(watch.view(found()), Findings).clear.startswith("Nothing found: no unused memory")
-    assert part(watch.view(cut), Findings).clear == "Nothing found in the part that was searched."
-    assert not of_kind(watch.view(replace(found(), sizes=())), Section)
-
-
-def test_a_drop_says_what_was_measured():
-    """Bytes and storages that are gone, what was expected, the devices' own figures; no advice any more."""
-    panel = free_history.view(FREEING["dropped"])
-    assert panel.facts == ["Released Out[12] and the last error (ValueError): 64 MiB freed, in 3 storages."]
-    told = [node.text for node in of_kind(panel, Paragraph)]
-    assert told[1] == "cuda:0: allocated 64 MiB less, reserved 96 MiB less, this process takes 96 MiB less"
-    assert not any("--yes" in words for words in told)
-    assert "3.9 KiB freed, in 1 storage, of 4 KiB expected." in free_history.lead(FREEING["hostile"])
-    assert free_history.view(FREEING["nothing"]).facts == [free_history.NOTHING]
-
-
 @pytest.mark.parametrize("name", ["views", "bytes", "large", "eight"])
 def test_every_row_of_an_overlay_is_as_wide_as_the_ruler(name):
     """No row is longer or shorter than another, or the columns would not stand over each other."""
@@ -239,24 +202,6 @@ def test_every_row_of_an_overlay_is_as_wide_as_the_ruler(name):
     drawn = overlay.OverlayPicture(report, report.shared[0])._cells()
     wide = len(report.shared[0].rows[0].bytes_read)
     assert {sum(cell.span for cell in line.cells) for line in drawn.rows if line.look == "tm-strip"} == {wide}
-
-
-def test_what_many_have_in_common_is_a_table():
-    """Who has nothing in common is a sentence; what has its own storage, or no single memory, is named."""
-    _, drawn, common, own = overlay.view(OVERLAYS["views"]).body
-    assert "nothing in common: x and y; y and e" in drawn.body
-    (table,) = of_kind(common, Table)
-    assert [column.title for column in table.columns[6:]] == [f"also in `{name}`" for name in "axyen"]
-    assert [*map(to_text.inline, table.rows[3])] == [
-        "e", "float32", "(3, 6)", "(0, 1)", "18", "24", "6", "4", "0", "–", "6",
-    ]  # fmt: skip
-    assert own == "c has its own storage."
-    apart = overlay.view(OVERLAYS["apart"])
-    assert (apart.facts, apart.body[1:]) == (
-        ["no shared memory"], ["f and m share no memory: each has its own storage."],
-    )  # fmt: skip
-    (gap,) = part(overlay.view(OVERLAYS["no_memory"]), Findings).gaps
-    assert (gap.section, gap.reason) == ("s", "its memory cannot be compared: its layout is sparse_coo")
 
 
 @pytest.mark.parametrize("name", ["training", "longest"])
@@ -269,53 +214,12 @@ def test_segments_are_drawn_whole(name):
         assert sum(one.used for one in drawn) == segment.allocated + segment.awaiting
 
 
-def test_a_module_is_a_row_for_each_reason():
-    """What is not as it should be stands out."""
-    rows = part(why_view(WHY["module"]), Table).rows
-    assert [row[0] for row in rows] == [Words("cut off", "error"), Words("unused", "error"), "fine"]
-    assert rows[0][1:3] == ["2 parameters", Words("net.body", "code")]
-
-
-def test_lines_of_several_files_are_told_with_them():
-    """In one cell the line alone says where; through several, the cell as well."""
-    report = WHY["cut_off"]
-    assert {line_words(report, step) for step in report.path} >= {"line 5"}
-    assert "cell 3, line 1" not in {line_words(report, step) for step in report.path}
-
-
-def test_a_long_cell_shows_the_lines_that_write_and_their_neighbours():
-    """Left-out lines are marked, other files stand below under their name; names beside a line, and rows, are counted.
-
-    A line that only writes has a mark of its own.
-    """
-    listing = writes.source_lines(samples_writes.large())
-    assert [line.number for line in listing[:8]] == [0, 149, 150, 151, 0, 249, 250, 251]
-    assert (listing[8].number, listing[8].text) == (0, "model.py")
-    assert len(listing) == 8 + 1 + 200
-    told = [words.text for line in listing for words in line.below if isinstance(words, Words)]
-    assert "and 34 more names, in the table below" in told
-    (table,) = part(writes.view(samples_writes.large()), Section).body
-    assert (len(table.rows), table.most) == (202, (60, 40))
-    quiet = writes.source_lines(samples_writes.SAMPLES["quiet"])
-    assert {line.number: line.sign for line in quiet if line.sign} == {2: "mark", 9: "mark"}
-
-
 def test_the_table_says_whether_autograd_notices():
-    """An array has nothing to do with autograd; a tensor that does not share its counter does."""
-    (table,) = part(writes.view(samples_writes.effects()), Section).body
-    assert [row[-1] for row in table.rows] == ["notices", "notices", "", "notices"]
+    """Of a write that it cannot see, it is said that it does not."""
     unseen = samples_writes.changed("w", 3, 3, relation="itself", noticed=False, saved=True)
     report = samples_writes.finished(samples_writes.write(2, "mul_", "w", unseen))
     (table,) = part(writes.view(report), Section).body
     assert table.rows[0][-2:] == ["w: 3 of 3 elements, not noticed by autograd", "does not notice"]
-
-
-def test_a_quiet_run_says_what_was_looked_at():
-    """No finding: the sentence claims no more than was done. An error is told beside the title, and stands out."""
-    quiet, nothing = (part(writes.view(samples_writes.SAMPLES[key]), Findings).clear for key in ("quiet", "nothing"))
-    assert quiet.startswith("No write changed another name (240 names and attributes were searched)")
-    assert nothing == "No operation of torch wrote in place; what NumPy writes is not seen."
-    assert writes.view(samples_writes.SAMPLES["refused"]).facts[0].look == "error"
 
 
 def test_a_backtick_in_the_name_of_a_tensor_is_a_letter():
@@ -358,21 +262,6 @@ def test_long_names_keep_both_ends():
     assert name.endswith("dense.weight")
 
 
-def test_a_device_is_a_bar_that_adds_up():
-    """Tensors, what no tensor was found for, the reserve, the context, others, what is free: the device."""
-    device = MEMORY["gpt"].devices[0]
-    bar = memory.device_bar(device, MEMORY["gpt"].every())
-    amounts = {part.words: part.share * device.total for part in bar.parts if not part.ground.startswith("tm-c")}
-    assert amounts == pytest.approx({
-        "in use, no tensor found": 36 * MIB, "reserved, unused": 664 * MIB, "context and libraries": 310 * MIB,
-        "other processes": 700 * MIB, "not accounted for": 6 * GIB - 2 * GIB - device.reserved - 1010 * MIB,
-        "free": 2 * GIB,
-    })  # fmt: skip
-    assert (bar.parts[-1].amount, bar.parts[-1].of) == ("2 GiB", "33 %")
-    assert sum(part.share for part in bar.parts) == pytest.approx(1)
-    assert bar.note == ""
-
-
 def test_a_device_with_room_to_spare_is_cut():
     """Free memory of more than half is drawn as long as the rest; without counters the bar is the tensors."""
     report = MEMORY["small"]
@@ -394,18 +283,6 @@ def test_shared_pages_never_make_a_negative_part():
 
 UNCOUNTED = replace(RUNS["training"], lines=tuple(replace(line, executions=0) for line in RUNS["training"].lines))
 TOLD = {
-    "no advice where nothing is unused": (MEMORY["small"], (), ("%gpumem --free --yes",)),
-    "a full device is not cut": (MEMORY["many"], (), ("(free part not to scale)",)),
-    "what was refused, where, and what was alive then": (RUNS["died"], (
-        "cuda:0 ran out of memory: aten.mm.default asked for 8 GiB, 310 MiB was free.",
-        "cell 7, line 5: out = net(batch)", "ALIVE WHEN IT FAILED (90 storages", "693 MiB 24 storages or inside",
-        "412 events of the allocator of cuda:0; at most 90 MiB in use, tensors by themselves at most 82 MiB",
-        "2 blocks without a tensor at the end, 1 MiB",
-        "cell 7, line 5: out = net(batch) 8 MiB 40 MiB 30 none of your lines: backward, libraries 1 MiB",
-    ), ("ALIVE AT THE PEAK", "loss.backward() 1 MiB")),
-    "lines of other files below": (RUNS["training"], (
-        "net.py 300 MiB 20 MiB 240 41 return F.relu(self.fc(x))", "freed kept times line",
-    ), ()),
     "a storage without a name by its holder": (
         replace(RUNS["training"], kept=tuple(
             AllocatedBlock(one, "", 0, 3) for one in MEMORY["gpt"].storages if not one.name)),
@@ -436,34 +313,6 @@ def test_the_map_of_the_peak_is_the_peak():
     assert sum(tile.nbytes for tile in memory_run.peak_tiles(more)) == peak
     groups = [tile.group for tile in memory_run.peak_tiles(more) if tile.label == "net.weight"]
     assert groups == ["before the run"]
-
-
-def operands_of(name):
-    """The rows of a panel's operands, by the titles of their columns."""
-    drawn = refused_call.operands(FAILURES[name])
-    titles = [column.title for column in drawn.columns]
-    return [dict(zip(titles, row, strict=True)) for row in drawn.rows]
-
-
-@pytest.mark.parametrize(
-    ("name", "column", "cells"),
-    [
-        ("dtypes", "dtype", ["float32", Clash("float64", "needs float32")]),
-        ("devices", "device", [Clash("cpu", "needs cuda:0"), Clash("cuda:0", "needs cpu")]),
-        ("view", "strides", [Clash("(1, 4)", "does not fit"), ""]),
-        ("argument", "shape", [Shape(("4", "3")), Clash("(5, 5)", "≠ 12")]),
-        ("afterwards", "shape", ["not kept", Shape(("4", "5"))]),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_marked_where_it_stands(name, column, cells):
-    """In its dimension, its dtype, its device or its strides; beside it, what would have fitted."""
-    assert [row[column] for row in operands_of(name)] == cells
-
-
-def test_columns_without_anything_are_left_out():
-    """No device where all are on the CPU; no line where none is known. A clash of dtypes has its sign in words."""
-    assert [*operands_of("dtypes")[0]] == ["operand", "given as", "shape", "dtype", "strides"]
-    assert "✖float64 (needs float32)" in views.draw(FAILURES["dtypes"], "txt")
 
 
 def test_sizes_that_are_compared_from_the_right_stand_below_each_other():

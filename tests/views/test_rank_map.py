@@ -11,7 +11,7 @@ import pytest
 
 from tensormagic import views
 from tensormagic.views.panels.ranks import RankMap, all_clear
-from tensormagic.views.pictures.placement import hatched
+from tensormagic.views.svg_paths import hatching
 from tests.views import samples_ranks, snapshots
 from tests.views.markup_reader import Page
 
@@ -127,12 +127,12 @@ def test_the_table_behind_holds_the_numbers_that_differ():
 @pytest.mark.parametrize("size", [(40.0, 11.5), (6.0, 11.5), (3.0, 3.0), (11.5, 11.5)])
 def test_hatching_stays_in_its_field(size):
     """Each line goes from edge to edge."""
-    ends = re.findall(r"[ML](\S+) ([\d.]+)", hatched((10.0, 20.0, *size)))
-    assert len(ends) == 2 * int(sum(size) // 5)
-    for x, y in ends:
-        at = float(x) - 10, float(y) - 20
-        assert all(-0.06 <= one <= most + 0.06 for one, most in zip(at, size, strict=True))
-        assert min(abs(one - edge) for one, most in zip(at, size, strict=True) for edge in (0, most)) < 0.06
+    lines = re.findall(r"M([\d.]+),([\d.]+)l([\d.]+),-?([\d.]+)", hatching(10.0, 20.0, *size, 5))
+    assert len(lines) == int(sum(size) // 5)
+    for x, y, across, up in (map(float, line) for line in lines):
+        for at in ((x - 10, y - 20), (x + across - 10, y - up - 20)):
+            assert all(-0.11 <= one <= most + 0.11 for one, most in zip(at, size, strict=True))
+            assert min(abs(one - edge) for one, most in zip(at, size, strict=True) for edge in (0, most)) < 0.11
 
 
 def test_the_map_of_a_thousand_ranks_stays_small():

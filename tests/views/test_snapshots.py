@@ -1,4 +1,4 @@
-"""One sample of each panel in each form, exactly: what a user sees of it, looked at when it changes."""
+"""Each sample of each panel as text, and one of them as HTML and SVG, exactly: looked at when it changes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ SHOWN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", views.FORMS)
+@pytest.mark.parametrize("form", ["html", "svg"])
 @pytest.mark.parametrize("panel", SHOWN)
 def test_a_panel_is_drawn_as_it_was(panel, form):
     """Character for character; a PNG pixel for pixel."""
     assert_snapshot(f"{panel.replace(' ', '_')}.{form}", views.draw(SAMPLES[panel][SHOWN[panel]], form))
+
+
+@pytest.mark.parametrize("panel", SHOWN)
+def test_every_sample_is_told_as_it_was(panel):
+    """Character for character, one below the other: a test of a panel need not say again what stands there."""
+    every = (f"===== {name}\n\n{views.draw(report, 'txt')}" for name, report in SAMPLES[panel].items())
+    assert_snapshot(f"{panel.replace(' ', '_')}.txt", "\n".join(every))
 
 
 def test_every_panel_has_a_snapshot():

@@ -8,12 +8,11 @@ from array import array
 import pytest
 from hypothesis import given, strategies as st
 
-from tensormagic import views
 from tensormagic.reports import Timeline
 from tensormagic.views import theme
 from tensormagic.views.pictures import timeline as stack
 from tensormagic.views.pictures.timeline import ROWS, areas, scale_top
-from tensormagic.views.text_canvas import bar_rows, heights, share_bar
+from tensormagic.views.text_canvas import heights, share_bar
 from tests.views.samples_memory_run import SAMPLES
 
 MIB = 2**20
@@ -95,19 +94,6 @@ def test_ticks_are_round(top: int, expected: list[int]) -> None:
 
 
 def test_bars_of_characters() -> None:
-    """An eighth of a column fine; something that is not nothing is seen; rows are in columns, the longest is full."""
+    """An eighth of a column fine; something that is not nothing is seen."""
     assert [share_bar(share, 4) for share in (0, 0.001, 0.5, 0.53125, 1)] == ["", "▏", "██", "██▏", "████"]
-    assert bar_rows([("net", 8, ("8 B", "x")), ("a", 4, ("4 B",))], 40) == [
-        "  net  ██████████  8 B  x",
-        "  a    █████       4 B",
-    ]
     assert heights([0, 8, 16], 16, 2) == ["  █", " ██"]
-
-
-def test_the_text_chart_shows_peak_and_ends() -> None:
-    """The peak is written at the highest row, the last operation at the right."""
-    told = views.draw(SAMPLES["training"], "txt").split("\n")
-    first = next(line for line in told if "│" in line)
-    assert first.startswith(" 86.2 MiB │")
-    assert "█" in first
-    assert any(line.startswith(" " * 11 + "operation 1 ") and line.endswith("462") for line in told)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tensormagic.reports.base import quickly
 from tensormagic.views.graph.folding import Folding, Group, coarsen, fold
 from tensormagic.views.graph.inside import ROW_WIDTH, Level, Part, hierarchy, levels, path_to
 from tensormagic.views.graph.layout import Size, Spacing, lay_out
@@ -52,20 +51,17 @@ class DetachedWire:
     cut: int  # Index into `Graph.cuts`.
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """The cuts of one drawing."""
+def ends_of(
+    graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object]
+) -> tuple[tuple[tuple[CutRow, ...], ...], dict[Pair, int], dict[int, tuple[int, ...]]]:
+    """Return where the cuts of ``graph`` stand; ``wired`` are the pairs of groups that have a wire already.
 
-    rows: tuple[tuple[CutRow, ...], ...]  # For every box, its lines.
-    pairs: dict[Pair, int]  # ``(source, target)`` boxes of the cut wires, with the cut of each.
-    # Boxes that made a value which some cut takes, or which was read, where no wire says so: box → cuts.
-    stubs: dict[int, tuple[int, ...]]
-
-
-def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object]) -> Ends:
-    """Return where the cuts of ``graph`` stand; ``wired`` are the pairs of groups that have a wire already."""
+    Returns:
+        For every box its lines; the cut of each ``(source, target)`` of boxes that a cut wire joins; the cuts of each
+        box that made a value which some cut takes, or which was read, where no wire says so.
+    """
     if not graph.cuts:
-        return Ends(((),) * len(groups), {}, {})
+        return ((),) * len(groups), {}, {}
     owner: dict[int | None, int] = {
         node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)
     }
@@ -78,7 +74,7 @@ def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object])
             pairs.setdefault((source, target), at)
         elif source >= 0 and source != target and not cut.selects:
             stubs[source] = (*stubs.get(source, ()), at)
-    return Ends(_cut_rows(graph, groups, [[target] if target >= 0 else [] for _, target in places]), pairs, stubs)
+    return _cut_rows(graph, groups, [[target] if target >= 0 else [] for _, target in places]), pairs, stubs
 
 
 def _cut_rows(graph: Graph, groups: Sequence[Group], places: Sequence[Sequence[int]]) -> tuple[tuple[CutRow, ...], ...]:
@@ -125,9 +121,6 @@ class Badge:
     # Its name, short; with ``(in 3 boxes)`` where several boxes use it. Where very many do, it is a badge of the first
     # of them alone.
     label: str
-
-
-_badge = quickly(Badge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,31 +195,31 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         groups.append(replace(group, leaves=leaves))
     names = leaf_labels(graph)
     labels = {leaf: names[leaf] + (f" (in {times} boxes)" if times > 1 else "") for leaf, times in uses.items()}
-    badges = [tuple(_badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
-    ends = ends_of(graph, groups, folding.edges)
-    sizes, gap = list(map(box_size, groups, badges, ends.rows)), 32.0
+    badges = [tuple(Badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
+    rows_below, cut_pairs, stubs = ends_of(graph, groups, folding.edges)
+    sizes, gap = list(map(box_size, groups, badges, rows_below)), 32.0
     if shows_values(graph):
         sizes, gap = _with_values(graph, folding, groups, sizes)
     layout = lay_out(
         sizes,
-        [*((target, source) for source, target in folding.edges), *ends.pairs],
+        [*((target, source) for source, target in folding.edges), *cut_pairs],
         Spacing(gap, wrap_width=ROW_WIDTH),
         heads=[HEAD_HEIGHT] * len(sizes),
     )
     boxes = tuple(
         Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size, rows)
         for number, (group, marks, rows, position, size) in enumerate(
-            zip(groups, badges, ends.rows, layout.positions, sizes, strict=True)
+            zip(groups, badges, rows_below, layout.positions, sizes, strict=True)
         )
     )
     routes = iter(layout.routes)
     wires = tuple(Wire(*pair, next(routes)[::-1], edges) for pair, edges in folding.edges.items())
-    detachment = tuple(DetachedWire(*pair, next(routes), cut) for pair, cut in ends.pairs.items())
+    detachment = tuple(DetachedWire(*pair, next(routes), cut) for pair, cut in cut_pairs.items())
     total = len(graph.nodes)
     drawn = f"{plural(total, 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"
     return Drawing(
         layout.width, layout.height, boxes, wires, total, total - len(boxes), drawn if folding.note else "",
-        _inside(graph, fine, folding) if inside else Inside(), layout.margin, layout.row_ends, detachment, ends.stubs,
+        _inside(graph, fine, folding) if inside else Inside(), layout.margin, layout.row_ends, detachment, stubs,
     )  # fmt: skip
 
 
@@ -254,7 +247,7 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
     if len(parts) == len(drawn.groups):
         return Inside(parts)
     names = leaf_labels(graph)
-    marks = [tuple(_badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
+    marks = [tuple(Badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
     rows: tuple[tuple[CutRow, ...], ...] = ((),) * len(parts)
     if graph.cuts:
         home: dict[int | None, int] = {}

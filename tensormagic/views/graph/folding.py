@@ -17,7 +17,6 @@ from itertools import chain, groupby, takewhile
 from operator import eq
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensormagic.reports.base import quickly
 from tensormagic.views.graph.layers import Edge, adjacency, topological_order
 from tensormagic.views.graph.words import is_view, op_label, shape_label, shows_values
 from tensormagic.views.markup import once
@@ -37,9 +36,6 @@ class Group:
     label: str = ""  # What it is called.
     detail: str = ""  # What it makes.
     module: str = ""  # Path of the module all of it belongs to.
-
-
-new_group = quickly(Group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +131,12 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     node = graph.nodes[index]
     kind = "views" if is_view(node) else node.kind
     if not hanging:
-        return new_group((index,), (), kind, op_label(node), shape_label(node), node.module)
+        return Group((index,), (), kind, op_label(node), shape_label(node), node.module)
     others = [graph.nodes[other] for other in hanging]
     views = [other.index for other in others if other.kind != "accumulate" and other.index not in taken]
     taken.update(views)
     leaves = tuple(sorted([other.index for other in others if other.kind == "accumulate"]))
-    return new_group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
+    return Group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
 def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[Group]:
@@ -242,7 +238,7 @@ def _merged(members: Sequence[Group], *, kind: str, label: str, module: str, det
     nodes = tuple(chain.from_iterable([group.nodes for group in reversed(members)]))
     leaves = tuple(dict.fromkeys(chain.from_iterable([group.leaves for group in members])))
     detail = members[-1].detail if detail is None else detail
-    return new_group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
+    return Group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
 
 
 def _module_label(path: Sequence[str]) -> str:
@@ -310,9 +306,7 @@ def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
 def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     """Return stretches in which the same groups repeat, from left to right, those that cover most first chosen."""
     numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
-    tokens: bytes | list[int] = [numbers[signature] for signature in signatures]
-    if len(numbers) <= 256:
-        tokens = bytes(tokens)
+    tokens = [numbers[signature] for signature in signatures]
     periods = range(1, min(_LONGEST_PERIOD, len(tokens) // 3) + 1)
     waiting = sorted((stretch for period in periods for stretch in _stretches(tokens, period)), reverse=True)
     found, at, open_ = [], 0, list[_Stretch]()
@@ -328,29 +322,18 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     return found
 
 
-_IS_ZERO = b"\x01" + bytes(255)  # for ``bytes.translate``: many times as quick as a comparison of each
-
 _Stretch = tuple[int, int, int]  # first token, end, period: from first to end, each equals the one a period later
 
 
-def _stretches(tokens: bytes | Sequence[int], period: int) -> Iterator[_Stretch]:
+def _stretches(tokens: Sequence[int], period: int) -> Iterator[_Stretch]:
     """Yield the longest stretches in which what a period holds comes three times or more."""
-    equal, wanted = _equal_to_later(tokens, period), b"\x01" * (2 * period)
+    equal, wanted = bytes(map(eq, tokens, tokens[period:])), b"\x01" * (2 * period)
     start = equal.find(wanted)
     while start >= 0:
         end = equal.find(b"\x00", start)
         end = len(equal) if end < 0 else end
         yield start, end, period
         start = equal.find(wanted, end)
-
-
-def _equal_to_later(tokens: bytes | Sequence[int], period: int) -> bytes:
-    """Say for each token, by a 1 or a 0, whether the one a period later is the same."""
-    if not isinstance(tokens, bytes):
-        return bytes(map(eq, tokens, tokens[period:]))
-    length = len(tokens) - period
-    differing = int.from_bytes(tokens[:length], "little") ^ int.from_bytes(tokens[period:], "little")
-    return differing.to_bytes(length, "little").translate(_IS_ZERO)
 
 
 def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -> Group:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tensormagic.views.graph.folding import Folding, Group, divide, new_group
+from tensormagic.views.graph.folding import Folding, Group, divide
 from tensormagic.views.graph.layers import Edge
 from tensormagic.views.graph.layout import Size, Spacing, lay_out
 from tensormagic.views.graph.words import op_label, shape_label
@@ -76,7 +76,7 @@ def hierarchy(graph: Graph, fine: Sequence[Group], drawn: Sequence[Group]) -> tu
             waiting += [(at, *child) for child in zip(below, _inside(inside, below), strict=True)]
         elif len(inside) <= 1 and group.kind == "views" and 1 < len(group.nodes) <= LONGEST_CHAIN:
             nodes = [graph.nodes[node] for node in reversed(group.nodes)]  # in forward order
-            views = [new_group((one.index,), (), "op", op_label(one), shape_label(one), one.module) for one in nodes]
+            views = [Group((one.index,), (), "op", op_label(one), shape_label(one), one.module) for one in nodes]
             views[0] = replace(views[0], leaves=group.leaves)
         parts.append(Part(parent, group, whole=not opens and not views))
         waiting += [(at, view, []) for view in views]

@@ -7,13 +7,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import Literal
 
 from tensormagic.reports import UNTOUCHED, FailureReport, FirstNonfinite, Frame, Graph, TraceReport
 from tensormagic.reports.base import Severity
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.views.markup import escape, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, bad_text, measured, norm_text, touched
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import number, rect
 from tensormagic.views.theme import NORM_EXPONENTS, inked, norm_level, norm_scale
 
 # -- where the run ended ----------------------------------------------------------------------------------------------
@@ -67,10 +68,9 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
     return dataclasses.replace(report, graphs=graphs), crash
 
 
-def ring_svg(box: Box, away: float, look: str, corner: int) -> str:
-    """Return a frame so far away from the head of a box."""
-    place = f'x="{number(box.x - away)}" y="{number(box.y - away)}" width="{number(box.width + 2 * away)}"'
-    return f'<rect {look} {place} height="{number(HEAD_HEIGHT + 2 * away)}" rx="{corner}"/>'
+def _ring(box: Box, class_: str) -> str:
+    """Return a frame round the head of a box."""
+    return rect(box.x - 3, box.y - 3, box.width + 6, HEAD_HEIGHT + 6, class_=class_, rx=6)
 
 
 def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
@@ -82,7 +82,7 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     box = next(boxes, None)
     if box is None:
         return Mark()
-    ring = ring_svg(box, 2, 'class="cr"', 5)
+    ring = _ring(box, "cr")
     wide = text_width(words, _CRASH_SIZE, bold=True) + 14
     left, y, above = box.x + (box.width - wide) / 2, box.y - 10, max(_CRASH_ABOVE - box.y, 4.0)
     if box.id == len(drawing.boxes) - 1:
@@ -115,11 +115,28 @@ ABOVE = 20.0  # from the box up to the words: the number of the box is between
 
 @dataclass(frozen=True, slots=True)
 class NodeMark:
-    """A few words at a node, and how serious it is."""
+    """A few words at a node, and what they tell of: a finding of that severity, or where the first NaN or Inf began."""
 
     node: int
     words: str
-    severity: Severity
+    kind: Severity | Literal["born"]
+
+
+Placed = tuple[NodeMark, Box, tuple[float, float] | None]  # a mark, its box, and where its words have a place
+
+
+def born_marks(drawing: Drawing, graph: Graph, frame: Frame | None) -> Iterator[NodeMark]:
+    """Yield the marks of boxes in which the first NaN or Inf appeared; a pass other than that of ``frame`` is named."""
+    for place, first in nonfinite_by_box(drawing, graph).items():
+        inside = drawing.boxes[place].kind in {"module", "repeat"}
+        when = "" if frame is None or frame.pass_number == first.pass_number else f", pass {first.pass_number}"
+        yield NodeMark(first.node, nonfinite_words(first, inside=inside) + when, "born")
+
+
+def nonfinite_words(nonfinite: FirstNonfinite, *, inside: bool) -> str:
+    """Return ``NaN born here``, or that it is ``in here``, inside of a box of many nodes."""
+    what, place = "NaN" if nonfinite.nan else "Inf", "in here" if inside else "here"
+    return f"{what} born {place}" + ("" if nonfinite.certain else ", or beside it")
 
 
 def marks_of(report: TraceReport, graph: Graph) -> list[NodeMark]:
@@ -200,32 +217,35 @@ def _covered(words: Rectangle, taken: Iterable[tuple[str, Rectangle]]) -> int:
     )
 
 
-def placed_marks(
-    drawing: Drawing, marks: Iterable[NodeMark], others: Sequence[Rectangle] = ()
-) -> Iterator[tuple[NodeMark, Box, tuple[float, float] | None]]:
-    """Yield marks, one a box, with their boxes and the place of their words, None if they would cover others."""
+def placed_marks(drawing: Drawing, marks: Iterable[NodeMark]) -> list[Placed]:
+    """Return marks with their boxes and the place of their words, None if they would cover others; one of a kind a box.
+
+    Where a NaN or Inf began is always said, in the place of the number.
+    """
     owner = {node: box for box in drawing.boxes for node in (*(badge.node for badge in box.badges), *box.nodes)}
-    seen: set[int] = set()
-    texts = list(others)
+    seen: set[tuple[int, bool]] = set()
+    texts: list[Rectangle] = []
+    placed: list[Placed] = []
     for mark in marks:
-        box = owner.get(mark.node)
-        if box is None or box.id in seen:
+        box, born = owner.get(mark.node), mark.kind == "born"
+        if box is None or (box.id, born) in seen:
             continue
-        seen.add(box.id)
+        seen.add((box.id, born))
         half = text_width(f"◆ {mark.words}", _WORDS_SIZE, bold=True) / 2
-        place = word_place(drawing, box, half, texts)
+        place = word_place(drawing, box, half, texts, numbered=not born)
         around = words_around(*place, half)
-        free = not _covered(around, (("words", other) for other in texts))
+        free = born or not _covered(around, (("words", other) for other in texts))
         texts += [around] if free else []
-        yield mark, box, place if free else None
+        placed.append((mark, box, place if free else None))
+    return placed
 
 
-def marks_svg(drawing: Drawing, marks: Iterable[NodeMark], others: Sequence[Rectangle] = ()) -> str:
+def marks_svg(placed: Iterable[Placed]) -> str:
     """Return a frame round each box that holds a marked node, and words at it."""
     parts = []
-    for mark, box, place in placed_marks(drawing, marks, others):
-        kind = "error" if mark.severity == "error" else "warning"
-        parts.append(ring_svg(box, 3, f'class="k{kind}"', 6))
+    for mark, box, place in placed:
+        kind = "error" if mark.kind in {"error", "born"} else "warning"
+        parts.append(_ring(box, f"k{kind}"))
         if place is not None:
             at = f'x="{number(place[0])}" y="{number(place[1])}"'
             parts.append(f'<text class="j{kind} c o" {at}>{escape(f"◆ {mark.words}")}</text>')

@@ -7,6 +7,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,27 +38,12 @@ Code = int | str | None  # of a norm, see `norm_code`
 CODES_PER_DECADE = 250  # a step of 0.9 %: norms are written with two digits
 
 
-class Interned:
-    """A table of distinct values: `index` puts one in, or finds it, and says where."""
+Table = dict[Any, int]  # distinct values, each with its place
 
-    def __init__(self) -> None:
-        """Start with an empty table."""
-        self._places: dict[Any, int] = {}
 
-    def index(self, value: Any) -> int:
-        """Return the place of ``value``, which is hashable and JSON-ready."""
-        return self._places.setdefault(value, len(self._places))
-
-    def column(self, values: Sequence[Any]) -> list[int]:
-        """Return `index` of each."""
-        for value in dict.fromkeys(values):
-            self._places.setdefault(value, len(self._places))
-        return list(map(self._places.__getitem__, values))
-
-    @property
-    def values(self) -> list[Any]:
-        """The distinct values, in order of their places."""
-        return list(self._places)
+def place_in(table: Table, value: Any) -> int:
+    """Return the place of ``value``, which is hashable and JSON-ready; it is put in where it is not there yet."""
+    return table.setdefault(value, len(table))
 
 
 def norm_code(norm: float) -> Code:
@@ -76,8 +62,7 @@ def norm_code(norm: float) -> Code:
 
 def norm_codes(norms: Iterable[float]) -> list[Code]:
     """Return `norm_code` of each."""
-    per_decade, log10, top = CODES_PER_DECADE, math.log10, math.inf
-    return [round(per_decade * log10(norm)) if 0 < norm < top else norm_code(norm) for norm in norms]
+    return [norm_code(norm) for norm in norms]
 
 
 def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
@@ -126,7 +111,7 @@ def likeness(graph: Graph) -> int:
 
 
 def node_columns(
-    nodes: Sequence[Node], strings: Interned, saved: Interned, described: Container[int] = ()
+    nodes: Sequence[Node], strings: Table, saved: Table, described: Container[int] = ()
 ) -> dict[str, list[Any]]:
     """Return one column for each thing the viewer shows of a node; texts are places in ``strings``.
 
@@ -134,22 +119,22 @@ def node_columns(
     here where its pass is in ``described``: its frame has more. Else there are norm, largest magnitude, mean,
     deviation and zeros in words, then how many are NaN and infinite.
     """
-    text, index = strings.column, strings.index
+    index = partial(place_in, strings)
     shapes = {one: ", ".join(map(whole_shape, one)) for one in dict.fromkeys(node.shapes for node in nodes)}
     columns: dict[str, list[Any]] = {
-        name: text([getattr(node, name) for node in nodes]) for name in ("op", "name", "kind")
+        name: [index(getattr(node, name)) for node in nodes] for name in ("op", "name", "kind")
     }
     columns["location"] = [node.location for node in nodes]
     columns["guessed"] = [node.index for node in nodes if not node.exact_location]
-    columns |= {name: text([getattr(node, name) for node in nodes]) for name in ("module", "variable")}
-    columns["shapes"] = text([shapes[node.shapes] for node in nodes])
-    columns |= {name: text([getattr(node, name) for node in nodes]) for name in ("dtype", "device")}
+    columns |= {name: [index(getattr(node, name)) for node in nodes] for name in ("module", "variable")}
+    columns["shapes"] = [index(shapes[node.shapes]) for node in nodes]
+    columns |= {name: [index(getattr(node, name)) for node in nodes] for name in ("dtype", "device")}
     known: dict[int, int] = {}
     for tensor in chain.from_iterable(node.saved for node in nodes):
         if id(tensor) not in known:
             words = whole_shape(tensor.shape), tensor.name, tensor.dtype, tensor.state
             shape, name, dtype, state = map(index, words)
-            known[id(tensor)] = saved.index((name, shape, dtype, tensor.nbytes, state))
+            known[id(tensor)] = place_in(saved, (name, shape, dtype, tensor.nbytes, state))
     columns["saved"] = [[known[id(tensor)] for tensor in node.saved] for node in nodes]
     rows: list[list[Any] | None] = []
     for numbers in (node.statistics for node in nodes):
@@ -247,7 +232,7 @@ def three_digits(value: float) -> str:
 # -- parts inside boxes -----------------------------------------------------------------------------------------------
 
 
-def part_columns(drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
+def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
     """Return the parts inside the boxes of ``drawing``; texts are places in ``strings``, sizes are pixels.
 
     Returns:
@@ -261,7 +246,10 @@ def part_columns(drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
     if len(inside.parts) == shown:
         return {}
     parts, sizes = inside.parts[shown:], inside.sizes[shown:]
-    groups, text = [(part.group, width) for part, (width, _) in zip(parts, sizes, strict=True)], strings.index
+    groups, text = (
+        [(part.group, width) for part, (width, _) in zip(parts, sizes, strict=True)],
+        partial(place_in, strings),
+    )
     marks = [badges if part.whole else () for badges, part in zip(inside.badges[shown:], parts, strict=True)]
     distinct = {id(level): level for level in inside.levels.values()}  # those that are alike are one
     place_of = {level: at for at, level in enumerate(distinct)}

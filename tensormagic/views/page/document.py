@@ -25,7 +25,15 @@ from tensormagic.views.graph.drawing import (
     badge_rows,
     draw as lay_out,
 )
-from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, placed_marks, run_scale, words_around
+from tensormagic.views.graph.marks import (
+    Crash,
+    born_marks,
+    forward_mark,
+    marks_of,
+    nonfinite_words,
+    placed_marks,
+    run_scale,
+)
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import listing
@@ -44,7 +52,6 @@ from tensormagic.views.panels.trace_words import (
     verdict,
 )
 from tensormagic.views.pictures.gradient_graph import trace_alternative
-from tensormagic.views.pictures.graph_svg import Scene, nonfinite_marks, nonfinite_words
 from tensormagic.words import count, evidence_text, plural, short_number
 
 if TYPE_CHECKING:
@@ -112,8 +119,8 @@ def trace_document(
         "passes": builder.passes(),
         "locations": [[place.label, place.line, place.text] for place in report.locations],
         "source": builder.rows,
-        "strings": builder.strings.values,
-        "saved": list(map(list, builder.saved.values)),
+        "strings": list(builder.strings),
+        "saved": list(map(list, builder.saved)),
         "notes": [*builder.cuts, *(f"{gap.section}: {gap.reason}" for gap in report.gaps)],
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
@@ -148,7 +155,7 @@ class _Builder:
 
     def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
         self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
-        self.strings, self.saved = columns.Interned(), columns.Interned()
+        self.strings, self.saved = columns.Table(), columns.Table()
         self.rows = source_rows(report)
         self.cuts: list[str] = []
 
@@ -171,10 +178,8 @@ class _Builder:
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
         edges = [wire.edges for wire in drawing.wires]
-        born = nonfinite_marks(Scene(drawing, graph, None))
-        places = {node: (one.x, one.y) for one in born for node in one.box.nodes}
-        around = [words_around(one.x, one.y, one.half) for one in born]
-        marks = placed_marks(drawing, marks_of(self.report, graph), around)
+        placed = placed_marks(drawing, [*born_marks(drawing, graph, None), *marks_of(self.report, graph)])
+        places = {node: place for mark, box, place in placed if place and mark.kind == "born" for node in box.nodes}
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
         share = min(self.limits.measure_values, max(2_500, 4 * len(graph.nodes))) // len(self.report.graphs)
         rows = columns.frame_rows(frames, share, counts)
@@ -203,7 +208,11 @@ class _Builder:
             "shared_edges": list(graph.shared_edges),
             "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
             "forward_mark": _nonfinite(mark, places) if (mark := forward_mark(graph)) is not None else None,
-            "marks": [[mark.node, mark.words, mark.severity, list(place or ())] for mark, _, place in marks],
+            "marks": [
+                [mark.node, mark.words, mark.kind, list(place or ())]
+                for mark, _, place in placed
+                if mark.kind != "born"
+            ],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": columns.part_columns(drawing, self.strings),

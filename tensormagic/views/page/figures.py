@@ -32,7 +32,7 @@ from tensormagic.reports import (
 from tensormagic.views import theme
 from tensormagic.views.markup import plain_report
 from tensormagic.views.page import figures_panels
-from tensormagic.views.page.figures_panels import plain_text
+from tensormagic.views.page.figures_panels import Framed, plain_text
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, touched
 from tensormagic.views.pictures.tensor_elements import (
     DrawnLayout,
@@ -81,10 +81,7 @@ def figure(report: Report, kind: str) -> Any:
         import plotly.graph_objects as plotly
     except ImportError as error:
         raise RequirementError("figures need plotly, which is not installed: pip install plotly") from error
-    made = chosen.draw(plotly, plain_report(report))
-    if isinstance(made, figures_panels.Framed):
-        return _styled(made.figure, made.title, made.note, height=made.height)
-    return made
+    return _styled(*chosen.draw(plotly, plain_report(report)))
 
 
 def kinds_of(report: Report) -> tuple[str, ...]:
@@ -94,7 +91,7 @@ def kinds_of(report: Report) -> tuple[str, ...]:
     return tuple(kind for kind, entry in KINDS.items() if isinstance(report, entry.report_class))
 
 
-def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> Any:
+def _styled(drawn: Any, title: str, note: str, height: int) -> Any:
     lines = textwrap.wrap(plain_text(note), NOTE_WIDTH)
     small = [f"<span style='font-size:11px'>{line}</span>" for line in lines]
     text = "<br>".join([f"<b>{plain_text(title)}</b>", *small])
@@ -103,16 +100,14 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     dark = "dark" in str(plotly.io.templates.default)
     ink, quiet, grid, paper = (theme.role(name, dark=dark) for name in ("ink", "line-2", "line", "bg"))
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": quiet, "ticks": "outside", "tickcolor": quiet}
-    figure_.update_layout(
-        title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}}, template="none",
+    return drawn.update_layout(
+        title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}},
+        template={"layout": {"xaxis": axis, "yaxis": axis}},  # what a figure says of its own axes comes before it
         height=height + 14 * len(lines),
         font={"family": FONT, "size": 12, "color": ink}, paper_bgcolor=paper, plot_bgcolor=paper,
         margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48},
-        hovermode="closest",
+        hovermode="closest", overwrite=True,
     )  # fmt: skip
-    figure_.update_xaxes(**axis)
-    figure_.update_yaxes(**axis)
-    return figure_
 
 
 def _picture(report: TensorReport, kind: str) -> DrawnLayout:
@@ -124,7 +119,7 @@ def _picture(report: TensorReport, kind: str) -> DrawnLayout:
     return picture
 
 
-def strides(plotly: Any, report: TensorReport) -> Any:
+def strides(plotly: Any, report: TensorReport) -> Framed:
     """Draw the index grid, coloured by storage offset; hover tells index, offset and value."""
     picture = _picture(report, "strides")
     grid = picture.grid
@@ -134,10 +129,9 @@ def strides(plotly: Any, report: TensorReport) -> Any:
     )
     if drawn.xgap:
         drawn.update(texttemplate="%{z}")
-    figure_ = plotly.Figure(drawn)
     note = shown(report) or formula_at(picture.layout, picture.index)
-    _styled(figure_, f"Storage offset at each index of {name(report)}", note, height=_height(len(grid.rows)))
-    return _index_axes(figure_, picture)
+    title = f"Storage offset at each index of {name(report)}"
+    return _index_axes(plotly.Figure(drawn), picture), title, note, _height(len(grid.rows))
 
 
 def _height(rows: int) -> int:
@@ -173,7 +167,7 @@ def _index_axes(figure_: Any, picture: DrawnLayout) -> Any:
     return figure_
 
 
-def storage(plotly: Any, report: TensorReport) -> Any:
+def storage(plotly: Any, report: TensorReport) -> Framed:
     """Draw the storage strip: coloured where it is read, empty where it is not."""
     picture = _picture(report, "storage")
     strip = picture.strip
@@ -189,13 +183,12 @@ def storage(plotly: Any, report: TensorReport) -> Any:
     parts = [strip_shown(report), f"{plural(unread, 'cell')} not read, left empty" if unread else ""]
     figure_ = plotly.Figure(drawn)
     title = f"Storage behind {name(report)}: {plural(strip.stop - strip.start, 'element')}"
-    _styled(figure_, title, "; ".join(part for part in parts if part), height=190)
     figure_.update_xaxes(title={"text": "storage offset"}, showgrid=False)
     figure_.update_yaxes(showgrid=False, showticklabels=False, ticks="")
-    return figure_
+    return figure_, title, "; ".join(filter(None, parts)), 190
 
 
-def values(plotly: Any, report: TensorReport) -> Any:
+def values(plotly: Any, report: TensorReport) -> Framed:
     """Draw the values as a heatmap, NaN and Inf marked in red, beside their histogram."""
     picture, statistics = _picture(report, "values"), report.statistics
     grid, scale = picture.grid, value_range(picture.grid, statistics)
@@ -228,8 +221,8 @@ def values(plotly: Any, report: TensorReport) -> Any:
         xaxis={"domain": [0, 0.56]}, xaxis2={"domain": [0.72, 1], "anchor": "y2", "title": {"text": "value"}},
         yaxis2={"anchor": "x2", "title": {"text": "elements"}}, showlegend=False, bargap=0.05,
     )  # fmt: skip
-    _styled(figure_, f"Values of {name(report)}", "; ".join(filter(None, notes)), height=_height(len(grid.rows)))
-    return _index_axes(figure_, picture)
+    said = "; ".join(filter(None, notes))
+    return _index_axes(figure_, picture), f"Values of {name(report)}", said, _height(len(grid.rows))
 
 
 def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
@@ -247,7 +240,7 @@ def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
     )  # fmt: skip
 
 
-def gradient_flow(plotly: Any, report: TraceReport) -> Any:
+def gradient_flow(plotly: Any, report: TraceReport) -> Framed:
     """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm, at its edges."""
     came = [series for series in report.parameters if any(map(touched, series.norms))]
     ranked = sorted(came, key=lambda series: (all(map(math.isfinite, series.norms)), -series.numel))[:MOST_LINES]
@@ -287,10 +280,10 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
         parts.append(f"{drawn}: those with a gradient, non-finite ones first, then the largest")
     if len(kept) < report.passes_traced:
         parts.append(f"{len(kept)} of {plural(report.passes_traced, 'pass', 'passes')} drawn")
-    _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", "; ".join(parts), height=420)
     figure_.update_xaxes(title={"text": "backward pass"})
     figure_.update_yaxes(title={"text": "gradient norm"}, type="log", exponentformat="power")
-    return figure_.update_layout(legend={"font": {"size": 11}})
+    figure_.update_layout(legend={"font": {"size": 11}})
+    return figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", "; ".join(parts), 420
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +291,7 @@ class Kind:
     """One kind of figure: which reports have it, and what draws it."""
 
     report_class: type[Report] | tuple[type[Report], ...]
-    draw: Callable[[Any, Any], Any]
+    draw: Callable[[Any, Any], Framed]  # given plotly, and the report
 
 
 KINDS = {  # of a report that has several, the first is what ``--figure`` alone shows

@@ -34,14 +34,7 @@ MOST_BARS = 40
 SHARING_LINE = 22  # pixels of one line or bar
 
 
-@dataclass(frozen=True, slots=True)
-class Framed:
-    """A figure and what is over it."""
-
-    figure: Any
-    title: str
-    note: str
-    height: int
+Framed = tuple[Any, str, str, int]  # a figure, what is over it (a title, and words below that), and how high it is
 
 
 def memory_map(plotly: Any, report: AliasReport) -> Framed:
@@ -69,7 +62,7 @@ def memory_map(plotly: Any, report: AliasReport) -> Framed:
     drawn.update_yaxes(categoryorder="array", categoryarray=lines[::-1])
     drawn.update_xaxes(title_text="byte of the memory")
     drawn.update_layout(barmode="overlay", showlegend=False)
-    return Framed(drawn, "Shared memory", aliases_summary(report).replace("`", ""), 140 + SHARING_LINE * len(lines))
+    return drawn, "Shared memory", aliases_summary(report).replace("`", ""), 140 + SHARING_LINE * len(lines)
 
 
 def sizes(plotly: Any, table: TensorTable) -> Framed:
@@ -83,8 +76,8 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     drawn = _below_each_other(plotly, labels, [row.nbytes for row in rows], colours, said)
     drawn.update_xaxes(title_text="bytes")
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
-    note, head = cut + "; ".join(total(part, table) for part in table.totals), plain_text(table_title(table))
-    return Framed(drawn, f"{head}: {table_summary(table)}", note, 140 + SHARING_LINE * len(rows))
+    note, head = cut + "; ".join(total(part, table) for part in table.totals), table_title(table)
+    return drawn, f"{head}: {table_summary(table)}", note, 140 + SHARING_LINE * len(rows)
 
 
 def _below_each_other(
@@ -120,7 +113,7 @@ def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
                        f"{plain_text(report.left.name)}")  # fmt: skip
     left_out = len(report.parameters) - len(rows)
     note = comparison_summary(report).replace("`", "") + (f"; {left_out} parameters are not shown" if left_out else "")
-    return Framed(drawn, f"{report.left.name} | {report.right.name}", note, 140 + SHARING_LINE * len(rows))
+    return drawn, f"{report.left.name} | {report.right.name}", note, 140 + SHARING_LINE * len(rows)
 
 
 # Figures of memory: the treemap, the timeline, the lines. `tensormagic.views.page.figures` gives them plotly.
@@ -151,7 +144,7 @@ def treemap(plotly: Any, report: MemoryReport | MemoryRunReport) -> Framed:
     )  # fmt: skip
     figure = plotly.Figure(drawn)
     figure.update_layout(uniformtext={"minsize": 9, "mode": "hide"})
-    return Framed(figure, plain_text(head), note, 520)
+    return figure, head, note, 520
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +206,7 @@ def timeline(plotly: Any, report: MemoryRunReport) -> Framed:
     figure.update_xaxes(title_text="operation")
     figure.update_yaxes(title_text="alive", rangemode="tozero", **_round(top))
     thinned = f"; {len(moments)} of {plural(len(drawn.live), 'moment')} drawn" if len(moments) < len(drawn.live) else ""
-    return Framed(figure, f"Alive on {plain_text(drawn.device)}", _sentence(report) + thinned, 420)
+    return figure, f"Alive on {drawn.device}", _sentence(report) + thinned, 420
 
 
 def _sentence(report: MemoryRunReport) -> str:
@@ -248,4 +241,4 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     figure.update_xaxes(**_round(max(max(line.allocated, line.at_peak, line.kept) for _, line in shown)))
     figure.update_layout(barmode="group")
     cut = f"{len(shown)} of {plural(len(report.lines), 'line')}; " if len(shown) < len(report.lines) else ""
-    return Framed(figure, "Memory by line", cut + _sentence(report), 160 + LINE * len(shown))
+    return figure, "Memory by line", cut + _sentence(report), 160 + LINE * len(shown)

@@ -211,8 +211,7 @@ class LivePanel(Sampler):
     def bundle(self) -> Bundle:
         """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
         view = view_of(self.sender.widget) if isinstance(self.sender, WidgetSender) else {}
-        report = plain_report(self._report())
-        return {**view, "text/html": trace.render_static(report), "text/plain": to_text.render(trace.view(report))}
+        return {**view, **running_bundle(self._report())}
 
     def look(self, *, final: bool) -> None:
         """Send a whole document where the structure changed, else what changed, else nothing."""

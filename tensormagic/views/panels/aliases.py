@@ -98,7 +98,7 @@ def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[nodes.Nod
         nodes.Column("name", look="name"),
         nodes.Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where", look="" if drawn else "silent"),
         nodes.Column("how, and which version counter"),
-        *(nodes.Column(str(at), look="number", above="in common with") for at in range(1, len(square) + 1)),
+        *(nodes.Column(f"in {at}", look="number") for at in range(1, len(square) + 1)),
     ]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
     counters = {each.counter for each in group.members if each.counter is not None}

@@ -12,21 +12,19 @@ from statistics import median
 
 from tensormagic.reports import UNTOUCHED, RankReport, RankRow
 from tensormagic.views import svg_paths
-from tensormagic.views.markup import escape, tag, text_width
+from tensormagic.views.markup import tag, text_width
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, Table, table_of
-from tensormagic.views.pictures.cells import PAPER, rect
+from tensormagic.views.pictures.cells import PAPER, rect, text as words
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
     RankLanes,
     group_name,
     groups_of,
-    hatched,
     inline,
     lettered,
     placements_text,
-    words,
 )
-from tensormagic.views.svg_paths import moved, number
+from tensormagic.views.svg_paths import hatching, moved, number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, MEDIAN_COLOUR, OTHER_COLOUR
 from tensormagic.views.to_html import scroll
@@ -301,23 +299,15 @@ class RankMap(Picture):
         needed = max((text_width(name, _SMALL) for name in self._names), default=0.0) + 6
         return max(needed, _NARROW) if len(self._names) == columns and needed * columns <= width - _LABEL - 8 else 0.0
 
-    def _lines(self, width: float) -> list[str]:
-        """Return what is said below an image of that width; its columns where their names are not above them."""
-        below = self._below(self._names, len(self.rows[0][1]), len(self.rows) - _MOST_ROWS)
-        return below[1:] if self._wide(width) else below
-
-    def _foot(self, width: float) -> tuple[str, float]:
-        """Return what is below the image: which columns there are, and what the colours mean."""
-        lines = self._lines(width)
-        drawn = lettered("".join(words(_LABEL, 12 + 15 * at, line) for at, line in enumerate(lines)))
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the image; below it which columns there are where their names are not above, and a legend."""
+        image, high = self._image(width)
+        lines = self._below(self._names, len(self.rows[0][1]), len(self.rows) - _MOST_ROWS)
+        lines = lines[1:] if self._wide(width) else lines
+        said = lettered("".join(words(_LABEL, 12 + 15 * at, line) for at, line in enumerate(lines)))
         legend, deep = legend_svg([(_colour(level), _LEGEND[level]) for level in self._legend()], width)
         y = 15.0 * len(lines) + 6
-        return drawn + moved(4, y, legend), y + deep
-
-    def svg(self, width: float) -> tuple[str, float]:
-        """Return the image with its words and a legend below."""
-        (image, high), (foot, deep) = self._image(width), self._foot(width)
-        return image + moved(0, high, foot), high + deep
+        return image + moved(0, high, said, moved(4, y, legend)), high + y + deep
 
     def _over(self, rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
         """Yield what lies over the image: lines between its cells, hatching, tips, and ranks beside rows with room.
@@ -334,7 +324,8 @@ class RankMap(Picture):
                 for level, run in groupby(range(len(each)), key=each.__getitem__):
                     if level == _BAD:
                         first, *others = run
-                        yield hatched((left + first * wide, top + at * high, wide * (1 + len(others)), high))
+                        lines = hatching(left + first * wide, top + at * high, wide * (1 + len(others)), high, 5)
+                        yield tag("path", d=lines, stroke=PAPER, stroke_width="1.4", fill="none")
             if right - left == wide * len(self.report.names):
                 places = {rank: at for at, (ranks, _) in enumerate(rows) for rank in ranks}
                 for one, at in self.odd[:_MOST_BEHIND]:
@@ -356,18 +347,12 @@ class RankMap(Picture):
                     yield tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR)
 
     def html(self) -> str:
-        """Return it as a picture with its words; an image with small cells keeps its size, and is scrolled."""
-        columns = max(len(self.rows[0][1]), 1)
-        used = self._wide(720.0) * columns or min(720.0 - _LABEL - 8, _NARROW * columns)
-        drawn = inline(*self._image(720.0), self.sentence, width=_LABEL + used + 8)
-        if len(self.rows) > 30 or columns > 60:
-            drawn = scroll("Ranks by parameters", drawn.replace("width:100%;max-width", "width"), class_="tm-tall")
-        below = [tag("p", escape(line), class_="quiet") for line in self._lines(720.0)]
-        fields = (
-            (tag("span", class_="tm-swatch", style=f"background-color:{_colour(at)}"), at) for at in self._legend()
-        )
-        keys = [tag("span", field, escape(_LEGEND[at]), class_="tm-key") for field, at in fields]
-        return "".join([drawn, *below, tag("div", " ".join(keys), class_="tm-keys", style="margin-bottom:6px")])
+        """Return it as a picture; one with small cells keeps its size, and is scrolled."""
+        drawn = inline(*self.svg(720.0), self.sentence)
+        if len(self.rows) <= 30 and len(self.rows[0][1]) <= 60:
+            return drawn
+        drawn = drawn.replace("width:100%;max-width", "width")
+        return scroll("Ranks by parameters", drawn, class_="tm-tall")
 
 
 def _colour(level: int) -> str:

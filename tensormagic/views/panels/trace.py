@@ -209,7 +209,7 @@ LESS = (
 )
 
 
-def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> str:
+def render(report: TraceReport, *, wall: bool = False) -> str:
     """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel.
 
     On a ``wall``, for slides, there is what was found, and the graph; nothing that is read from near.
@@ -235,8 +235,6 @@ def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> s
         parts = (style, failure, *to_html.inside(top), found, picture)
     else:
         parts = (style, failure, picture, _below(view))
-    if not viewer:
-        return tag("section", *parts, class_="tm tm-trace")
     nodes = sum(len(graph.nodes) for graph in report.graphs)
     taken = sum(map(len, (*(part.encode() for part in parts), viewer_code(), loader())))
     packed_document = _packed_document(report, drawn, crash, ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - taken,

@@ -339,9 +339,10 @@ def lettered(content: str) -> str:
     return tag("g", f"<style>{_STYLE}</style>", _HATCH if HATCHED in content else "", content, class_="cells")
 
 
-def text(x: float, y: float, words: str, class_: str = "") -> str:
-    """Return a text of `lettered`: q(uiet), b(old), s(mall), aligned to its e(nd) or c(entre)."""
-    return tag("text", escape(printable(words)), x=number(x), y=number(y), class_=class_ or None)
+def text(x: float, y: float, words: str, class_: str = "", *, title: str = "") -> str:
+    """Return a text of `lettered`: q(uiet), b(old), s(mall), aligned to its e(nd) or c(entre); with a tooltip."""
+    tip = tag("title", escape(title)) if title else ""
+    return tag("text", tip, escape(printable(words)), x=number(x), y=number(y), class_=class_ or None)
 
 
 def rect(box: Box, fill: str, *, title: str = "", stroke: str = PAPER) -> str:

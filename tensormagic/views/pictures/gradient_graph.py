@@ -27,7 +27,7 @@ from tensormagic.views.graph.words import gradient_text, value_text, whole_shape
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
-from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, nonfinite_marks, styled
+from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, styled
 from tensormagic.views.svg_paths import document, moved, number, within
 from tensormagic.views.text_canvas import bar, columns_of, printable, wrapped
 from tensormagic.views.theme import EITHER_SIDE
@@ -101,13 +101,14 @@ class GradientGraph(Picture):
             return "", 0.0
         graph = self.report.graphs[0]
         drawing = self.drawing or draw(graph, max_boxes=_MOST_BOXES, inside=False)
-        shown_marks = tuple(marks.marks_of(self.report, graph))
-        scene = Scene(drawing, graph, shown_frame(graph), self.tips, run_scale(self.report), shown_marks)
+        frame = shown_frame(graph)
+        shown_marks = [*marks.born_marks(drawing, graph, frame), *marks.marks_of(self.report, graph)]
+        placed = marks.placed_marks(drawing, shown_marks)
+        scene = Scene(drawing, graph, frame, self.tips, run_scale(self.report), placed)
         crash = self.crash if self.crash is not None and self.crash.graph == 0 else None
         mark = marks.mark_svg(drawing, crash.node, crash.words) if crash is not None else marks.Mark()
-        born = nonfinite_marks(scene)
-        over = max((-8 - each.y for each in born), default=0.0)  # so much is free without it
-        before, above = max(0.0, -mark.left), max(mark.above, marks.ABOVE if shown_marks else 0.0, over)
+        over = max((-8 - place[1] for _, _, place in placed if place is not None), default=0.0)  # 8: free without it
+        before, above = max(0.0, -mark.left), max(mark.above, over)
         wide = before + max(drawing.width, mark.right)
         scale = min(1.0, width / wide) if wide else 1.0
         left, top = max(0.0, (width - wide * scale) / 2) + before * scale, 40 + above * scale
@@ -117,12 +118,12 @@ class GradientGraph(Picture):
         rest_of_line = f'<tspan class="q" font-weight="400">{escape(said)}</tspan>'
         content = f'<text class="v" x="0" y="15">{title} {rest_of_line}</text>'
         content += f'<g transform="{place}">{graph_svg(scene)}{mark.svg}</g>'
-        high = top + drawing.height * scale + (18 if shown_marks or born else 12)
+        high = top + drawing.height * scale + (18 if placed else 12)
         if not self._is_drawn_only:
             content += moved(0, high, legend_svg(scene))
             high += 18
         words, solid = self.sentence if self.tips else "", SOLID if self._is_drawn_only else ""
-        return styled(content, solid, marks.CRASH_STYLE, marks.FINDING_STYLE, label=words), high
+        return styled(content, solid, label=words), high
 
     def _title(self, scene: Scene) -> tuple[str, str]:
         """Return what the picture is, and which pass is shown."""
@@ -171,8 +172,10 @@ class EndedGraph(Picture):
         mark = marks.mark_svg(drawing, self.node, self.words)
         left, right = max(_PAD, _PAD - mark.left), max(drawing.width, mark.right)
         width, height = left + right + _PAD, drawing.height + mark.above + 2 * _PAD
-        content = moved(left, mark.above + _PAD, graph_svg(Scene(drawing, self.graph, None)), mark.svg)
-        drawn = (tag("style", style) if style else "") + styled(content, SOLID, marks.CRASH_STYLE)
+        placed = marks.placed_marks(drawing, marks.born_marks(drawing, self.graph, None))
+        scene = Scene(drawing, self.graph, None, marks=placed)
+        content = moved(left, mark.above + _PAD, graph_svg(scene), mark.svg)
+        drawn = (tag("style", style) if style else "") + styled(content, SOLID)
         return f"{document(drawn, width, height)}\n"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from tensormagic.reports import UNREADABLE, FirstNonfinite, Frame, Graph
+from tensormagic.reports import UNREADABLE, Frame, Graph
 from tensormagic.views.graph.drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
@@ -18,15 +19,13 @@ from tensormagic.views.graph.drawing import (
     badge_rows,
 )
 from tensormagic.views.graph.marks import (
-    NodeMark,
+    CRASH_STYLE,
+    FINDING_STYLE,
+    Placed,
     Value,
     bad_among,
     marks_svg,
-    nonfinite_by_box,
-    ring_svg,
     value_of,
-    word_place,
-    words_around,
 )
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
@@ -102,7 +101,7 @@ STYLE = inked(
     ".tms .wnone{stroke:$line-2;stroke-width:1.2;stroke-dasharray:4 3}"
     ".tms .sblind{stroke:$ink-2;stroke-dasharray:1 3;stroke-linecap:round}.tms .fblind{fill:$ink-2}"
     ".tms .wblind{stroke:$ink-2;stroke-width:1.4;stroke-dasharray:.5 3;stroke-linecap:round}"
-    ".tms .h{stroke:$error;stroke-width:1.8;fill:none}.tms .r{fill:$error}.tms .m{font-weight:600;fill:$error}"
+    ".tms .h{stroke:$error;stroke-width:1.8;fill:none}.tms .r{fill:$error}"
     ".tms .o{paint-order:stroke;stroke:$bg;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
 )
 
@@ -118,7 +117,7 @@ _RULE, _CLASSES, _NAMES = (
 def styled(content: str, *rules: str, label: str = "") -> str:
     """Return a picture with those of its rules that something in it is dressed by: it is saved uncompressed."""
     there = {"tms", *" ".join(_CLASSES.findall(content)).split()}
-    needed = (rule for rule in _RULE.findall("".join((STYLE, _CUTS_STYLE, *rules)))
+    needed = (rule for rule in _RULE.findall("".join((STYLE, _CUTS_STYLE, CRASH_STYLE, FINDING_STYLE, *rules)))
               if there.issuperset(_NAMES.findall(rule.partition("{")[0])))  # fmt: skip
     named = {"role": "img", "aria_label": label} if label else {}
     return tag("g", tag("style", *needed), content, class_="tms", **named)
@@ -132,7 +131,7 @@ class Scene(NamedTuple):
     frame: Frame | None
     tips: bool = True  # whether boxes carry tooltips: in an ``<img>`` nobody sees them
     scale: tuple[int, int] = NORM_EXPONENTS
-    marks: tuple[NodeMark, ...] = ()
+    marks: Sequence[Placed] = ()
 
 
 def graph_svg(scene: Scene) -> str:
@@ -157,8 +156,8 @@ def graph_svg(scene: Scene) -> str:
             behind.path(f"b s{values[box.id].style}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
         plates.path(f"b s{values[box.id].style}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
-    born, small = nonfinite_marks(scene), scene.frame.values if scene.frame is not None else None
-    named = {mark.box.id for mark in born}  # the words take the place of the number
+    small = scene.frame.values if scene.frame is not None else None
+    named = {box.id for mark, box, _ in scene.marks if mark.kind == "born"}  # the words take the place of the number
     few = len(drawing.boxes) < _CROWDED
     for box in drawing.boxes if few else ():
         over = (gradient_text(small.gradients[box.nodes[0]]) if small is not None else "") or values[box.id].number
@@ -170,9 +169,7 @@ def graph_svg(scene: Scene) -> str:
         (x, y), (end, height) = wire.points[at - 1 : at + 1]
         words = wire_text(scene.graph, small, wire.edges)
         marks.text("k c o q", (x + end) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
-    around = [words_around(mark.x, mark.y, mark.half) for mark in born]
-    written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
-    ends = _cuts_svg(drawing, scene.graph)
+    ends, written = _cuts_svg(drawing, scene.graph), marks.svg() + marks_svg(scene.marks)
     return f"{cut_wires.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
@@ -219,41 +216,6 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
     if value.bad:
         canvas.path("h", hatching(x + 1, y + 1, 6, 6))
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
-
-
-def nonfinite_marks(scene: Scene) -> list[NonfiniteMark]:
-    """Return the marks of the boxes in which the first NaN or Inf appeared, where their words cover nothing."""
-    drawing, frame, marks = scene.drawing, scene.frame, []
-    for place, first in nonfinite_by_box(drawing, scene.graph).items():
-        box = drawing.boxes[place]
-        when = "" if frame is None or frame.pass_number == first.pass_number else f", pass {first.pass_number}"
-        words = f"{nonfinite_words(first, inside=box.kind in {'module', 'repeat'})}{when}"
-        half = text_width(words, DETAIL_SIZE, bold=True) / 2 + 9
-        marks.append(NonfiniteMark(box, words, half, *word_place(drawing, box, half, numbered=False)))
-    return marks
-
-
-class NonfiniteMark(NamedTuple):
-    """The words at the box in which the first NaN or Inf appeared: the pass is named if it is not the one shown."""
-
-    box: Box
-    words: str
-    half: float
-    x: float
-    y: float
-
-    def svg(self) -> str:
-        """Return it: a ring, a sign and the words."""
-        box, x, y = self.box, self.x, self.y
-        ring = ring_svg(box, 3.5, 'class="w sbad" stroke-width="2"', 6)
-        sign = f'<path class="fbad" d="M{point(x - self.half, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
-        return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{self.words}</text>'
-
-
-def nonfinite_words(nonfinite: FirstNonfinite, *, inside: bool) -> str:
-    """Return ``NaN born here``, or that it is ``in here``, inside of a box of many nodes."""
-    what, place = "NaN" if nonfinite.nan else "Inf", "in here" if inside else "here"
-    return f"{what} born {place}" + ("" if nonfinite.certain else ", or beside it")
 
 
 def legend_svg(scene: Scene) -> str:

@@ -282,8 +282,7 @@ def _lines(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tupl
         for start, end in pieces:
             left, long = max(start - 4, x), end - start + 7
             canvas.path("b sbad", f"M{point(left, top + 0.5)}h{number(long)}v{number(_HEIGHT - 1)}h-{number(long)}z")
-            for down in (1.0, 6.0, 11.0, 16.0, 20.0):
-                canvas.path("h", hatching(left, top + down, long, 5, 5))
+            canvas.path("h", hatching(left, top + 1, long, _HEIGHT - 2, 5))
     return ground.svg() + canvas.svg(), math.ceil(len(shown) / columns) * tall
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tensormagic.reports import Arrivals, Placed
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.cells import PAPER, Box, Cell, Cells, Row, lettered as code_lettered
+from tensormagic.views.pictures.cells import PAPER, Cell, Cells, Row, lettered as code_lettered, text as words
 from tensormagic.views.svg_paths import moved, number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role
@@ -50,26 +50,9 @@ def inline(inner: str, height: float, sentence: str, *, width: float = 720.0) ->
     )  # fmt: skip
 
 
-def words(x: float, y: float, text: str, *, title: str = "") -> str:
-    """Return letters of a drawing, for `lettered`; ``title`` is their tooltip."""
-    tip = tag("title", escape(title)) if title else ""
-    return tag("text", tip, escape(text), x=number(x), y=number(y))
-
-
 def lettered(inner: str) -> str:
     """Return a drawing whose letters are small."""
     return tag("g", inner, style=f"font-size:10px;fill:{role('ink-2')}")
-
-
-def hatched(box: Box) -> str:
-    """Return lines across a field, as they are over what is not finite: a page may have no pattern by a name."""
-    left, top, width, height = box
-    step, drawn = 5.0, []
-    for at in range(1, int((width + height) // step) + 1):
-        start, end = max(at * step - height, 0.0), min(at * step, width)
-        low, high = top + at * step - start, top + at * step - end
-        drawn.append(f"M{number(left + start)} {number(low)}L{number(left + end)} {number(high)}")
-    return tag("path", d="".join(drawn), stroke=PAPER, stroke_width="1.4", fill="none")
 
 
 def placements_text(placed: Placed) -> str:

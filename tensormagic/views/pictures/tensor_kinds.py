@@ -341,9 +341,3 @@ def values_sentence(component: Component, scale: tuple[float, float]) -> str:
     bad = broken(component.report.layout.grid)
     size = f"{len(levels)} by {len(levels[0])}"
     return f"Values of {component.name}, {size}, {ends(scale)}{f'; hatched: {bad}' if bad else ''}"
-
-
-# -- as SVG ----------------------------------------------------------------------------------------------------------
-
-
-# -- in a terminal ---------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
-from tensormagic.views import theme
+from tensormagic.views import theme, to_text
 from tensormagic.views.markup import attributes, escape, svg_image, tag
-from tensormagic.views.nodes import Picture
+from tensormagic.views.nodes import Bar, Column, Picture, Table
 from tensormagic.views.svg_paths import moved, number
-from tensormagic.views.text_canvas import bar_rows, heights
+from tensormagic.views.text_canvas import heights
 from tensormagic.views.theme import BEFORE, CATEGORY_COLOURS, CATEGORY_LETTERS, STACK_COLOURS, role
 from tensormagic.views.to_html import key
 from tensormagic.views.to_svg import legend_svg, text_svg
@@ -170,7 +170,7 @@ def areas(timeline: Timeline, layers: Sequence[Layer]) -> tuple[int, str]:
 # script. The picture has no letters: what it means stands around it as text.
 
 CHART_HEIGHT, LEFT = 260.0, 76.0  # of a file of its own: pixels of the chart, and of the words at its left
-TEXT_ROWS, MOST_LAYERS = 7, 12  # in a terminal
+TEXT_ROWS, MOST_LAYERS, _NAMED = 7, 12, 36  # in a terminal; characters of a name there
 NAME, MOST = 60, 4  # characters of a name, items that are named in words
 _RIGHT_HALF = 0.6
 
@@ -221,8 +221,10 @@ class TimelinePicture(Picture):
         """Return it as a chart of characters, and what it is made of at the peak."""
         yield from chart_text(self.timeline, width, self.unit)
         amounts = [(self.words(layer), layer.values[self.timeline.peak]) for layer in reversed(self.layers())]
-        rows = [(words, nbytes, (number_of_bytes(nbytes), "at the peak")) for words, nbytes in amounts]
-        yield from bar_rows(rows[:MOST_LAYERS], width)
+        largest = max((nbytes for _, nbytes in amounts), default=0) or 1
+        rows = [(shortened(words, _NAMED), Bar(nbytes / largest), number_of_bytes(nbytes), "at the peak")
+                for words, nbytes in amounts[:MOST_LAYERS]]  # fmt: skip
+        yield from to_text.text(Table((Column(), Column(), Column(look="number"), Column()), rows), width)
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as areas with axes, and a legend below them."""
@@ -317,6 +319,3 @@ def chart_text(drawn: Timeline, width: int, unit: str) -> Iterator[str]:
     yield " " * (label + 2) + ends[0] + ends[1].rjust(max(len(moments) - len(ends[0]), len(ends[1]) + 1))
     if words := thinned_words(drawn):
         yield f"{' ' * (label + 2)}{words}"
-
-
-# -- SVG -------------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tensormagic.views import to_text
 from tensormagic.views.markup import escape, fitted, tag, text_width
-from tensormagic.views.nodes import Picture
+from tensormagic.views.nodes import Bar, Column, Picture, Table
 from tensormagic.views.svg_paths import rect
-from tensormagic.views.text_canvas import bar_rows
 from tensormagic.views.theme import CATEGORY_COLOURS, CATEGORY_LETTERS, CATEGORY_WORDS, MIXED, ink_on, role
 from tensormagic.views.to_svg import one_line, text_svg
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
@@ -274,7 +274,7 @@ def _shorter(name: str) -> Iterator[str]:
 
 WIDTH = 932.0  # pixels inside of a panel of full width
 HIGHER = 7 / 3  # times as high as in a page is it in a file of its own
-MOST_NAMES = 12  # in a terminal
+MOST_NAMES, _NAMED = 12, 36  # in a terminal; characters of a name there
 _TITLE = 160
 NAME, MOST = 60, 4  # characters of a name, items that are named in words
 
@@ -309,15 +309,17 @@ class TreemapPicture(Picture):
         """Return it by name: bytes as bars, and what they are of."""
         ranked = sorted(grouped(self.tiles, _group_of).items(), key=lambda item: -bytes_of(item[1]))
         yield f"  by name, of {number_of_bytes(bytes_of(self.tiles))}"
+        sizes = [bytes_of(inner) for _, inner in ranked]
         rows = []
-        for name, inner in ranked[:MOST_NAMES]:
+        for (name, inner), nbytes in zip(ranked, sizes, strict=True):
             largest = sorted(inner, key=lambda tile: -tile.nbytes)
             kinds = listed(dict.fromkeys(CATEGORY_WORDS[tile.category] for tile in largest), most=3)
             storages = plural(sum(tile.count for tile in inner), "storage")
-            rows.append((name, bytes_of(inner), (number_of_bytes(bytes_of(inner)), storages, kinds)))
-        yield from bar_rows(rows, width)
-        if rest := [tile for _, inner in ranked[MOST_NAMES:] for tile in inner]:
-            yield f"  and {plural(len(ranked) - MOST_NAMES, 'more name')}, {number_of_bytes(bytes_of(rest))}"
+            bar = Bar(nbytes / (sizes[0] or 1))
+            rows.append((shortened(name, _NAMED), bar, number_of_bytes(nbytes), storages, kinds))
+        columns = Column(look="name"), Column(), Column(look="number"), Column(look="number"), Column()
+        most, more = (MOST_NAMES, MOST_NAMES), ("more name", "more names")
+        yield from to_text.text(Table(columns, rows, most, more, nbytes=sizes), width)
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as rectangles, higher than in a page."""
@@ -391,6 +393,3 @@ def _place(box: Box, whole: Box, *, high: bool = True) -> str:
     shares += [("height", box.height / whole.height)] if high else []
     numbers = ((name, f"{100 * share:.2f}".rstrip("0").rstrip(".")) for name, share in shares)
     return ";".join(f"{name}:{number}%" for name, number in numbers)
-
-
-# -- SVG -------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -290,15 +289,3 @@ def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch)
         again = draw(graph, max_boxes=10, inside=False)
     assert replace(again, inside=Inside()) == alone
     assert len(folded) == 1
-
-
-@pytest.mark.parametrize("period", [1, 2, 3, 7, 96])
-@pytest.mark.parametrize("kinds", [2, 3, 256])
-def test_equal_tokens_are_found_the_quick_way_as_the_plain_way(period, kinds):
-    """Tokens of one byte are compared as two large numbers: the same answer as one by one."""
-    chance = Random(period * kinds)
-    tokens = [chance.randrange(kinds) for _ in range(300)]
-    plain = bytes(int(one == later) for one, later in zip(tokens, tokens[period:], strict=False))
-    assert (
-        graph_folding._equal_to_later(tokens, period) == graph_folding._equal_to_later(bytes(tokens), period) == plain
-    )

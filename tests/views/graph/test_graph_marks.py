@@ -11,7 +11,7 @@ import pytest
 from tensormagic.reports import Cut
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.marks import NodeMark, marks_svg, word_place, words_around
+from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, word_place, words_around
 from tensormagic.views.graph.words import cut_target, shape_text
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
@@ -184,12 +184,13 @@ def test_words_of_two_marks_do_not_cover_each_other() -> None:
     """A second mark evades the words of the first; where there is no room for it, its frame is drawn alone."""
     boxes = [Box(at, (at,), "mul", "4", "op", (), 70.0 * at, 30.0, 60.0, 40.0) for at in range(2)]
     drawing = Drawing(130.0, 110.0, tuple(boxes), (), 2, 0, "")
-    svg = marks_svg(drawing, [NodeMark(at, "gradient vanishes", "warning") for at in range(2)])
+    marks = [NodeMark(at, "gradient vanishes", "warning") for at in range(5)]
+    svg = marks_svg(placed_marks(drawing, marks))
     assert svg.count("<rect") == 2
     assert sorted(part.split('"')[0] for part in svg.split(' y="')[1:]) == ["10", "27", "27", "81"]
-    narrow = Drawing(130.0, 40.0, (replace(boxes[0], y=0.0),), (), 2, 0, "")
-    taken = [words_around(65.0, -20.0, 65.0), words_around(65.0, 51.0, 65.0)]
-    assert "<text" not in marks_svg(narrow, [NodeMark(0, "gradient vanishes", "warning")], taken)
+    one = tuple(replace(boxes[0], id=at, nodes=(at,), y=0.0) for at in range(5))
+    placed = placed_marks(Drawing(130.0, 40.0, one, (), 5, 0, ""), marks)
+    assert [place is None for _, _, place in placed] == [False] * 2 + [True] * 3, "there are two places"
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,9 @@ STORED = {
     **{f"tensor_{name}.html": lambda name=name: as_html(SAMPLES[name])
        for name in (*SVGS, "scalar", "empty", "hostile")},
     **{f"tensor_{name}.svg": lambda name=name: as_svg(SAMPLES[name]) for name in SVGS},
-    **{f"tensor_{name}.txt": lambda name=name: as_text(SAMPLES[name])
-       for name in SAMPLES if name not in {"largest", "transpose_slice", "sparse"}},
-    **{f"tensor_{name}.txt": lambda name=name: as_text(VALUES[name]) for name in VALUES},
     **{f"tensor_slices_{name}.html": lambda report=report: SliceRows(report).html()
        for name, report in VALUES.items() if report.slices},
-    **{f"kind_sparse.{form}": lambda form=form: views.draw(SAMPLES["sparse"], form) for form in views.FORMS},
-    "tensor_shot_images.txt": lambda: "\n".join(shot(images()).text(100)),
-    "tensor_shot_signals.txt": lambda: "\n".join(shot(signals()).text(100)),
+    **{f"kind_sparse.{form}": lambda form=form: views.draw(SAMPLES["sparse"], form) for form in ("html", "svg")},
     "tensor_shot_signals.svg": lambda: signals_svg(signals().picture),
     "tensor_autograd.html": lambda: autograd_html(graph()),
     "tensor_autograd.svg": lambda: path_svg(graph_path(), "loss"),

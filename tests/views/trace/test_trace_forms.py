@@ -160,7 +160,7 @@ def test_what_was_born_when_is_said(changes, words):
     whole = samples.broken()
     born = (replace(whole.graphs[0].first_nonfinite[0], **changes),)
     whole = replace(whole, graphs=(replace(whole.graphs[0], first_nonfinite=born),))
-    assert words in texts(trace_forms.svg(whole))
+    assert f"◆ {words}" in texts(trace_forms.svg(whole))
 
 
 def test_boxes_take_the_colour_of_their_norm():
