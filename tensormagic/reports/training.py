@@ -111,6 +111,8 @@ class OptimizerUse:
     #: Indices into `TraceReport.parameters` of those that it was given; of updates by hand, of a few that were looked
     #: at.
     holds: tuple[int, ...] = ()
+    #: Those of them in whose place a model had another tensor at a step that was looked at: they are among the unknown.
+    outlived: tuple[int, ...] = ()
     unknown_parameters: int = 0  #: How many it was given besides: of no module that ran, in no graph.
     unknown_shapes: tuple[tuple[int, ...], ...] = ()  #: Their shapes, at most a few.
     unknown_owner: str = ""  #: The name of the module that they are parameters of, where one has a name.

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import chain
 from threading import get_ident
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec
@@ -91,7 +92,8 @@ class Followed:
         foreign_at, _ = next(iter(stepping.foreign.most_common(1)), (None, 0))
         return OptimizerUse(
             name=self.name, type_name=self.type_name, steps=stepping.steps, patterns=stepping.patterns(),
-            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), unknown_parameters=len(held.unknown),
+            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
+            unknown_parameters=len(held.unknown),
             unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
             unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
             accumulation=stepping.accumulation, discarded=discarded, discarded_at=discarded_at, rate=self.rate,
@@ -221,7 +223,9 @@ class TrainingWatcher(TracePart):
         cleared = None if self._steps else self._loop.cleared_last
         self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=cleared)
                            for optimizer, numbers in idle)  # fmt: skip
-        self._names, self._elsewhere.idle = names_of_one(self._namespace), []
+        alive = [optimizer for followed in self._optimizers if (optimizer := followed.reference()) is not None]
+        stepped = chain.from_iterable(map(held_by, alive))
+        self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
         for optimizer in list(self._optimizers):
             optimizer.held.find_owner(self._namespace)
         self._finished = True

@@ -309,6 +309,22 @@ def test_what_an_optimizer_holds_and_who_else_trains():
     assert resting.state == {}
 
 
+def test_parameters_of_a_model_that_was_made_anew_are_not_trained_elsewhere():
+    """Nobody has changed them: another model has them by the same names. What an optimizer held of the old is told."""
+    names = {"net": nn.Linear(4, 2)}
+    optimizer = torch.optim.SGD(names["net"].parameters(), lr=0.01)
+    with tm.trace(namespace=names) as trace:
+        for number in range(8):
+            optimizer.zero_grad()
+            loss_of(names["net"]).backward()
+            optimizer.step()
+            if number == 2:
+                names["net"] = nn.Linear(4, 2)
+    (use,) = trace.report.training.optimizers
+    assert (use.holds, use.outlived, use.unknown_parameters, use.unknown_idle) == ((0, 1), (0, 1), 2, True)
+    assert trace.report.training.elsewhere == ()
+
+
 def test_what_is_held_elsewhere_is_looked_for_when_the_run_has_ended():
     """While it goes on, it is not known."""
     seen = []
