@@ -10,11 +10,14 @@ from math import prod
 
 from tensormagic.diagnoses.lines import (
     SIGNS,
+    UPDATE_IN_PLACE,
     assigned,
     call_on,
     spliced,
     statement_of,
     text_of,
+    under_no_grad,
+    update_by_hand,
     with_create_graph,
 )
 from tensormagic.diagnoses.paths import cuts_in, neighbours
@@ -39,7 +42,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 from tensormagic.reports.graph import EXPLICIT_CUTS
-from tensormagic.words import listed, part_of
+from tensormagic.words import count, listed, part_of, plural
 
 # What ends a gradient's way, in words, and what to write instead: by kind of cut, as one readable table.
 
@@ -203,6 +206,9 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
     trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
     wrong = (use for use in optimizers_of(report) if holds_a_target(report, use))
     described = {series.name for series in held_by(report, *wrong)}  # as TM604
+    for cut, found in _left_behind(report):
+        described.update(one.name for one in cut.left_out)
+        yield found
     for place in sorted(_places(report), key=lambda place: not _is_stepped(report, place)):
         wanted = (one for one in place.left_out.values() if _is_wanted(one, place, trained))
         missing = _in_order(report, (one for one in wanted if one.name not in described))
@@ -211,6 +217,39 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
             described.update(one.name for one in missing)
             yield _finding(report, place, missing)
     yield from _ways_lost(report)
+
+
+def _left_behind(report: TraceReport) -> Iterator[tuple[Cut, Finding]]:
+    """Yield where a name is given to a new tensor, and an optimizer goes on stepping the one before.
+
+    It had gradients until then, and has none any more.
+    """
+    for use in optimizers_of(report):
+        last = next((one for one in use.patterns if one.last == use.steps), None)
+        names = {series.name for series in held_by(report, use) if not series.is_parameter}
+        if last is None or last.kind != "idle" or last.longest < FEWEST_STEPS:
+            continue
+        for _, cut in cuts_in(report):
+            called = report.location(cut.call_location)
+            made = called or report.location(cut.location)
+            update = update_by_hand(text_of(made), of_leaf=True)
+            theirs = cut.source_name in names or any(one.held and not one.is_parameter for one in cut.left_out)
+            if update is None or cut.target is None or not theirs:
+                continue
+            yield (
+                cut,
+                Finding(
+                    code="TM303",
+                    severity="warning",
+                    message=f"{update.name} is a new tensor from here on: {use.name} goes on stepping the one before, "
+                    f"which had no gradient in the last {count(last.longest)} of its {plural(use.steps, 'step')}.",
+                    location=made,
+                    evidence={"steps": use.steps, "without a gradient": last.longest},
+                    remedy=UPDATE_IN_PLACE.format(update.in_place if called else under_no_grad(update.in_place)),
+                    subject=update.name,
+                    related=related_lines(("steps the one before", report.location(last.location))),
+                ),
+            )
 
 
 def _is_stepped(report: TraceReport, place: _Place) -> bool:

@@ -241,7 +241,7 @@ LEAST_SHARE = 0.1  # of the steps
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
     for gone in observed(report, "update lost"):
-        if update := update_by_hand(gone.detail):
+        if update := update_by_hand(gone.detail, of_leaf=gone.op == "step"):
             yield Finding(
                 code="TM617",
                 severity="warning",

@@ -11,7 +11,7 @@ from torch import nn
 import tensormagic as tm
 from tests.corpus.cases import healthy
 from tests.corpus.data import batches, mlp
-from tests.corpus.ill_made_anew import Tuned, _fit
+from tests.corpus.ill_made_anew import Tuned, _clamped_and_detached, _fit, _sharpen
 
 
 @healthy(nearly="TM604")
@@ -96,4 +96,35 @@ def an_optimizer_of_a_frozen_network_that_rests():
         for _ in range(4):
             _fit(one, first, 1)
             second.step()
+    return trace.report
+
+
+def _clamp(image):
+    with torch.no_grad():
+        image.clamp_(0, 1)
+    return image
+
+
+@healthy(nearly="TM303")
+def an_image_that_is_clamped_in_place():
+    return _sharpen(_clamp)
+
+
+@healthy(nearly="TM303")
+def an_image_whose_data_are_clamped():
+    return _sharpen(lambda image: setattr(image, "data", image.data.clamp(0, 1)) or image)
+
+
+@healthy(nearly="TM303")
+def rounds_that_begin_with_a_new_image_and_optimizer():
+    net = mlp(64, 16, 10).requires_grad_(False)
+    names = {"net": net, "image": torch.rand(1, 64, requires_grad=True)}
+    with tm.trace(namespace=names) as trace:
+        for _ in range(3):
+            names["optimizer"] = torch.optim.Adam([names["image"]], 0.1)
+            for _ in range(4):
+                names["optimizer"].zero_grad()
+                (-net(names["image"])[0, 1]).backward()
+                names["optimizer"].step()
+            names["image"] = _clamped_and_detached(names["image"])
     return trace.report

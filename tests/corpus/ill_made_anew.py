@@ -96,3 +96,45 @@ def a_head_that_is_replaced_in_the_midst():
         net.fc = nn.Linear(32, 10)
         _fit(net, optimizer)
     return trace.report
+
+
+def _sharpen(change, *, frozen=True):
+    """Change an image until a network takes it for a one; ``change`` gives the image of the next step."""
+    names = {"net": mlp(64, 16, 10).requires_grad_(not frozen), "image": torch.rand(1, 64, requires_grad=True)}
+    names["optimizer"] = torch.optim.Adam([names["image"]], 0.1)
+    with tm.trace(namespace=names) as trace:
+        for _ in range(6):
+            names["optimizer"].zero_grad()
+            (-names["net"](names["image"])[0, 1]).backward()
+            names["optimizer"].step()
+            names["image"] = change(names["image"])
+    return trace.report
+
+
+def _clamped_without_a_graph(image):
+    with torch.no_grad():
+        image = image.clamp(0, 1)
+    return image  # noqa: RET504  (the line above is what the finding is about)
+
+
+def _clamped_and_detached(image):
+    image = image.detach().clamp(0, 1).requires_grad_()
+    return image  # noqa: RET504  (the line is what the finding is about)
+
+
+@ill("TM303", severity="warning", line="image = image.clamp(0, 1)", subject="image", says=(
+    "optimizer goes on stepping the one before", "`image.clamp_(0, 1)`"), related=("step()",))  # fmt: skip
+def an_image_that_is_clamped_into_a_new_tensor():
+    return _sharpen(lambda image: _clamped_without_a_graph(image).requires_grad_())
+
+
+@ill("TM303", severity="warning", line="image = image.clamp(0, 1)", subject="image", says=("`image.clamp_(0, 1)`",))
+def an_image_that_asks_for_no_gradient_any_more():
+    """The network is not frozen, so that backward goes on."""
+    return _sharpen(_clamped_without_a_graph, frozen=False)
+
+
+@ill("TM303", severity="warning", line="image = image.detach()", subject="image", says=(
+    "in the last 5 of its 6 steps", "`with torch.no_grad(): image.clamp_(0, 1)`"))  # fmt: skip
+def an_image_that_is_detached_and_made_a_leaf_again():
+    return _sharpen(_clamped_and_detached)

@@ -289,6 +289,12 @@ class Stepping:
         with quiet():
             return tuple((one._version, bytes(one.detach().flatten()[:4].view(torch.uint8).tolist())) for one in there)
 
+    def has_gradients(self) -> bool:
+        """Return whether there are gradients that would change the first values, which `states` compares."""
+        gradients = (gradient_of(probe.parameter()) for probe in self._probes)
+        with quiet():
+            return any(gradient is not None and bool(gradient.flatten()[:4].any()) for gradient in gradients)
+
     def updated(self, moment: Moment) -> None:
         """Count an update by hand, which was made between the last backward and now."""
         there = [probe for probe in self._probes if probe.brought]

@@ -22,6 +22,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -76,6 +77,7 @@ class Followed:
     scaled: int = 0
     again: bool = False
     before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
+    waits: int = 0  # steps of such a class that changed nothing, although there were gradients
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -228,6 +230,9 @@ class TrainingWatcher(TracePart):
         self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
         for optimizer in list(self._optimizers):
             optimizer.held.find_owner(self._namespace)
+            theirs = optimizer.reference()
+            if theirs is not None and optimizer.waits >= _TRAINS and not optimizer.stepping.steps:
+                lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, optimizer.waits)
         self._finished = True
 
     @_guarded
@@ -250,10 +255,11 @@ class TrainingWatcher(TracePart):
         if (followed := self._find(optimizer)) is None:
             return
         stepping, caller = followed.stepping, sys._getframe(2)
-        if not _is_torchs(optimizer) and (
-            is_within_step(optimizer) or (followed.before and followed.before == stepping.states())
-        ):
-            return  # a part of a step of a user's own class, or one that waits
+        if not _is_torchs(optimizer):
+            waits = bool(followed.before) and followed.before == stepping.states()
+            if waits or is_within_step(optimizer):
+                followed.waits += waits and stepping.has_gradients()
+                return  # a part of a step of a user's own class, or one that waits
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:
