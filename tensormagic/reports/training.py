@@ -134,6 +134,8 @@ class OptimizerUse:
     #: had used before the second ran.
     foreign: int = 0
     foreign_at: int | None = None  #: Index into `TraceReport.locations` of the line of that first backward.
+    #: Of updates by hand: whether values of other leaves were written to these, as a moving average does.
+    follows: bool = False
     #: Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
     again: bool = False
 

@@ -358,7 +358,7 @@ class TrainingWatcher(TracePart):
         held = (followed.held.numbers for followed in every)
         return {"training": Training(
             optimizers=tuple(followed.use() for followed in every), optimizers_seen=self.optimizers_seen,
-            by_hand=self._by_hand.use(),
+            by_hand=self._by_hand.use(self._recorder.detached.trained),
             elsewhere=tuple(sorted(self._elsewhere.found.difference(*held))) if self._finished else None,
             growth=tuple(self._growth.found.values()), sums=self._loop.sums(), norms=self._loop.norms.report(),
             drifting=self._loop.drifting.report(), alike=self._alike, frozen=self._frozen.report(), idle=self._idle,

@@ -138,6 +138,25 @@ def test_steps_inside_backward_and_closures_are_told_apart():
     assert kinds(traced(closure)) == {"inside": 3}
 
 
+@pytest.mark.parametrize(("clear", "kind"), [(True, "inside"), (False, "accumulated")])
+def test_a_closure_adds_to_gradients_of_other_weights(clear, kind):
+    """Small batches of one call add up, and the gradients of one call and the next do not."""
+
+    def steps(net, optimizer):
+        def closure():
+            if clear:
+                optimizer.zero_grad()
+            losses = [loss_of(net), loss_of(net)]
+            for loss in losses:
+                loss.backward()
+            return sum(losses)
+
+        for _ in range(3):
+            optimizer.step(closure)
+
+    assert kinds(traced(steps, lambda net: torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3))) == {kind: 3}
+
+
 class Waiting(torch.optim.SGD):
     """A class of the user's own, which steps when it is told to."""
 
