@@ -173,7 +173,7 @@ class IdleOptimizer:
 
     name: str  #: What the user calls it, else its class.
     holds: tuple[int, ...]  #: Indices into `TraceReport.parameters`.
-    #: Index into `TraceReport.locations` of the line that cleared gradients last, where no optimizer made a step.
+    #: Index into `TraceReport.locations` of the line that called its ``zero_grad`` last, where several calls were seen.
     cleared: int | None = None
 
 

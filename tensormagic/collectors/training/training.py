@@ -222,9 +222,12 @@ class TrainingWatcher(TracePart):
         self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
         names = list(self._namespace.items())
         idle = self._elsewhere.idle if self._whole else []  # else other threads may have made steps
-        cleared = None if self._steps else self._loop.cleared_last
-        self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=cleared)
-                           for optimizer, numbers in idle)  # fmt: skip
+        self._idle = tuple(
+            IdleOptimizer(
+                name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=self._loop.cleared_by(optimizer)
+            )
+            for optimizer, numbers in idle
+        )
         alive = [optimizer for followed in self._optimizers if (optimizer := followed.reference()) is not None]
         stepped = chain.from_iterable(map(held_by, alive))
         self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
