@@ -10,30 +10,39 @@ from math import prod
 
 from tensormagic.diagnoses.lines import (
     SIGNS,
+    UPDATE_IN_PLACE,
     assigned,
     call_on,
     spliced,
     statement_of,
     text_of,
+    under_no_grad,
+    update_by_hand,
     with_create_graph,
 )
-from tensormagic.diagnoses.paths import cuts_in
+from tensormagic.diagnoses.paths import cuts_in, neighbours
 from tensormagic.diagnoses.rule import (
+    FEWEST_STEPS,
+    held_by,
+    is_idle,
+    kept_by,
     optimizers_of,
     passes_words,
     related_lines,
     shortest,
     to_freeze,
+    whole_training,
 )
 from tensormagic.reports import (
     Cut,
     Finding,
     LeftOut,
     Location,
+    OptimizerUse,
     TraceReport,
 )
 from tensormagic.reports.graph import EXPLICIT_CUTS
-from tensormagic.words import listed, part_of
+from tensormagic.words import count, listed, part_of, plural
 
 # What ends a gradient's way, in words, and what to write instead: by kind of cut, as one readable table.
 
@@ -195,7 +204,11 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
         return
     over = report.state != "running"  # the other half of a step, or the optimizer, may still come
     trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
-    described: set[str] = set()
+    wrong = (use for use in optimizers_of(report) if holds_a_target(report, use))
+    described = {series.name for series in held_by(report, *wrong)}  # as TM604
+    for cut, found in _left_behind(report):
+        described.update(one.name for one in cut.left_out)
+        yield found
     for place in sorted(_places(report), key=lambda place: not _is_stepped(report, place)):
         wanted = (one for one in place.left_out.values() if _is_wanted(one, place, trained))
         missing = _in_order(report, (one for one in wanted if one.name not in described))
@@ -204,6 +217,39 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
             described.update(one.name for one in missing)
             yield _finding(report, place, missing)
     yield from _ways_lost(report)
+
+
+def _left_behind(report: TraceReport) -> Iterator[tuple[Cut, Finding]]:
+    """Yield where a name is given to a new tensor, and an optimizer goes on stepping the one before.
+
+    It had gradients until then, and has none any more.
+    """
+    for use in optimizers_of(report):
+        last = next((one for one in use.patterns if one.last == use.steps), None)
+        names = {series.name for series in held_by(report, use) if not series.is_parameter}
+        if last is None or last.kind != "idle" or last.longest < FEWEST_STEPS:
+            continue
+        for _, cut in cuts_in(report):
+            called = report.location(cut.call_location)
+            made = called or report.location(cut.location)
+            update = update_by_hand(text_of(made), of_leaf=True)
+            theirs = cut.source_name in names or any(one.held and not one.is_parameter for one in cut.left_out)
+            if update is None or cut.target is None or not theirs:
+                continue
+            yield (
+                cut,
+                Finding(
+                    code="TM303",
+                    severity="warning",
+                    message=f"{update.name} is a new tensor from here on: {use.name} goes on stepping the one before, "
+                    f"which had no gradient in the last {count(last.longest)} of its {plural(use.steps, 'step')}.",
+                    location=made,
+                    evidence={"steps": use.steps, "without a gradient": last.longest},
+                    remedy=UPDATE_IN_PLACE.format(update.in_place if called else under_no_grad(update.in_place)),
+                    subject=update.name,
+                    related=related_lines(("steps the one before", report.location(last.location))),
+                ),
+            )
 
 
 def _is_stepped(report: TraceReport, place: _Place) -> bool:
@@ -232,6 +278,35 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
         if cut.target is None and cut.kind in EXPLICIT_CUTS and lost:
             described.update(one.name for one in lost)
             yield _lost(report, cut, lost)
+
+
+def holds_a_target(report: TraceReport, use: OptimizerUse) -> bool:
+    """Return whether an optimizer holds a model whose values are compared with, as a teacher's, and another one learns.
+
+    That one gets a gradient in every pass, no optimizer holds it, and no step of any changes anything.
+    """
+    training, held = whole_training(report), [series for series in kept_by(report, use) if series.requires_grad]
+    if training is None or use.unknown_parameters or use.steps < FEWEST_STEPS or training.by_hand:
+        return False
+    names, owners = {series.name for series in held}, {series.owner for series in held}
+    trained = {series.name for series in kept_by(report, *training.optimizers)}
+    every = report.passes_traced
+    return (
+        any(one.owner and one.touched == every and one.name not in trained for one in report.parameters)
+        and "" not in owners
+        and not any(series.touched for series in held)
+        and all(map(is_idle, training.optimizers))
+        and all(_compares(report, place) for place in _places(report) if names & place.left_out.keys())
+    )
+
+
+def _compares(report: TraceReport, place: _Place) -> bool:
+    """Return whether what came out meets what another network made, and is not its input."""
+    if place.at is None:
+        return False
+    graph = report.graphs[place.at[0]]
+    met = [graph.nodes[at] for at in neighbours(graph)[1].get(place.at[1], ())]
+    return bool(met) and not any(node.kind == "accumulate" or node.op == "t" for node in met)
 
 
 def _in_order(report: TraceReport, left_out: Iterable[LeftOut]) -> list[LeftOut]:

@@ -240,19 +240,38 @@ def _by_hand(statement: ast.stmt | None, *, of_leaf: bool) -> ByHand | None:
     return ByHand(ast.unparse(pairs[0][0]), "; ".join(found)) if all(found) else None
 
 
+_KEEPING = re.compile(r"\.(?:data|detach\(\)|clone\(\))$")  # not needed in place
+_SIGNED = {"torch.sub": ast.Sub, "torch.add": ast.Add, "torch.mul": ast.Mult, "torch.div": ast.Div}
+_METHODS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "add", "sub", "mul", "div", "round", "abs", "renorm"})
+
+
 def _in_place(value: ast.expr, target: ast.expr | None, *, of_leaf: bool) -> str:
-    """Return ``w -= x`` of the value ``w - x`` that ``target`` gets, or of ``torch.sub(w, x)``; empty of any other."""
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
-        value = value.func.value
+    """Return ``w -= x`` of the value ``w - x`` that ``target`` gets, or of ``torch.sub(w, x)``; empty of any other.
+
+    Of a leaf it may be another change as well: ``w.clamp_(0, 1)`` of ``w.detach().clamp(0, 1).requires_grad_()``.
+    """
+    while isinstance(value, ast.Call) and (kept := called_function(value)) in {"detach", "clone", "requires_grad_"}:
+        value = operand_of(value, kept) or ast.Constant(None)
+    method = value.func.attr if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else ""
     if isinstance(value, ast.Call) and len(value.args) == 2 and not value.keywords:
-        operator = {"torch.sub": ast.Sub, "torch.add": ast.Add}.get(ast.unparse(value.func))
+        operator = _SIGNED.get(ast.unparse(value.func))
         value = ast.BinOp(value.args[0], operator(), value.args[1]) if operator else value
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Sub | ast.Add):
+    changed = (
+        value.left
+        if isinstance(value, ast.BinOp)
+        else operand_of(value, method)
+        if isinstance(value, ast.Call)
+        else None
+    )
+    name = _KEEPING.sub("", ast.unparse(changed)) if changed is not None else ""
+    if changed is None or (target is not None and name != ast.unparse(target)):
         return ""
-    name, right = ast.unparse(value.left).removesuffix(".detach()").removesuffix(".data"), ast.unparse(value.right)
-    if (target is not None and name != ast.unparse(target)) or not (of_leaf or f"{name}.grad" in right):
-        return ""
-    return f"{name} {'-' if isinstance(value.op, ast.Sub) else '+'}= {right}"
+    if isinstance(value, ast.BinOp):
+        sign = {ast.Sub: "-", ast.Add: "+", **({ast.Mult: "*", ast.Div: "/"} if of_leaf else {})}.get(type(value.op))
+        right = ast.unparse(value.right)
+        return f"{name} {sign}= {right}" if sign and (of_leaf or f"{name}.grad" in right) else ""
+    given = [ast.unparse(one) for one in (*value.args, *value.keywords) if one is not changed]
+    return f"{name}.{method}_({', '.join(given)})" if of_leaf and method in _METHODS else ""
 
 
 # Which part of a line writes to memory, how to say it, and what to write instead.

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
+from tensormagic.diagnoses.graph_cuts import holds_a_target, names_left_out
 from tensormagic.diagnoses.lines import as_code
 from tensormagic.diagnoses.rule import (
     COPIED,
     FEWEST_STEPS,
     grouped,
-    held_by,
+    is_idle,
+    kept_by,
     optimizer_code,
     shortest,
     step_line,
     to_freeze,
     twin_of,
+    whole_training,
 )
 from tensormagic.reports import (
     UNTOUCHED,
@@ -42,25 +44,17 @@ MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small pa
 _Parameters = list[ParameterSeries]
 
 
-def _whole_training(report: TraceReport) -> Training | None:
-    """Return what is known of the training, where that is all there was to see of it."""
-    training = report.training
-    whole = report.passes_traced == report.passes_seen
-    if training is None or training.elsewhere is None or not whole:
-        return None
-    return training if training.optimizers_seen == len(training.optimizers) else None
-
-
 def _left_out(report: TraceReport, training: Training, *, of_models: bool = True) -> _Parameters:
     """Return the parameters of models, or those with a name of their own, that get gradients and nothing trains."""
-    trained = {number for use in training.optimizers for number in use.holds}.union(training.elsewhere or ())
+    trained = {series.name for series in kept_by(report, *training.optimizers)}
     return [
         series
         for number, series in enumerate(report.parameters)
         if series.is_parameter
         and series.requires_grad
         and series.touched > 0
-        and number not in trained
+        and series.name not in trained
+        and number not in (training.elsewhere or ())
         and (series.owner if of_models else not series.owner and series.name.isidentifier())
     ]
 
@@ -72,7 +66,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
     layers are trained and those before them are not, or a small part in the midst of many: that is often meant, and
     costs only the time of their gradients.
     """
-    training = _whole_training(report)
+    training = whole_training(report)
     if training is None:
         return
     for owner, missing in _by_owner(_left_out(report, training)):
@@ -82,9 +76,8 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
             use
             for use in training.optimizers
             if use.steps >= FEWEST_STEPS
-            and _is_idle(use)
-            and not use.unknown_parameters
-            and {series.requires_grad for series in held_by(report, use) if series.owner == owner} == {False}
+            and is_idle(use)
+            and {series.requires_grad for series in kept_by(report, use) if series.owner == owner} == {False}
         ]
         if users:
             yield _in_no_optimizer(report, owner, users, missing)
@@ -101,7 +94,7 @@ def _by_owner(parameters: _Parameters) -> Iterable[tuple[str, _Parameters]]:
 
 def _twin(report: TraceReport, training: Training, owner: str, missing: _Parameters) -> str:
     """Return which network a model is to be a copy of, by its name and the shapes of both; empty for any other."""
-    stepped = {series.owner for series in held_by(report, *training.optimizers)}
+    stepped = {series.owner for series in kept_by(report, *training.optimizers)}
     if owner in stepped or not COPIED.search(owner.rpartition(".")[2]):
         return ""
     return twin_of(report, owner, missing, stepped)
@@ -109,7 +102,7 @@ def _twin(report: TraceReport, training: Training, owner: str, missing: _Paramet
 
 def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
     """TM623: a copy of the network that is trained gets gradients along with it: its values are to be targets."""
-    training = _whole_training(report)
+    training = whole_training(report)
     if training is None:
         return
     for owner, missing in _by_owner(_left_out(report, training)):
@@ -134,7 +127,7 @@ def _is_trained_along(report: TraceReport, training: Training, missing: _Paramet
     One that gets gradients in other passes too, or in fewer, is trained elsewhere, or passed through on purpose.
     """
     mine = {series.touched for series in missing}
-    times = [{series.touched for series in held_by(report, use)} - {0} for use in training.optimizers]
+    times = [{series.touched for series in kept_by(report, use)} - {0} for use in training.optimizers]
     steps = max((use.steps for use in training.optimizers), default=0)
     along = mine in times or bool(_meant_for_these(report, training, missing))
     return along and steps >= FEWEST_STEPS and not training.by_hand
@@ -147,7 +140,7 @@ def _meant_for_these(report: TraceReport, training: Training, missing: _Paramete
         use
         for at, use in enumerate(every)
         if use.holds in {one.holds for one in every[:at]}
-        and {use.steps} == mine != {series.touched for series in held_by(report, use)}
+        and {use.steps} == mine != {series.touched for series in kept_by(report, use)}
     ]
 
 
@@ -190,7 +183,7 @@ def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, m
 
 
 def _stepped(report: TraceReport, use: OptimizerUse, owner: str) -> _Parameters:
-    return [series for series in held_by(report, use) if series.owner == owner and series.touched]
+    return [series for series in kept_by(report, use) if series.owner == owner and series.touched]
 
 
 def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse], missing: _Parameters) -> Finding:
@@ -280,22 +273,21 @@ def made_before_sharding(report: TraceReport) -> Iterator[Finding]:
 
 
 def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
-    training = _whole_training(report)
+    training = whole_training(report)
     left_out = _left_out(report, training) if training is not None else []
     if training is None or not left_out:
         return
     cut_off = names_left_out(report)
     for use in training.optimizers:
         if any(series.name in cut_off for series in _held(report, use)):  # it is used: TM303, if that was not meant
-            meant = not any(cut_on_the_way(report))
-            if meant and _is_of_a_target(report, training, use, left_out):
+            if holds_a_target(report, use):
                 yield _of_unused(report, use, left_out, ran=True)
             continue
         # Models of one make and other sizes: as many parameters of as many dimensions as get gradients.
         mine = sorted(len(shape) for shape in use.unknown_shapes)
         alike = len(mine) > 1 and mine == sorted(len(series.shape) for series in left_out)
         if len(mine) > 1 and use.steps >= FEWEST_STEPS:
-            alike |= all(map(_is_idle, training.optimizers))  # where no step changes anything, it need not be alike
+            alike |= all(map(is_idle, training.optimizers))  # where no step changes anything, it need not be alike
         known = use.unknown_owner or not use.unknown_parameters or alike
         if _is_lost(report, use) and (_alike(report, use, left_out) or known):
             yield _of_unused(report, use, left_out, ran=False)
@@ -304,35 +296,14 @@ def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
 def _is_lost(report: TraceReport, use: OptimizerUse) -> bool:
     active = {series.owner for series in report.parameters if series.touched}
     held = _held(report, use)
-    unused = all(
-        series.owner and not series.touched and not series.used and series.owner not in active for series in held
+    unused = all(series.owner and not series.touched and not series.used for series in held) and not any(
+        series.owner in active for series in kept_by(report, use)
     )
-    return bool(use.unknown_parameters or held) and unused and use.unknown_idle and _is_idle(use)
-
-
-def _is_idle(use: OptimizerUse) -> bool:
-    return all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
-
-
-def _is_of_a_target(report: TraceReport, training: Training, use: OptimizerUse, left_out: _Parameters) -> bool:
-    """Return whether an optimizer holds a model that runs without a graph, as a teacher does, and another one learns.
-
-    That one gets a gradient in every pass, and no step of any optimizer changes anything.
-    """
-    held = _held(report, use)
-    learns = {series.owner for series in left_out if series.touched == report.passes_traced}
-    return (
-        bool(learns - {series.owner for series in held})
-        and all(series.owner and not series.touched for series in held)
-        and not use.unknown_parameters
-        and use.steps >= FEWEST_STEPS
-        and all(map(_is_idle, training.optimizers))
-        and not training.by_hand
-    )
+    return bool(use.unknown_parameters or held) and unused and use.unknown_idle and is_idle(use)
 
 
 def _held(report: TraceReport, use: OptimizerUse) -> _Parameters:
-    return [series for series in held_by(report, use) if series.requires_grad]
+    return [series for series in kept_by(report, use) if series.requires_grad]
 
 
 def _alike(report: TraceReport, use: OptimizerUse, left_out: _Parameters) -> bool:
@@ -371,13 +342,12 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Parameters, *,
     kinds = report.parallel.kinds if report.parallel is not None and not ran else ()
     # what has sharded the parameters of the run, so that they are other objects
     how = next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "") if alike else ""
-    no_model, end, first = " and that no model which ran uses", "", "Make the optimizer from the model that is trained"
+    had, end, first = "never had a gradient", "", "Make the optimizer from the model that is trained"
     if how:
-        no_model, end = "", f": {how} replaced them after the optimizer was made"
+        end = f": {how} replaced them after the optimizer was made"
         first = "Shard the model first, then make the optimizer"
-    elif ran:
-        no_model = ""
-    else:
+    elif not ran:
+        had = "no model has any more" if use.outlived else f"{had} and that no model which ran uses"
         end = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
         first += ", once it exists"
     every = [f"{name}.parameters()" for name in names]
@@ -385,7 +355,7 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Parameters, *,
     return Finding(
         code="TM911" if how else "TM604",
         severity="error" if alike else "warning",
-        message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient{no_model}; "
+        message=f"{use.name} steps {plural(count, 'parameter')}{whose} that {had}; "
         f"{plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} gradients and "
         f"{'is' if missing == 1 else 'are'} in no optimizer{end}.",
         location=step_line(report, use),

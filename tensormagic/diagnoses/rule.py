@@ -224,6 +224,15 @@ def training_of(report: TraceReport) -> Training:
     return report.training or Training()
 
 
+def whole_training(report: TraceReport) -> Training | None:
+    """Return what is known of the training, where that is all there was to see of it."""
+    training = report.training
+    whole = report.passes_traced == report.passes_seen
+    if training is None or training.elsewhere is None or not whole:
+        return None
+    return training if training.optimizers_seen == len(training.optimizers) else None
+
+
 def optimizers_of(report: TraceReport) -> tuple[OptimizerUse, ...]:
     """Return the optimizers that made steps in a run."""
     return training_of(report).optimizers
@@ -238,6 +247,18 @@ def updaters_of(report: TraceReport) -> list[OptimizerUse]:
 def held_by(report: TraceReport, *uses: OptimizerUse | IdleOptimizer) -> list[ParameterSeries]:
     """Return the parameters of models that some optimizers hold, as far as the run knows them."""
     return [report.parameters[number] for use in uses for number in use.holds]
+
+
+def kept_by(report: TraceReport, *uses: OptimizerUse) -> list[ParameterSeries]:
+    """Return what optimizers hold, without what is in no model any more."""
+    return [report.parameters[number] for use in uses for number in use.holds if number not in use.outlived]
+
+
+def is_idle(use: OptimizerUse) -> bool:
+    """Return whether no step had a gradient: none of the last ones, where its model was made anew in the run."""
+    last = [one for one in use.patterns if one.last == use.steps and one.longest >= FEWEST_STEPS]
+    steps = last if use.outlived else use.patterns
+    return bool(steps) and all(pattern.kind in {"idle", "unseen"} for pattern in steps)
 
 
 def in_steps(number: int, of: int) -> str:

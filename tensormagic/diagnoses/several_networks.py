@@ -188,7 +188,8 @@ def _under(line: str, key: str) -> str:
 def never_stepped(report: TraceReport) -> Iterator[Finding]:
     """TM622: an optimizer whose parameters get gradients makes no step, while others do, or is not called.
 
-    A critic that gradients pass through on their way to the network that is stepped is left alone. Where nothing steps,
+    A critic that gradients pass through on their way to the network that is stepped is left alone, unless its own
+    optimizer clears them each time. Where nothing steps,
     gradients may be looked at and no more: then it was to step where an optimizer cleared them.
     """
     uses = optimizers_of(report)
@@ -207,10 +208,11 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
             )
             continue
         training = training_of(report)
-        cleared = report.location(idle.cleared) if not uses and not training.by_hand else None
+        cleared = report.location(idle.cleared) if not training.by_hand else None
         many = [series for series in held if series.touched >= FEWEST_STEPS]
-        touched = many if steps >= FEWEST_STEPS or cleared is not None else []
-        if touched and _is_behind(report, _names(held), _names(held_by(report, *uses))) is not True:
+        touched = many if steps >= FEWEST_STEPS or (not uses and cleared is not None) else []
+        passed = _is_behind(report, _names(held), _names(held_by(report, *uses))) is True
+        if touched and (cleared is not None or not passed):
             owners = list(dict.fromkeys(series.owner for series in touched))
             name = idle.name if idle.name.isidentifier() else "optimizer"
             yield Finding(

@@ -27,6 +27,7 @@ from tensormagic.reports import (
     Accumulation,
     Clipping,
     Finding,
+    Location,
     OptimizerUse,
     ParameterSeries,
     StepKind,
@@ -65,13 +66,10 @@ def _evidence(use: OptimizerUse, patterns: list[StepPattern]) -> dict[str, Scala
 
 def accumulated(report: TraceReport) -> Iterator[Finding]:
     """TM309: steps in a row used gradients in which a backward had added to what an earlier step used already."""
-    by_hand = training_of(report).by_hand
     told: set[tuple[str, int | None, int | None]] = set()
-    for use in updaters_of(report):
-        if use is by_hand and _follows(report, by_hand):
-            continue
+    for use in (one for one in updaters_of(report) if not one.follows):  # an average uses no gradient
         patterns = _of_kind(use, "accumulated")
-        if not patterns or not _in_a_row(patterns):
+        if not patterns or not (_in_a_row(patterns) or use.type_name == "LBFGS"):  # whose steps are loops themselves
             continue
         most, times = _most(patterns), _total(patterns)
         if (use.name, most.location, most.backward) in told:
@@ -86,6 +84,9 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
             "earlier step had already used"
         )
         remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
+        if _has_closure(step):
+            message = message.replace("an earlier step had already used", "an earlier call of the closure had brought")
+            remedy = f"A step calls its closure several times: begin it with `{optimizer_code(use)}.zero_grad()`"
         if not use.name:  # an update by hand
             message = (
                 f"{leaf}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "
@@ -104,13 +105,10 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
         )
 
 
-def _follows(report: TraceReport, by_hand: OptimizerUse) -> bool:
-    """Return whether what is updated by hand is like what optimizers step: an average of it, which uses no gradient."""
-    stepped = [report.parameters[number] for use in optimizers_of(report) for number in use.holds]
-    ends = {(series.name.removeprefix(series.owner), series.shape) for series in stepped if series.owner}
-    held = [report.parameters[number] for number in by_hand.holds]
-    alike = (any(one.name.endswith(end) and one.shape == shape for end, shape in ends) for one in held)
-    return bool(held) and all(alike)
+def _has_closure(step: Location | None) -> bool:
+    """Return whether a line gives a step a closure, and not a ``GradScaler`` its optimizer."""
+    call = call_on(text_of(step), "step")
+    return call is not None and bool(call.args or call.keywords) and "scaler" not in ast.unparse(call.func)
 
 
 def _grown(report: TraceReport, found: Accumulation | None) -> str:
@@ -241,7 +239,7 @@ LEAST_SHARE = 0.1  # of the steps
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
     for gone in observed(report, "update lost"):
-        if update := update_by_hand(gone.detail):
+        if update := update_by_hand(gone.detail, of_leaf=gone.op == "step"):
             yield Finding(
                 code="TM617",
                 severity="warning",

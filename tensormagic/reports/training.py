@@ -111,6 +111,8 @@ class OptimizerUse:
     #: Indices into `TraceReport.parameters` of those that it was given; of updates by hand, of a few that were looked
     #: at.
     holds: tuple[int, ...] = ()
+    #: Those of them in whose place a model had another tensor at a step that was looked at: they are among the unknown.
+    outlived: tuple[int, ...] = ()
     unknown_parameters: int = 0  #: How many it was given besides: of no module that ran, in no graph.
     unknown_shapes: tuple[tuple[int, ...], ...] = ()  #: Their shapes, at most a few.
     unknown_owner: str = ""  #: The name of the module that they are parameters of, where one has a name.
@@ -132,6 +134,8 @@ class OptimizerUse:
     #: had used before the second ran.
     foreign: int = 0
     foreign_at: int | None = None  #: Index into `TraceReport.locations` of the line of that first backward.
+    #: Of updates by hand: whether values of other leaves were written to these, as a moving average does.
+    follows: bool = False
     #: Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
     again: bool = False
 
@@ -169,7 +173,7 @@ class IdleOptimizer:
 
     name: str  #: What the user calls it, else its class.
     holds: tuple[int, ...]  #: Indices into `TraceReport.parameters`.
-    #: Index into `TraceReport.locations` of the line that cleared gradients last, where no optimizer made a step.
+    #: Index into `TraceReport.locations` of the line that called its ``zero_grad`` last, where several calls were seen.
     cleared: int | None = None
 
 

@@ -278,3 +278,31 @@ def a_model_with_two_names():
     with tm.trace(namespace={"net": net, "model": model, "best": best}) as trace:
         train_classifier(net, flat=True)
     return trace.report
+
+
+@healthy(nearly="TM622")
+def the_generator_s_half_after_one_clearing():
+    """What an earlier cell left in the discriminator is cleared before the loop, once."""
+    gen, dis = mlp(8, 16, 64), mlp(64, 16, 1)
+    og, od = torch.optim.Adam(gen.parameters()), torch.optim.Adam(dis.parameters())
+    with tm.trace(namespace={"gen": gen, "dis": dis, "og": og, "od": od}) as trace:
+        od.zero_grad()
+        for _ in range(5):
+            og.zero_grad()
+            bce(dis(gen(torch.randn(32, 8))), REAL).backward()
+            og.step()
+    return trace.report
+
+
+@healthy(nearly="TM622")
+def two_optimizers_that_step_in_turn():
+    encoder, decoder = mlp(64, 16, 4), mlp(4, 16, 64)
+    optimizers = torch.optim.Adam(encoder.parameters()), torch.optim.Adam(decoder.parameters())
+    with tm.trace(namespace={"encoder": encoder, "decoder": decoder}) as trace:
+        for number, (images, _) in enumerate(batches(8, 16)):
+            x = images.flatten(1)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            F.mse_loss(decoder(encoder(x)), x).backward()
+            optimizers[number % 2].step()
+    return trace.report

@@ -81,8 +81,8 @@ def the_head_is_replaced_after_the_optimizer_was_made():
 
 
 @ill("TM602", severity="warning", line="optimizer.step()", subject="net.fc.weight", says=(
-    "net.fc gets gradients but is in no optimizer: optimizer holds only frozen parameters of net",
-    '`optimizer.add_param_group({"params": net.fc.parameters()})`'))  # fmt: skip
+    "net.fc gets gradients but is in no optimizer: optimizer holds only frozen parameters of net, and still holds 2 ",
+    "`optimizer = torch.optim.SGD(net.parameters(), …)`"))  # fmt: skip
 def the_head_of_a_frozen_model_is_replaced_after_the_optimizer_was_made():
     """No step changes anything: what the optimizer was made with is all frozen."""
     net = Classifier(1000).requires_grad_(False)

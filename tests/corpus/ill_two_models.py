@@ -129,3 +129,18 @@ def a_create_graph_under_two_optimizers():
                 optimizer.step()
                 optimizer.zero_grad()
     return trace.report
+
+
+@ill("TM622", severity="note", line="e.step()", subject="d", says=("of decoder", "`d.step()`"))
+def a_decoder_whose_optimizer_never_steps():
+    """It lies between the loss and what is stepped, as a critic does; but its own gradients are cleared each time."""
+    encoder, decoder = mlp(64, 16, 4), mlp(4, 16, 64)
+    e, d = torch.optim.Adam(encoder.parameters()), torch.optim.Adam(decoder.parameters())
+    with tm.trace(namespace={"encoder": encoder, "decoder": decoder, "e": e, "d": d}) as trace:
+        for images, _ in batches(5, 16):
+            x = images.flatten(1)
+            e.zero_grad()
+            d.zero_grad()
+            F.mse_loss(decoder(encoder(x)), x).backward()
+            e.step()
+    return trace.report

@@ -104,6 +104,20 @@ def test_an_optimizer_of_what_is_gone():
     assert "`torch.optim.SGD(net.parameters(), …)`" in found.remedy
 
 
+@pytest.mark.parametrize(("last", "codes"), [("idle", ["TM604"]), ("fresh", [])])
+def test_an_optimizer_of_what_was_made_anew_in_the_run(last, codes):
+    """Its first steps learned; what counts is whether the last ones had gradients."""
+    first = StepPattern(kind="fresh", location=4, backward=7, count=3, first=1, last=3, longest=3)
+    after = StepPattern(kind=last, location=4, backward=7, count=3, first=4, last=6, longest=3)
+    more = {"outlived": (0, 1, 2, 3), "unknown_parameters": 4, "unknown_shapes": ((4, 4),)}
+    use = dataclasses.replace(optimizer(0, 1, 2, 3, **more), steps=6, patterns=(first, after))
+    found = diagnose(trained(use))
+    assert [each.code for each in found] == codes
+    assert all(
+        "optimizer steps 4 parameters that no model has any more; 4 parameters of" in each.message for each in found
+    )
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -51,6 +51,19 @@ def test_an_update_by_hand_that_accumulates():
         "w.grad is not zeroed between updates: in 3 of 3 updates, it included what an earlier update had already used."
     )
     assert (found.location, found.related) == (CALL, ())
+    average = dataclasses.replace(use, follows=True)
+    assert diagnose(dataclasses.replace(report, training=Training(by_hand=average))) == ()
+
+
+@pytest.mark.parametrize(("call", "closed"), [("optimizer.step(closure)", True), ("scaler.step(optimizer)", False)])
+def test_a_closure_that_adds_up(call, closed):
+    """What it has to begin with is said where the step is given one."""
+    report = trained(pattern("accumulated", 6))
+    there = enumerate(report.locations)
+    lines = [dataclasses.replace(line, text=call if at == STEP else line.text) for at, line in there]
+    (found,) = diagnose(dataclasses.replace(report, locations=tuple(lines)))
+    assert ("an earlier call of the closure had brought" in found.message) == closed
+    assert ("begin it with `optimizer.zero_grad()`" in found.remedy) == closed
 
 
 @pytest.mark.parametrize(

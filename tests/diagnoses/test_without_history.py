@@ -110,6 +110,22 @@ def test_an_update_in_place_is_code_under_no_grad_too(line):
         assert "-= 0.1 * " in ast.unparse(ast.parse(code))
 
 
+@pytest.mark.parametrize(("line", "in_place"), [
+    ("x = x.clamp(0, 1)", "x.clamp_(0, 1)"),
+    ("x = torch.clamp(x, min=0)", "x.clamp_(min=0)"),
+    ("x = x.detach().clamp(0, 1).requires_grad_()", "x.clamp_(0, 1)"),
+    ("x = (x.data / x.norm()).clone()", "x /= x.norm()"),
+    ("x = torch.sub(x, step)", "x -= step"),
+    ("x = y.clamp(0, 1)", ""),
+    ("x = F.normalize(x)", ""),
+])  # fmt: skip
+def test_other_changes_of_a_leaf_in_place(line, in_place):
+    """Only of what is known to be a leaf; what makes another tensor of it altogether is none."""
+    update = update_by_hand(line, of_leaf=True)
+    assert (update.in_place if update else "") == in_place
+    assert update_by_hand(line) is None
+
+
 def test_a_list_of_leaves_that_an_update_made_anew_is_updated_in_place():
     """What was made in the list has no gradient in the next round."""
     ps, x = [torch.ones(3, requires_grad=True)], torch.ones(2, 3)

@@ -183,9 +183,10 @@ def _training() -> reports.Training:
     )
     use = reports.OptimizerUse(
         name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
-        holds=(0,), unknown_parameters=2, unknown_shapes=((3, 4), ()), unknown_owner=HOSTILE, unknown_idle=False,
-        accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25), rate=0.1, zero_rate_steps=2,
-        graphed=2, scaled=1, repeated=3, repeated_at=7, repeated_of=4, foreign=2, foreign_at=0,
+        holds=(0,), outlived=(0,), unknown_parameters=2, unknown_shapes=((3, 4), ()), unknown_owner=HOSTILE,
+        unknown_idle=False, accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25),
+        rate=0.1, zero_rate_steps=2, graphed=2, scaled=1, repeated=3, repeated_at=7, repeated_of=4,
+        foreign=2, foreign_at=0, follows=True,
     )  # fmt: skip
     growth = reports.GraphGrowth(
         backward=0, passes=4, first_size=3, last_size=12, increment=3, older=9, joined=0, reaches=0

@@ -39,6 +39,7 @@ _SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
 MOST_LINES, MOST_MODULES = 64, 256
+HABIT = 3  # times that an optimizer clears: once may be tidying up
 
 
 class UntrainedNorms:
@@ -70,6 +71,8 @@ class LoopNotes:
 
     cleared: int | None = None  # The line that called ``optimizer.zero_grad()`` last; None from each backward on.
     cleared_last: int | None = None  # The same, also after a backward.
+    # Optimizers whose gradients were cleared: how often, and at which line last.
+    clears: dict[int, tuple[weakref.ref[Any], int, int | None]] = field(default_factory=dict)
     passes: int = 0  # How many backward passes there were.
     froze: int | None = None  # The line that switched a leaf's gradient off last.
     steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
@@ -93,6 +96,11 @@ class LoopNotes:
         """Return the sums that went on over steps."""
         lines = list(self.lines.items())
         return tuple(RunningSum(location=site, steps=longest) for site, (_, _, _, longest) in lines if longest > 1)
+
+    def cleared_by(self, optimizer: Any) -> int | None:
+        """Return the line that makes a habit of clearing the gradients of an optimizer; None where none does."""
+        reference, times, site = self.clears.get(id(optimizer), (None, 0, None))
+        return site if reference is not None and reference() is optimizer and times >= HABIT else None
 
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
@@ -172,7 +180,14 @@ def normalised(watch: CallWatch, call: Call) -> None:
 def cleared(watch: CallWatch, call: Call) -> None:
     """Note the line, where it is that which begins."""
     if str(call.args[0]).startswith("Optimizer.zero_grad"):
-        watch.loop.cleared = watch.loop.cleared_last = watch.site(call)
+        watch.loop.cleared = watch.loop.cleared_last = site = watch.site(call)
+        frame: FrameType | None = call.frame
+        while frame is not None and frame.f_code.co_name != "zero_grad":
+            frame = frame.f_back
+        optimizer = frame.f_locals.get("self") if frame is not None else None
+        if optimizer is not None and (id(optimizer) in watch.loop.clears or len(watch.loop.clears) < MOST_LINES):
+            _, times, _ = watch.loop.clears.get(id(optimizer), (None, 0, None))
+            watch.loop.clears[id(optimizer)] = weakref.ref(optimizer), times + 1, site
 
 
 def froze(watch: CallWatch, call: Call) -> None:

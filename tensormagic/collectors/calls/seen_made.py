@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import inspect
 import random
 import sys
 import weakref
@@ -16,11 +17,12 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, frame_of, running_part
+from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, frame_of, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import is_own_code, lines_of, syntax_of
+from tensormagic.collectors.where.source import SourceLines, definition_of, is_own_code, lines_of, syntax_of
+from tensormagic.reports import Observation
 from tensormagic.reports.training import ObservationKind
 
 # Memory that was asked for without a value, and read before anybody wrote one.
@@ -340,6 +342,35 @@ def updated(watch: NotesOfMade, call: Call) -> None:
         storage: Any = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
         states = x._version, storage, weakref.ref(x.grad), x.grad._version
         known[key] = Update(weakref.ref(x), *states, weakref.ref(result))
+
+
+def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -> None:
+    """Note the update in an optimizer's own ``step`` that gives a name to a new tensor: the steps have changed nothing.
+
+    Calls within a step are not looked at: its code tells.
+    """
+    code = (step := inspect.unwrap(step)).__code__
+    if not is_own_code(code.co_filename):
+        return
+    source = "".join(lines_of(code.co_filename, step.__globals__))
+    definition = definition_of(code, syntax_of(source))
+    inside = list(ast.walk(definition)) if definition is not None else []
+    lost = [
+        one for one in inside if isinstance(one, ast.Assign) and _binds_anew(one) and _update_at(source, one.lineno)
+    ]
+    if lost:
+        site, text = sites.number(code.co_filename, lost[-1].lineno), ast.unparse(inside[0])
+        mode = "" if "no_grad" in text or ".data" in text else "with torch.no_grad(): "
+        seen = Observation(kind="update lost", op="step", location=site, detail=mode + ast.unparse(lost[-1]))
+        watch.keep(Found(("update lost", "step", site), seen), times=times)
+
+
+def _binds_anew(statement: ast.Assign) -> bool:
+    """Return whether a statement is ``p = p - x``, of a name alone."""
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Name) or not isinstance(value, ast.BinOp):
+        return False
+    return isinstance(value.op, ast.Sub | ast.Add) and ast.unparse(value.left).removesuffix(".data") == target.id
 
 
 @lru_cache(maxsize=16)

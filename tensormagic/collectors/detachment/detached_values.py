@@ -223,8 +223,9 @@ class DetachedValues:
                 self._mark(target, replace(written, receivers=[], listed=False, quiet=True))
             return
         given = list(flat(values))
-        if role is WRITTEN or any(result is value for value in given):
-            self._write(call[0], given[0])
+        first = result[0] if type(result) in _SEVERAL and result else result  # of ``torch._foreach_add_``, a list
+        if role is WRITTEN or any(first is value for value in given):
+            self._write(call[0], list(flat(values[:1])), flat(values[1:]))
             return
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
         if not results and role not in EXPLICIT_CUTS:
@@ -253,13 +254,21 @@ class DetachedValues:
         op: str = kind if role != kind else ".data" if kind == "data" else _SHOWN.get(name, name)
         return self._detach((kind, op), source, result, frame).with_sources(sources)
 
-    def _write(self, func: Any, written: Any) -> None:
-        """Note a leaf that was written to by hand, or the memory that a value shares with one."""
-        shared = self.live.of(written)
-        marked = shared.leaf() if shared is not None and shared.leaf else None
-        leaf = written if marked is None else marked
-        if str(getattr(func, "__name__", "")).endswith("_") and is_leaf(leaf):
-            self.trained.write(leaf)
+    def _write(self, func: Any, written: list[Any], given: Iterable[Any]) -> None:
+        """Note leaves that were written to by hand, or whose memory was, and whether other leaves' values went in."""
+        if not str(getattr(func, "__name__", "")).endswith("_"):
+            return
+        leaves = []
+        for each in written:
+            shared = self.live.of(each)
+            marked = shared.leaf() if shared is not None and shared.leaf else None
+            leaves.append(each if marked is None else marked)
+        values = list(given)
+        behind = [found.detached_leaves.leaves for value in values if (found := self.live.of(value)) is not None]
+        behind += [{id(value): weakref.ref(value)} for value in values if is_leaf(value)]
+        for leaf in leaves:
+            if is_leaf(leaf):
+                self.trained.write(leaf, behind)
 
     def _marked(self, values: list[Any]) -> Detachment | None:
         for value in values:

@@ -71,6 +71,7 @@ ROLES: dict[Any, str] = {
 
 MOST_NODES = 20_000  # walked for one place of the source, over the whole run
 MOST_LEAVES = 512  # kept of one place
+MOST_GIVEN = 4  # kinds of values that were written to one leaf
 MOST_FRUITLESS_WALKS = 3  # walks in a row without a new leaf, after which a place is known
 
 
@@ -113,6 +114,8 @@ class Trained:
         self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._held: dict[int, weakref.ref[torch.Tensor]] = {}
         self._written: dict[int, weakref.ref[torch.Tensor]] = {}
+        # By ``id`` of what is written to: the leaves behind the values that were written.
+        self._given: dict[int, list[dict[int, weakref.ref[torch.Tensor]]]] = {}
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Note what an optimizer that begins a step was given; one that is known costs a look-up."""
@@ -123,10 +126,16 @@ class Trained:
         for group in optimizer.param_groups:
             self._held.update((id(given), weakref.ref(given)) for given in group["params"])
 
-    def write(self, leaf: torch.Tensor) -> None:
-        """Note a leaf that is written to by hand: a moving average keeps it up."""
-        if len(self._written) < MOST_LEAVES * 8:
-            self._written[id(leaf)] = weakref.ref(leaf)
+    def write(self, leaf: torch.Tensor, behind: Iterable[dict[int, weakref.ref[torch.Tensor]]] = ()) -> None:
+        """Note a leaf that is written to by hand, as a moving average is, and the leaves ``behind`` what is written."""
+        if not holds(self._written, leaf):
+            if len(self._written) >= MOST_LEAVES * 8:
+                return
+            self._written[id(leaf)], self._given[id(leaf)] = weakref.ref(leaf), []
+        given = self._given[id(leaf)]
+        for each in behind if len(given) < MOST_GIVEN else ():
+            if not any(each is one or each.keys() <= one.keys() for one in given):
+                given.append(each)
 
     def known(self) -> list[int]:
         """Return, by ``id``, all that optimizers hold or other code writes, as far as it is alive."""
@@ -136,6 +145,15 @@ class Trained:
     def is_held(self, leaf: torch.Tensor) -> bool | None:
         """Return whether an optimizer that made a step holds the leaf; None where none made one."""
         return holds(self._held, leaf) if self.any_step else None
+
+    def is_following(self, leaf: torch.Tensor) -> bool:
+        """Return whether values of leaves went into a leaf that were not written to in the same way themselves."""
+        return any(
+            reference() is not None and not any(one is given for one in self._given.get(key, ()))
+            for given in self._given.get(id(leaf), ())
+            for key, reference in given.items()
+            if key != id(leaf)
+        )
 
     def is_written(self, leaf: torch.Tensor) -> bool:
         """Return whether the leaf was written to by hand."""

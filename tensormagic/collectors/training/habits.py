@@ -237,19 +237,25 @@ def _is_alike(weight: torch.Tensor | None) -> bool:
     return len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all())
 
 
-def names_of_one(namespace: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of each module that has several, also as attributes of the user's own objects."""
-    found: dict[int, list[str]] = {}
+def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of each module that has several, also as attributes of the user's own objects.
+
+    Where it is known what optimizers have ``stepped``, a module none of whose parameters are among it is another one:
+    the best weights, kept as a copy under both names when the training was over.
+    """
+    found: dict[int, tuple[list[str], nn.Module]] = {}
+    held = {id(each) for each in stepped}
     for name, value in list(namespace.items()):
         if name.startswith("_"):
             continue
         if is_kind(value, nn.Module):
-            found.setdefault(id(value), []).append(name)
+            found.setdefault(id(value), ([], value))[0].append(name)
         elif not (type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType)):
             for key, item in list(attributes_of(value).items()):
                 if is_kind(item, nn.Module):
-                    found.setdefault(id(item), []).append(f"{name}.{key}")
-    return tuple(tuple(names) for names in found.values() if len(names) > 1)
+                    found.setdefault(id(item), ([], item))[0].append(f"{name}.{key}")
+    several = [(names, module) for names, module in found.values() if len(names) > 1]
+    return tuple(tuple(names) for names, module in several if not held or held & set(map(id, module.parameters())))
 
 
 def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,14 +28,15 @@ from tensormagic.reports import FrozenUpdate, GraphGrowth, ModelMode
 class Held:
     """What one optimizer holds.
 
-    A parameter is looked up at the first step, and what was not known then at steps that become exponentially rarer:
-    the module that it belongs to may not have run yet.
+    A parameter is looked up at the first step, and again at steps that become exponentially rarer: the module that it
+    belongs to may not have run yet, or may have been made anew.
     """
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
         self._looks = self._count = 0
         self.numbers: set[int] = set()  # of the leaves among them
+        self.outlived: set[int] = set()  # those of them in whose place a model had another tensor at a step
         self.owners: dict[str, None] = {}  # the names of the models that they belong to
         self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}  # no leaves of the run, with shapes
         self.unknown_owner = ""  # the name of the module that these are parameters of
@@ -57,20 +57,22 @@ class Held:
         self._looks += 1
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         rare = self._looks & (self._looks - 1) == 0
-        if count == self._count and not (self.unknown and rare):
+        if count == self._count and not rare:
             return
         self._count = count
-        unknown = {}
+        unknown, there = {}, set[int]()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 number = self._leaves.find_trained(parameter)
                 if number is not None:
-                    self.numbers.add(number)
+                    there.add(number)
                     self.owners[self._leaves.known[number].owner] = None
-                elif parameter.requires_grad:
+                else:
                     unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
                     self.unknown_idle &= parameter.grad is None
         self.unknown = unknown
+        self.numbers |= there
+        self.outlived = self.numbers - there
 
 
 # Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
@@ -81,8 +83,7 @@ class Elsewhere:
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
-        self._first: list[weakref.ref[torch.Tensor]] = []
-        self._versions = array("q")  # of those
+        self._first: list[tuple[weakref.ref[torch.Tensor], int]] = []  # with their versions
         self._passes = 0
         self.found: set[int] = set()
         self.idle: list[tuple[torch.optim.Optimizer, set[int]]] = []  # those that hold some of these; see `finish`
@@ -95,15 +96,16 @@ class Elsewhere:
 
     def look(self) -> None:
         """Compare now."""
-        for number, (first, version) in enumerate(zip(self._first, self._versions, strict=True)):
-            reference = self._leaves.known[number].reference
-            leaf = first()
-            if reference is not first or (leaf is not None and leaf._version != version):
+        for number, known in enumerate(self._leaves.known):
+            reference, leaf = known.reference, known.reference()
+            now = reference, -1 if leaf is None else leaf._version
+            first = self._first[number] if number < len(self._first) else now
+            # A model that was made anew has other tensors by the same names: nobody has trained these.
+            anew = first[0] is not reference and known.owner and number not in self._leaves.replaced
+            if number == len(self._first) or anew:
+                self._first[number : number + 1] = [now]
+            elif first[0] is not reference or (leaf is not None and first != now):
                 self.found.add(number)
-        for leaf_known in self._leaves.known[len(self._first) :]:
-            leaf = leaf_known.reference()
-            self._first.append(leaf_known.reference)
-            self._versions.append(-1 if leaf is None else leaf._version)
 
     def finish(self, missing: set[int]) -> None:
         """Look, once, whether optimizers that did not step hold any of these leaves, given by number."""

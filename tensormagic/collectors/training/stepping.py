@@ -14,6 +14,7 @@ from itertools import chain
 import torch
 
 from tensormagic.collectors import devices
+from tensormagic.collectors.detachment.detachment_facts import Trained
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
@@ -54,6 +55,7 @@ class ParameterProbe:
     brought: bool = False  # whether a backward has changed it since the last step, and it was not cleared since
     emptied: bool = False  # whether it was brought something since the last step, and is cleared now
     by_backward: bool = False  # whether what is in it came from a backward, and not from the user's own hand
+    weights: int = -1  # the version of the parameter when a backward inside a step brought it; -1 outside of steps
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
@@ -68,6 +70,12 @@ class ParameterProbe:
         if not same:
             self.gradient, self.version = weakref.ref(now), version
         return same
+
+    @property
+    def is_of_other_weights(self) -> bool:
+        """Whether a step has moved the parameter since a backward inside it brought what is in the gradient."""
+        leaf = self.parameter()
+        return self.brought and self.weights >= 0 and leaf is not None and leaf._version != self.weights
 
     def empty(self) -> None:
         """Note that it is cleared, just before a step."""
@@ -138,6 +146,8 @@ class Stepping:
         self._probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
+        self._is_inside = False  # whether a step runs, which may call a closure
+        self._adds = False  # whether its closure added to what was not cleared: of a step before, or of other weights
         self._as_brought = False  # whether the step uses what a backward brought, and nothing changed it since
         self._asked: Counter[str] = Counter()  # how often there was occasion for each question that waits for values
         self._answers: dict[str, bool] = {}  # the last to each
@@ -172,7 +182,7 @@ class Stepping:
         for probe in self._probes:
             if not probe.look() or probe.gradient is None:
                 probe.forget()
-            if probe.used:
+            if probe.used or (self._is_inside and probe.is_of_other_weights):
                 stale.append(probe)
         if self._is_used_elsewhere or self._is_mixed:
             there = any(probe.brought and not probe.used for probe in self._probes)
@@ -181,6 +191,8 @@ class Stepping:
         if self._are_zero(stale, "stale"):
             for probe in stale:
                 probe.forget()
+        else:
+            self._adds |= self._is_inside and bool(stale) and not self._unanswered
 
     def _is_time(self, question: str) -> bool:
         """Count an occasion for a costly question; return whether to ask: the first times, then at powers of two."""
@@ -211,6 +223,8 @@ class Stepping:
         for probe in self._probes:
             if not probe.look():
                 probe.brought = probe.by_backward = probe.gradient is not None
+            leaf = probe.parameter() if self._is_inside else None
+            probe.weights = -1 if leaf is None else leaf._version
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
@@ -238,7 +252,7 @@ class Stepping:
 
     def before_step(self, passes: int) -> None:
         """Look before a step."""
-        self._at_begin = passes
+        self._at_begin, self._is_inside = passes, True
         changed = []  # those of which what a backward brought was changed since, and may have been cleared
         for probe in self._probes:
             same = probe.look()
@@ -275,7 +289,7 @@ class Stepping:
         same = line == moment.backward and set(reached) <= set(moment.reached)  # batches that add up
         if self._is_mixed and kind == "fresh" and not same:
             self.foreign[line] += 1
-        self._unanswered = self._is_mixed = self._is_used_elsewhere = False
+        self._unanswered = self._is_mixed = self._is_used_elsewhere = self._is_inside = self._adds = False
         for probe in self._probes:
             probe.look()
             probe.used, probe.brought, probe.emptied = probe.gradient is not None, False, False
@@ -288,6 +302,12 @@ class Stepping:
             return ()
         with quiet():
             return tuple((one._version, bytes(one.detach().flatten()[:4].view(torch.uint8).tolist())) for one in there)
+
+    def has_gradients(self) -> bool:
+        """Return whether there are gradients that would change the first values, which `states` compares."""
+        gradients = (gradient_of(probe.parameter()) for probe in self._probes)
+        with quiet():
+            return any(gradient is not None and bool(gradient.flatten()[:4].any()) for gradient in gradients)
 
     def updated(self, moment: Moment) -> None:
         """Count an update by hand, which was made between the last backward and now."""
@@ -311,7 +331,7 @@ class Stepping:
 
     def _kind(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> StepKind:
         if moment.within or moment.passes != self._at_begin:
-            return "inside"
+            return "accumulated" if self._adds else "inside"
         if not moment.seen or self._unanswered:
             return "unseen"
         there = [probe for probe in self._probes if probe.gradient is not None and not probe.emptied]
@@ -420,17 +440,17 @@ class ByHand:
         """How many updates there were so far."""
         return self._stepping.steps if self._stepping is not None else 0
 
-    def use(self) -> OptimizerUse | None:
-        """Return what is known; None where nothing was updated by hand."""
+    def use(self, trained: Trained) -> OptimizerUse | None:
+        """Return what is known; None where nothing was updated by hand. ``trained`` knows what follows other leaves."""
         stepping = self._stepping
         if stepping is None or not stepping.steps:
             return None
-        alive = (probe.parameter() for probe in self._probes)
-        numbers = (self._leaves.find(leaf) for leaf in alive if leaf is not None)
+        alive = [leaf for probe in self._probes if (leaf := probe.parameter()) is not None]
+        numbers = map(self._leaves.find, alive)
         return OptimizerUse(
             name="", type_name="", steps=stepping.steps, patterns=stepping.patterns(), left_out=stepping.left_out,
             holds=tuple(sorted(number for number in numbers if number is not None)),
-            accumulation=stepping.accumulation, graphed=self._graphed,
+            accumulation=stepping.accumulation, graphed=self._graphed, follows=any(map(trained.is_following, alive)),
         )  # fmt: skip
 
     def _now(self) -> array[int]:

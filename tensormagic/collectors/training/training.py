@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import chain
 from threading import get_ident
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec
@@ -21,6 +22,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -75,6 +77,7 @@ class Followed:
     scaled: int = 0
     again: bool = False
     before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
+    waits: int = 0  # steps of such a class that changed nothing, although there were gradients
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -91,7 +94,8 @@ class Followed:
         foreign_at, _ = next(iter(stepping.foreign.most_common(1)), (None, 0))
         return OptimizerUse(
             name=self.name, type_name=self.type_name, steps=stepping.steps, patterns=stepping.patterns(),
-            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), unknown_parameters=len(held.unknown),
+            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
+            unknown_parameters=len(held.unknown),
             unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
             unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
             accumulation=stepping.accumulation, discarded=discarded, discarded_at=discarded_at, rate=self.rate,
@@ -218,12 +222,20 @@ class TrainingWatcher(TracePart):
         self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
         names = list(self._namespace.items())
         idle = self._elsewhere.idle if self._whole else []  # else other threads may have made steps
-        cleared = None if self._steps else self._loop.cleared_last
-        self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=cleared)
-                           for optimizer, numbers in idle)  # fmt: skip
-        self._names, self._elsewhere.idle = names_of_one(self._namespace), []
+        self._idle = tuple(
+            IdleOptimizer(
+                name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=self._loop.cleared_by(optimizer)
+            )
+            for optimizer, numbers in idle
+        )
+        alive = [optimizer for followed in self._optimizers if (optimizer := followed.reference()) is not None]
+        stepped = chain.from_iterable(map(held_by, alive))
+        self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
         for optimizer in list(self._optimizers):
             optimizer.held.find_owner(self._namespace)
+            theirs = optimizer.reference()
+            if theirs is not None and optimizer.waits >= _TRAINS and not optimizer.stepping.steps:
+                lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, optimizer.waits)
         self._finished = True
 
     @_guarded
@@ -246,10 +258,11 @@ class TrainingWatcher(TracePart):
         if (followed := self._find(optimizer)) is None:
             return
         stepping, caller = followed.stepping, sys._getframe(2)
-        if not _is_torchs(optimizer) and (
-            is_within_step(optimizer) or (followed.before and followed.before == stepping.states())
-        ):
-            return  # a part of a step of a user's own class, or one that waits
+        if not _is_torchs(optimizer):
+            waits = bool(followed.before) and followed.before == stepping.states()
+            if waits or is_within_step(optimizer):
+                followed.waits += waits and stepping.has_gradients()
+                return  # a part of a step of a user's own class, or one that waits
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:
@@ -348,7 +361,7 @@ class TrainingWatcher(TracePart):
         held = (followed.held.numbers for followed in every)
         return {"training": Training(
             optimizers=tuple(followed.use() for followed in every), optimizers_seen=self.optimizers_seen,
-            by_hand=self._by_hand.use(),
+            by_hand=self._by_hand.use(self._recorder.detached.trained),
             elsewhere=tuple(sorted(self._elsewhere.found.difference(*held))) if self._finished else None,
             growth=tuple(self._growth.found.values()), sums=self._loop.sums(), norms=self._loop.norms.report(),
             drifting=self._loop.drifting.report(), alike=self._alike, frozen=self._frozen.report(), idle=self._idle,

@@ -138,6 +138,25 @@ def test_steps_inside_backward_and_closures_are_told_apart():
     assert kinds(traced(closure)) == {"inside": 3}
 
 
+@pytest.mark.parametrize(("clear", "kind"), [(True, "inside"), (False, "accumulated")])
+def test_a_closure_adds_to_gradients_of_other_weights(clear, kind):
+    """Small batches of one call add up, and the gradients of one call and the next do not."""
+
+    def steps(net, optimizer):
+        def closure():
+            if clear:
+                optimizer.zero_grad()
+            losses = [loss_of(net), loss_of(net)]
+            for loss in losses:
+                loss.backward()
+            return sum(losses)
+
+        for _ in range(3):
+            optimizer.step(closure)
+
+    assert kinds(traced(steps, lambda net: torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3))) == {kind: 3}
+
+
 class Waiting(torch.optim.SGD):
     """A class of the user's own, which steps when it is told to."""
 
@@ -307,6 +326,22 @@ def test_what_an_optimizer_holds_and_who_else_trains():
     assert (use.unknown_parameters, use.unknown_shapes, use.unknown_owner) == (2, ((2, 3), (2,)), "old")
     assert [names[number] for number in report.training.elsewhere] == ["net.bias", "side.weight"]
     assert resting.state == {}
+
+
+def test_parameters_of_a_model_that_was_made_anew_are_not_trained_elsewhere():
+    """Nobody has changed them: another model has them by the same names. What an optimizer held of the old is told."""
+    names = {"net": nn.Linear(4, 2)}
+    optimizer = torch.optim.SGD(names["net"].parameters(), lr=0.01)
+    with tm.trace(namespace=names) as trace:
+        for number in range(8):
+            optimizer.zero_grad()
+            loss_of(names["net"]).backward()
+            optimizer.step()
+            if number == 2:
+                names["net"] = nn.Linear(4, 2)
+    (use,) = trace.report.training.optimizers
+    assert (use.holds, use.outlived, use.unknown_parameters, use.unknown_idle) == ((0, 1), (0, 1), 2, True)
+    assert trace.report.training.elsewhere == ()
 
 
 def test_what_is_held_elsewhere_is_looked_for_when_the_run_has_ended():
