@@ -283,7 +283,7 @@ class ForwardRecorder(CallFollower):
             except Exception:  # a module may answer by code of its own what lies in it
                 origin = site, ""
         else:
-            origin = place.origin
+            origin = place.site, place.module
         if self.first_node is not None:
             self.first_node(frame)
         if start == self._applied:  # that custom Function refused its arguments: it made no node

@@ -17,7 +17,7 @@ from torch import nn
 
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.children import registered
-from tensormagic.collectors.ops import StackWalk
+from tensormagic.collectors.ops import Places
 from tensormagic.collectors.where.source import SourceLines, lines_of
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
@@ -207,14 +207,14 @@ def _source(code: CodeType) -> tuple[str, ...]:
     return tuple(line.rstrip("\n") for line in block)
 
 
-class FunctionWalk(StackWalk):
+class FunctionPlaces(Places):
     """Finds the line of the innermost named function on the stack, and the user's line where none is there."""
 
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType | None], str], functions: Functions
     ) -> None:
         super().__init__(sites, module_path)
-        self._functions = functions
+        self._functions, self.site_of = functions, self._site_of
 
     def walk(self, frame: FrameType | None) -> tuple[int | None, str, bool]:
         """Return the line, the innermost module, and whether an optimizer of torch's made the call."""
@@ -227,8 +227,7 @@ class FunctionWalk(StackWalk):
         inside = self._inside(frame, stop)
         return super().own_site(frame, stop) if inside is None else inside
 
-    def site_of(self, frame: FrameType | None) -> int | None:
-        """Return the site of the line that is running at a frame or above it."""
+    def _site_of(self, frame: FrameType | None) -> int | None:
         inside = self._inside(frame)
         return self._sites.of_frame(frame) if inside is None else inside
 
@@ -253,14 +252,9 @@ class LineProfile:
         # Entered for the run: counts how often lines are reached.
         self.executions = Executions(self.functions.codes)
 
-    def walk(
-        self, sites: SourceLines, module_path: Callable[[FrameType | None], str]
-    ) -> tuple[StackWalk, Callable[[FrameType | None], int | None]]:
+    def places(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> Places:
         """Return what finds the line of an operation, and of what is freed."""
-        if not self._asked:
-            return StackWalk(sites, module_path), sites.of_frame
-        walk = FunctionWalk(sites, module_path, self.functions)
-        return walk, walk.site_of
+        return FunctionPlaces(sites, module_path, self.functions) if self._asked else Places(sites, module_path)
 
     def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
         """Return the lines with how often each was reached; those that did nothing to memory come last."""

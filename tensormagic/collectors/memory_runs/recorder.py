@@ -22,7 +22,6 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Event,
     Iterations,
     LineTotals,
-    Place,
     Totals,
     new_block,
 )
@@ -32,6 +31,7 @@ from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
+from tensormagic.collectors.ops import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import no_cell
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
@@ -72,8 +72,8 @@ class MemoryRecorder(Listener):
         names.on_root = self._note_module
         modules = RunningModules(names)
         self._profile = LineProfile(functions, namespace, cell)
-        walk, site_of = self._profile.walk(self._sites, modules.path_in)
-        self.operations = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
+        places = self._profile.places(self._sites, modules.path_in)
+        self.operations = self._seen = Allocations(places, self._fold, self.run.clock)
         self._totals: Totals = defaultdict(LineTotals)
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.memory_runs.functions import FunctionWalk, find_functions
+from tensormagic.collectors.memory_runs.functions import FunctionPlaces, find_functions
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, LineMemory, Location
@@ -57,7 +57,7 @@ class Walking:
 
     def through(self, *wanted, **names):
         """Go through functions from here on."""
-        self.walk = FunctionWalk(self.sites, lambda _frame: "", find_functions(wanted, names, NOTHING))
+        self.walk = FunctionPlaces(self.sites, lambda _frame: "", find_functions(wanted, names, NOTHING))
 
 
 current = Walking()
