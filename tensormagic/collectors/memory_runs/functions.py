@@ -9,7 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -81,27 +81,56 @@ class Executions:
 _DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")  # not parsed: a cell may hold magics
 
 
-@dataclass(slots=True)
 class Functions:
-    """The functions that are gone through."""
+    """The functions that a run goes through, line by line.
 
-    # What they run, comprehensions and lambdas inside included, and the name that each was asked for by.
-    codes: dict[CodeType, str] = field(default_factory=dict)
-    later: dict[str, str] = field(default_factory=dict)  # Names of functions that the cell itself is still to define.
-    filename: str = ""  # Of that cell.
+    ``wanted`` are functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"``
+    (its forward), ``"torch.nn.functional.multi_head_attention_forward"``. One that the cell defines which is about to
+    run is found once it is there.
+
+    Raises:
+        UnknownNameError: for what is no function, or none that is written in Python.
+    """
+
+    def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
+        # What they run, comprehensions and lambdas inside included, and the name that each was asked for by.
+        self.codes: dict[CodeType, str] = {}
+        self._later: dict[str, str] = {}  # names of functions that the cell itself is still to define
+        self._filename = cell.filename
+        defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
+        for each in (wanted,) if isinstance(wanted, str) or callable(wanted) else wanted:
+            name = each.strip("\"' ") if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
+            if name.rpartition(".")[2] in defined:
+                self._later[name.rpartition(".")[2]] = name
+            try:
+                value = _value(name, namespace) if isinstance(each, str) else each
+            except UnknownNameError:
+                if name not in self._later.values():
+                    raise
+                continue
+            inner = _unwrapped(value)
+            if not isinstance(inner, FunctionType):
+                kind = type(inner).__name__
+                raise UnknownNameError(f"cannot follow {name}, of type {kind}: it is not a Python function")
+            self._add(inner.__code__, name)
+        self._asked = bool(self.codes or self._later)
+        self.executions = Executions(self.codes)  # entered for the run: counts how often lines are reached
 
     def __contains__(self, code: CodeType) -> bool:
         """Return whether a code is one of them; one that was defined meanwhile is taken in."""
         if code in self.codes:
             return True
-        is_later = code.co_filename == self.filename and code.co_name in self.later
+        is_later = code.co_filename == self._filename and code.co_name in self._later
         if is_later:
-            self.add(code, self.later[code.co_name])
+            self._add(code, self._later[code.co_name])
         return is_later
 
-    def add(self, code: CodeType, name: str) -> None:
-        """Take a function in."""
+    def _add(self, code: CodeType, name: str) -> None:
         self.codes.update(dict.fromkeys(_with_inner(code), name))
+
+    def places(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> Places:
+        """Return what finds the line of an operation, and of what is freed."""
+        return FunctionPlaces(sites, module_path, self) if self._asked else Places(sites, module_path)
 
     def described(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
         """Return the functions with their source, and which of the lines are theirs."""
@@ -118,34 +147,22 @@ class Functions:
                 found.append(FunctionMemory(name, code.co_filename, first, source, tuple(at for _, at in mine), cell))
         return tuple(found)
 
+    def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
+        """Return the lines with how often each was reached; those that did nothing to memory come last."""
+        counts = dict(self.executions.counts)
+        places = ((line, (line.location.filename, line.location.line)) for line in lines)
+        described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
+        names = {(code.co_filename, line): code.co_name for code in self.codes for _, _, line in code.co_lines()}
+        more = (
+            LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
+            for (filename, line), count in sorted(counts.items())
+        )
+        return (*described, *more)
 
-def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> Functions:
-    """Return the functions that were asked for.
-
-    They are functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"`` (its
-    forward), ``"torch.nn.functional.multi_head_attention_forward"``. One that the cell defines which is about to run is
-    found once it is there.
-
-    Raises:
-        UnknownNameError: for what is no function, or none that is written in Python.
-    """
-    found = Functions(filename=cell.filename)
-    defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
-    for each in (wanted,) if isinstance(wanted, str) or callable(wanted) else wanted:
-        name = each.strip("\"' ") if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
-        if name.rpartition(".")[2] in defined:
-            found.later[name.rpartition(".")[2]] = name
-        try:
-            value = _value(name, namespace) if isinstance(each, str) else each
-        except UnknownNameError:
-            if name not in found.later.values():
-                raise
-            continue
-        inner = _unwrapped(value)
-        if not isinstance(inner, FunctionType):
-            raise UnknownNameError(f"cannot follow {name}, of type {type(inner).__name__}: it is not a Python function")
-        found.add(inner.__code__, name)
-    return found
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what is not counted."""
+        gap = self.executions.gap
+        return (Gap("functions", gap),) if self._asked and gap else ()
 
 
 def _value(name: str, namespace: Mapping[str, Any]) -> Any:
@@ -238,39 +255,3 @@ class FunctionPlaces(Places):
                 return self._sites.at_frame(frame)
             frame = frame.f_back
         return None
-
-
-# What a run did in the functions that were asked for, line by line: their lines, their source, how often each ran.
-
-
-class LineProfile:
-    """The functions of one run."""
-
-    def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
-        self.functions = find_functions(wanted, namespace, cell)
-        self._asked = bool(self.functions.codes or self.functions.later)
-        # Entered for the run: counts how often lines are reached.
-        self.executions = Executions(self.functions.codes)
-
-    def places(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> Places:
-        """Return what finds the line of an operation, and of what is freed."""
-        return FunctionPlaces(sites, module_path, self.functions) if self._asked else Places(sites, module_path)
-
-    def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
-        """Return the lines with how often each was reached; those that did nothing to memory come last."""
-        counts = dict(self.executions.counts)
-        places = ((line, (line.location.filename, line.location.line)) for line in lines)
-        described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
-        codes = self.functions.codes
-        names = {(code.co_filename, line): code.co_name for code in codes for _, _, line in code.co_lines()}
-        more = (
-            LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
-            for (filename, line), count in sorted(counts.items())
-        )
-        return (*described, *more)
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """What is not counted."""
-        gap = self.executions.gap
-        return (Gap("functions", gap),) if self._asked and gap else ()

@@ -27,7 +27,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
 )
 from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Allocations
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
-from tensormagic.collectors.memory_runs.functions import LineProfile
+from tensormagic.collectors.memory_runs.functions import Functions
 from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
@@ -71,8 +71,8 @@ class MemoryRecorder(Listener):
         names = ModuleNames(namespace)
         names.on_root = self._note_module
         modules = RunningModules(names)
-        self._profile = LineProfile(functions, namespace, cell)
-        places = self._profile.places(self._sites, modules.path_in)
+        self._functions = Functions(functions, namespace, cell)
+        places = self._functions.places(self._sites, modules.path_in)
         self.operations = self._seen = Allocations(places, self._fold, self.run.clock)
         self._totals: Totals = defaultdict(LineTotals)
         self._iterations = Iterations()
@@ -116,7 +116,7 @@ class MemoryRecorder(Listener):
 
     def enter(self, undoing: Undoing) -> None:
         """Put into torch what is asked of functions and of devices."""
-        undoing.enter_context(self._profile.executions)
+        undoing.enter_context(self._functions.executions)
         self._cuda.start(undoing)
 
     def last_look(self) -> None:
@@ -250,7 +250,7 @@ class MemoryRecorder(Listener):
             now = self._seen.operations, self.run.clock() if self.run.state == "running" else self.run.ended
             peak, peak_left_out = account.largest(account.at_peak)
             kept, kept_left_out = account.largest(account.alive)
-            lines = self._profile.lines(account.lines, self._sites)
+            lines = self._functions.lines(account.lines, self._sites)
             failed = self._failed
             memory = failed.memory if failed is not None else None
             return MemoryRunReport(
@@ -266,7 +266,7 @@ class MemoryRecorder(Listener):
                 kept=kept,
                 kept_left_out=kept_left_out,
                 leaks=self._leaks,
-                functions=self._profile.functions.described(lines),
+                functions=self._functions.described(lines),
                 allocator=self._allocator,
                 out_of_memory=failed.out_of_memory if failed is not None else None,
                 at_end=memory.storages if memory is not None else account.at_end(),
@@ -285,4 +285,4 @@ class MemoryRecorder(Listener):
             (seen.inside, _INSIDE.format(", ".join(sorted(seen.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(dict.fromkeys((*wording, *self._unseen, *self._profile.gaps, *self._cuda.gaps)))
+        return tuple(dict.fromkeys((*wording, *self._unseen, *self._functions.gaps(), *self._cuda.gaps)))
