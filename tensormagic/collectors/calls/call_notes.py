@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -167,6 +168,11 @@ class Call(NamedTuple):
         name = str(getattr(self.function, "__name__", self.function))
         return _SHOWN.get(name, name)
 
+    @property
+    def filename(self) -> str:
+        """The file of the code that made the call, with slashes."""
+        return self.frame.f_code.co_filename.replace("\\", "/")
+
 
 @dataclass(slots=True, eq=False)
 class Place:
@@ -223,6 +229,11 @@ class CallNotes:
         self.sequences = Marks(MOST_SEQUENCES)  # what recurrent layers gave that take time first: ``nn.GRU``
         self.attended: dict[int, tuple[int, int]] = {}  # by number of an attention's node: places and samples
         self.wide = Marks(MOST_WIDE)  # results that grew, each with what is to be noted of it
+        self.fresh: dict[int, Any] = {}  # memory that nobody has written, by the address of its storage
+        self.since_fresh = 0  # calls since the last such was asked for
+        self.dropouts: dict[int, weakref.ref[Any]] = {}  # those that their model knows
+        self.drops = False  # whether a dropout was seen that drops
+        self.updates: dict[tuple[int | None, int], Any] = {}  # those by hand, by line and parameter
 
     def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""

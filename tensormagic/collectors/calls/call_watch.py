@@ -15,8 +15,8 @@ from torch import nn
 
 from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
-from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, Place, frame_of
-from tensormagic.collectors.calls.seen_made import NotesOfMade, storage_key
+from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, CallNotes, Place, frame_of
+from tensormagic.collectors.calls.seen_made import storage_key
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
@@ -34,7 +34,6 @@ from tensormagic.words import error_text
 
 PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 
-_CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
 _SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler.step.__code__
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
@@ -190,10 +189,10 @@ def reduced(watch: CallWatch, call: Call) -> None:
 
 def clipped(watch: CallWatch, call: Call) -> None:
     """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
-    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_CLIP_FILE):
+    if not call.filename.endswith("torch/nn/utils/clip_grad.py"):
         return
     frame: FrameType | None = call.frame
-    while frame is not None and frame.f_code.co_name != _CLIP:
+    while frame is not None and frame.f_code.co_name != "clip_grad_norm_":
         frame = frame.f_back
     if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
         return
@@ -235,7 +234,7 @@ def is_scaled(optimizer: Any, scaler: weakref.ref[Any] | None) -> bool:
 Look = Callable[["CallWatch", Call], None]
 
 
-class CallWatch(NotesOfMade):
+class CallWatch(CallNotes):
     """Looks at the calls of one run; the arguments are those of `CallNotes`."""
 
     def __init__(
@@ -245,8 +244,6 @@ class CallWatch(NotesOfMade):
         self._places: dict[tuple[object, int], Place] = {}
         self.reduced: set[int] = set()  # numbers of nodes whose results ranks have added up in place
         self.seconds, self.loop = 0.0, LoopNotes()
-        self.fresh, self.dropouts, self.updates = {}, {}, {}
-        self.since_fresh, self.drops = 0, False
 
     def place(self, line: object, frame: FrameType) -> Place | None:
         """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).
@@ -295,7 +292,7 @@ class CallWatch(NotesOfMade):
                     if self.wide:
                         seen_calls.follow_wide(self, call)
                     if self.fresh:
-                        self.follow_fresh(call)
+                        seen_made.follow_fresh(self, call)
         except Exception as error:
             self.gap = error_text(error)
         self.seconds += perf_counter() - began
@@ -388,10 +385,6 @@ def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
     return (unlike, *(one for one in looks if one not in _OF_UNLIKE))
 
 
-# What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
-_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.one_of_the_batch})
-
-
 def _watched() -> dict[Any, Watched]:
     asks: Any = torch.Tensor.requires_grad
     freezing = dict.fromkeys((asks.__set__, torch.Tensor.requires_grad_), (froze,))
@@ -404,7 +397,8 @@ def _watched() -> dict[Any, Watched]:
     watched = {}
     for function in {**ROLES, **looks, **NOTED}:
         every = _of_unlike(looks.get(function, ()))
-        anywhere = tuple(look for look in every if look not in _OF_OWN_LINES)
+        # What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
+        anywhere = tuple(look for look in every if look not in {seen_calls.regrouped, seen_calls.one_of_the_batch})
         watched[function] = Watched(ROLES.get(function), every, NOTED.get(function, ""), anywhere)
     return watched
 

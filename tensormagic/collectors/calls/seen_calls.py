@@ -21,13 +21,12 @@ WAITS = (
     "item", "tolist", "cpu", "to", "__float__", "__int__", "__bool__", "__index__", "is_nonzero", "nonzero", "argwhere",
     "masked_select", "unique", "equal", "allclose", "__repr__", "__format__",
 )  # fmt: skip
-_HERE = frozenset({"cpu", "meta"})
 
 
 def waited(watch: CallNotes, call: Call) -> None:
     """Note a call that reads what is on a device."""
     x = call.args[0] if call.args else None
-    if not isinstance(x, torch.Tensor) or x.device.type in _HERE:
+    if not isinstance(x, torch.Tensor) or x.device.type in {"cpu", "meta"}:
         return
     came = isinstance(call.result, torch.Tensor) and call.result.device.type == "cpu"
     if call.name in {"to", "cpu"} and (not came or call.kwargs.get("non_blocking", False)):
@@ -213,7 +212,6 @@ _PASSING = frozenset({
     "type", "exp", "log", "log1p", "sqrt", "clamp", "where", *LOSSES,
 })  # fmt: skip
 _REDUCING = frozenset({"mean", "sum", "nanmean", "nansum", "norm", *LOSSES})
-_FUNCTIONAL = "torch/nn/functional.py"
 _TURNING = frozenset({"unsqueeze", "view", "reshape", "expand", "T", "mT", "t", "transpose"})
 
 
@@ -283,7 +281,7 @@ def grew_in_a_loss(watch: CallNotes, call: Call) -> None:
     if len(given) != 2 or given[0].shape == given[1].shape:
         return
     above = call.frame.f_back
-    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith(_FUNCTIONAL):
+    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith("torch/nn/functional.py"):
         return
     left, right = given
     for x in call.result:
