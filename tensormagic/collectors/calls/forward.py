@@ -18,7 +18,7 @@ from tensormagic.collectors.detachment.detached_values import DetachedValues
 from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import CallFollower
-from tensormagic.collectors.hooks.replacing import Replacements, skip_in_dynamo
+from tensormagic.collectors.hooks.replacing import Replacements, noted_applies, skip_in_dynamo
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, without_modes
@@ -128,16 +128,17 @@ class ForwardRecorder(CallFollower):
         self._aside_since = 0
         self._applied = self._before_step = -1
         self._ranges = Replacements()
+        self._applies = noted_applies(self.note_apply)
 
     def __enter__(self) -> ForwardRecorder:
-        """Begin to follow."""
+        self._applies.__enter__()
         self._ranges.put(torch.autograd.profiler.record_function, "__exit__", self._range_ending)
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        """Follow no more."""
         super().__exit__(*error)
         self._ranges.remove_all()
+        self._applies.__exit__()
 
     def around(  # noqa: C901, PLR0912, PLR0913, PLR0917  (one branch a listener: a method each would cost every call)
         self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any

@@ -86,7 +86,6 @@ class Captures:
         return _UNTOUCHED.format(" and ".join(names)) if names else ""
 
     def __enter__(self) -> None:
-        """Watch the doors."""
         doors: list[tuple[str, str, Callable[[Any], Any]]]
         doors = [(path, name, partial(self._entry, self._leave, what)) for path, name, what in _DOORS]
         if (leave := self._leave_dispatch) is not None:
@@ -95,11 +94,10 @@ class Captures:
         for path, name, make in doors:
             module, _, inside = path.rpartition(".")
             owner = sys.modules.get(path) or getattr(sys.modules.get(module), inside, None)  # imported already
-            if owner is not None and hasattr(owner, name):
+            if owner is not None:
                 self._replaced.put(owner, name, make)
 
     def __exit__(self, *_: object) -> None:
-        """Leave them as they were; may come before they are watched, and twice."""
         self._replaced.remove_all()
 
     def _entry(self, leave: Callable[[], Return | None], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,7 +158,7 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
 # name is replaced while a trace is on, and put back with it. The nodes made between the two belong to the line that
 # called the compiled function.
 
-_MODULE, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
+_MODULE = "torch._dynamo.eval_frame"
 
 
 class StepsAside(Protocol):
@@ -173,43 +171,25 @@ class StepsAside(Protocol):
         """Come back; ``caller`` is the frame that called the compiled function."""
 
 
-class Together:
-    """A mode, and hooks that Dynamo would follow: they step aside with it."""
-
-    def __init__(self, mode: StepsAside, hooks: StepsAside) -> None:
-        self._mode, self._hooks = mode, hooks
-        self._left: list[StepsAside] = []
-
-    def step_aside(self) -> bool:
-        """Leave, both."""
-        left = self._mode.step_aside()
-        self._left = [each for each in (self._mode, self._hooks) if left and (each is self._mode or each.step_aside())]
-        return left
-
-    def step_back(self, caller: FrameType | None) -> None:
-        """Come back, both."""
-        for each in self._left:
-            each.step_back(caller)
-
-
 class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(mode):``)
-    """Let ``mode`` step aside at the door of every compiled function, until the block ends."""
+    """Let ``mode`` step aside at the door of every compiled function, until the block ends.
 
-    def __init__(self, mode: StepsAside) -> None:
-        self._mode = mode
+    With it ``others`` do, such as hooks that Dynamo would follow.
+    """
+
+    def __init__(self, mode: StepsAside, *others: StepsAside) -> None:
+        self._mode, self._others = mode, others
+        self._left: list[StepsAside] = []
         self._entered: FrameType | None = None
         self._replaced = Replacements()
 
     def __enter__(self) -> None:
-        """Watch Dynamo, now or as soon as the first ``torch.compile`` has imported it."""
-        module = sys.modules.get(_MODULE)
-        if module is None:
+        if (module := sys.modules.get(_MODULE)) is None:  # until the first ``torch.compile`` has imported it
             self._replaced.put(torch, "compile", self._compile)
-        elif hasattr(module, _SWITCH):
-            self._replaced.put(module, _SWITCH, self._switch)
+        else:
+            self._replaced.put(module, "_maybe_set_eval_frame", self._switch)
 
     def __exit__(self, *_: object) -> None:
-        """Put everything back."""
         self._replaced.remove_all()
         if self._entered is not None:
             self._leave()
@@ -231,6 +211,7 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
             caller = foreign_caller(sys._getframe(1))
             if self._entered is None:
                 if callable(callback) and self._mode.step_aside():
+                    self._left = [self._mode, *(other for other in self._others if other.step_aside())]
                     self._entered = caller
                 return original(callback)
             if caller is not self._entered:
@@ -243,4 +224,5 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
 
     def _leave(self) -> None:
         caller, self._entered = self._entered, None
-        self._mode.step_back(caller.f_back if caller is not None else None)
+        for each in self._left:
+            each.step_back(caller.f_back if caller is not None else None)

@@ -169,13 +169,11 @@ class SteppingOff(OperationListener):
         while self._standing_in:
             STANDING_IN.pop(self._standing_in.pop(), None)
 
-    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[list[Replacement], Any], Any]) -> None:
+    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if isinstance(owner, type) and name not in vars(owner):
             stack.callback(_remove_if_inherited, owner, name, getattr(owner, name))
-        itself: list[Replacement] = []
-        itself.append(Replacement(owner, name, partial(make, itself)))
-        self._replaced += itself
-        stack.enter_context(itself[0])
+        self._replaced.append(Replacement(owner, name, make))
+        stack.enter_context(self._replaced[-1])
 
     def wants(self, op: Any) -> None:
         """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
@@ -187,7 +185,7 @@ class SteppingOff(OperationListener):
         for each in self._looking:
             each.note_whole(name, result, frame)
 
-    def _calling(self, itself: list[Replacement], original: Any) -> Callable[..., Any]:
+    def _calling(self, original: Any) -> Callable[..., Any]:
         asks = ASKING_CALLS[inspect.unwrap(original)]
 
         @uncounted
@@ -197,11 +195,11 @@ class SteppingOff(OperationListener):
             place = self._mode.leave() if asks(args, kwargs) else -1
             if place < 0:
                 return made(original, args, kwargs)
-            itself[0].pause()  # a function mode is called for what is there
+            self._replaced.pause()  # a function mode is called for what is there
             try:
                 result = made(original, args, kwargs)
             finally:
-                itself[0].resume()
+                self._replaced.resume()
                 self._mode.come_back(place)
             self.note_whole(original.__name__, result, frame)
             return result
@@ -211,7 +209,7 @@ class SteppingOff(OperationListener):
         STANDING_IN[stand_in] = inspect.unwrap(original)
         return stand_in
 
-    def _resizing(self, _: list[Replacement], original: Any) -> Callable[..., Any]:
+    def _resizing(self, original: Any) -> Callable[..., Any]:
         @uncounted
         def resize_(storage: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(storage, *args, **kwargs)

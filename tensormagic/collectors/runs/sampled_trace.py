@@ -8,7 +8,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
@@ -95,11 +95,9 @@ class DetachedMode:
 class SampledRecorder(ForwardRecorder):
     """A recorder that can leave for as long as it likes."""
 
-    # Returns what else is to be on while the recorder is; entered and left with it.
-    companions: Callable[[], AbstractContextManager[Any]] | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, tracer: SampledTracer, *args: Any) -> None:
+        super().__init__(*args)
+        self._tracer = tracer  # told when this comes and when it leaves
         self._wanted = True
         self._detached_mode = DetachedMode()
         self._with_it = Undoing()
@@ -142,7 +140,6 @@ class SampledRecorder(ForwardRecorder):
             self._detached_mode.soon(self._settle)
 
     def __enter__(self) -> Any:
-        """Go onto the stack, unless the recorder begins with a rest."""
         self._home = get_ident()
         self.join()
         if self._wanted:
@@ -150,7 +147,6 @@ class SampledRecorder(ForwardRecorder):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave it, wherever on it the mode lies."""
         self._detached_mode.cancel()
         self._wanted = False
         self._settle()
@@ -178,8 +174,9 @@ class SampledRecorder(ForwardRecorder):
     def _begin(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
         self._joined = True
-        if self.companions is not None:
-            self._with_it.enter_context(self.companions())
+        self._with_it.callback(self._tracer.leaves)
+        self._tracer.came_back()
+        self._with_it.enter_context(self._applies)
         self.come_back(place)
         self.present = True
         self.since = sequence_number()
@@ -214,9 +211,7 @@ class SampledTracer(Tracer):
         self._standing = array("f")
 
     def _new_recorder(self) -> SampledRecorder:
-        recorder = SampledRecorder(self._sites, self._modules)
-        recorder.companions = partial(_Companions, self)
-        return recorder
+        return SampledRecorder(self, self._sites, self._modules)
 
     def came_back(self) -> None:
         """Bring what is on while the recorder is; hooks around optimizers stayed for the step that follows a pass."""
@@ -260,9 +255,6 @@ class SampledTracer(Tracer):
         super().ended()
         if self._sampler.left_untraced():
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
-
-    def _noted_applies(self) -> AbstractContextManager[None]:
-        return nullcontext()  # the recorder sees to it, as long as it is there
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
@@ -378,21 +370,6 @@ class SampledTracer(Tracer):
         )
         seen = sampler.passes + self._others
         return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, sampling=described)
-
-
-class _Companions:
-    """What comes and goes with the recorder of a tracer; what ends it may come before it began, and twice."""
-
-    def __init__(self, tracer: SampledTracer) -> None:
-        self._tracer, self._applies = tracer, Tracer._noted_applies(tracer)
-
-    def __enter__(self) -> None:
-        self._tracer.came_back()
-        self._applies.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._applies.__exit__(None, None, None)
-        self._tracer.leaves()
 
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:

@@ -11,7 +11,6 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial, reduce
 from threading import RLock, get_ident
 from types import FrameType
@@ -42,12 +41,11 @@ from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, Together, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     followed_backward,
-    noted_applies,
     noted_dual_levels,
     plain_stacks,
 )
@@ -143,12 +141,11 @@ class Tracer(Listener):
         """Put the function mode and all else into torch."""
         undoing.enter_context(plain_stacks())
         undoing.enter_context(followed_backward(self))
-        undoing.enter_context(self._noted_applies())
         undoing.enter_context(noted_dual_levels(self._note_forward_mode))
         undoing.enter_context(self._recorder)
         for part in self._parts.values():
             part.enter(undoing)
-        undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._parts["updates"])))
+        undoing.enter_context(kept_compiled(self._ops or self._recorder, self._parts["updates"]))
         undoing.enter_context(self._captures)
 
     def abandon(self) -> None:
@@ -190,9 +187,6 @@ class Tracer(Listener):
 
     def _leave_dispatch(self) -> Return | None:
         return None if self._ops is None else self._ops.follower.leave_alone()
-
-    def _noted_applies(self) -> AbstractContextManager[None]:
-        return noted_applies(self._recorder.note_apply)
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
