@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -290,12 +290,9 @@ class DeviceNumbers:
 @contextmanager
 def _own_types() -> Iterator[None]:
     """Keep the user's function modes from seeing what is computed, and autocast from choosing the types for it."""
-    with torch._C.DisableTorchFunction():
-        if torch._C._is_any_autocast_enabled():
-            with torch._C._DisableAutocast():
-                yield
-        else:
-            yield
+    casts = torch._C._is_any_autocast_enabled()
+    with torch._C.DisableTorchFunction(), torch._C._DisableAutocast() if casts else nullcontext():
+        yield
 
 
 def _pieces(values: torch.Tensor) -> Iterator[torch.Tensor]:
