@@ -109,7 +109,8 @@ Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
 NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
 LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
-_WITHOUT_REDUCTIONS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
+_FLOAT8 = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))  # without reductions
+NARROW = _FLOAT8 | {torch.float16}  # in which small numbers lose digits, and large ones come to an end
 _WORTH_REORDERING = 1 << 14
 _FEW = 32
 NO_NUMBERS = "tensors on the meta device have no numbers"
@@ -135,7 +136,7 @@ def flat(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
     gradient, repeated = magnitudes(dense(gradient)), 1
     if not gradient.is_contiguous():
         gradient, repeated = as_it_lies(gradient)
-    if gradient.dtype in _WITHOUT_REDUCTIONS:
+    if gradient.dtype in _FLOAT8:
         gradient = gradient.float()
     return gradient.detach().reshape(-1), repeated
 

@@ -102,8 +102,7 @@ class Following:
     is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
     collectives: dict[int, int] = field(default_factory=dict)  # How many had begun before it; see `ParallelWatcher`.
     reduced: bool | None = None  # Whether it reduced its gradients over processes; None where that is not known.
-    # The device that its roots are on began with it; None where that is unknown, or it is a CPU.
-    clock: Stopwatch | None = None
+    clock: Stopwatch = field(default_factory=Stopwatch)  # What the device takes that its roots are on.
 
     @property
     def levels(self) -> tuple[str, ...]:

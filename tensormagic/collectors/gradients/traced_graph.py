@@ -138,10 +138,6 @@ class TracedGraph:
         after = self._statistics_seconds + self._statistics_cost
         return self.frames.keeps_next and after <= FREE_SECONDS + STATISTICS_SHARE * seconds
 
-    def wants_values(self) -> bool:
-        """Return whether the next pass is to keep its numbers themselves."""
-        return self.is_small and self.frames.keeps_next
-
     def add(self, values: PassValues, statistics_seconds: float) -> bool:
         """Keep the numbers of a pass that has ended; False where they are of a pass whose numbers are there already."""
         if self.passes:

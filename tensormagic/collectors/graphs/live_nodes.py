@@ -6,7 +6,7 @@ import ctypes
 import functools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from ctypes import c_uint64, c_void_p
 from functools import partial
@@ -116,15 +116,19 @@ PASSING = frozenset({
 })  # fmt: skip
 
 
-def normalising_node(node: Any) -> Any:
-    """Return the node of the softmax or sigmoid that made a value, if one did."""
+def past(node: Any, passing: Collection[str] = ()) -> Any:
+    """Return the first node on the way back that passes no view, and is not among these."""
     for _ in range(MOST_STEPS):
-        if node is None or node.name() in NORMALISING:
+        if node is None or (node.name() not in PASSING and node.name() not in passing):
             return node
-        if node.name() not in PASSING:
-            return None
         node = first_input(node)
     return None
+
+
+def normalising_node(node: Any) -> Any:
+    """Return the node of the softmax or sigmoid that made a value, if one did."""
+    node = past(node)
+    return node if node is not None and node.name() in NORMALISING else None
 
 
 def is_node_class(kind: type) -> bool:

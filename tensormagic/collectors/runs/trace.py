@@ -259,7 +259,8 @@ class Tracer(Listener):
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
         values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
-        if (self._values or graph.wants_values()) and not (followed.levels or followed.between_compiled):
+        few = self._values or (graph.is_small and graph.frames.keeps_next)
+        if few and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
         recorder = PassRecorder(found, graph.structure, values, graph.first, graph.on_device)
         recorder.hooked = self._recorder.autograd.hooked
@@ -273,7 +274,7 @@ class Tracer(Listener):
         followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
         for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
-        followed.clock = Stopwatch.of(roots)
+        followed.clock = Stopwatch(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
             followed.python_backwards.open(inside)
@@ -308,8 +309,7 @@ class Tracer(Listener):
         if not followed.is_open or (found := followed.found) is None:
             return
         begun, graph, recorder = followed.begun, followed.graph, followed.recorder
-        if followed.clock is not None:
-            followed.clock.end()
+        followed.clock.end()
         recorder.close()
         graph.collects |= call.accumulates
         for part in self._on["end_pass"]:
@@ -335,14 +335,14 @@ class Tracer(Listener):
                 self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, keeping))
 
     def _keep_pass(
-        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None,
+        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch,
         keeping: Iterable[Callable[[Pass], None]],
     ) -> None:  # fmt: skip
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
         entered, values = self.run.clock(), recorder.values
         self._passes.came()
         recorder.read()
-        if clock is not None and (seconds := clock.seconds()) is not None:
+        if (seconds := clock.seconds()) is not None:
             ended = partial(ended, seconds=seconds)
         done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
         if values.forward is not None:
