@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.training import ObservationKind
 
@@ -41,13 +41,6 @@ def operand_of(x: torch.Tensor, name: str = "") -> Operand:
         device=str(x.device), stride=tuple(x.stride()) if strided else (), requires_grad=x.requires_grad,
         layout=str(x.layout).removeprefix("torch."), is_leaf=x.is_leaf,
     )  # fmt: skip
-
-
-def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
-    """Return the innermost call of a function, from a frame outwards; None where it does not run."""
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame
 
 
 def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, path: str) -> list[str]:

@@ -15,13 +15,13 @@ from torch import nn
 
 from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
-from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, CallNotes, Place, frame_of
+from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, CallNotes, Place
 from tensormagic.collectors.calls.seen_made import storage_key
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, outwards
 from tensormagic.reports import RunningSum, UntrainedNorm
 from tensormagic.words import error_text
 
@@ -191,9 +191,7 @@ def clipped(watch: CallWatch, call: Call) -> None:
     """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
     if not call.filename.endswith("torch/nn/utils/clip_grad.py"):
         return
-    frame: FrameType | None = call.frame
-    while frame is not None and frame.f_code.co_name != "clip_grad_norm_":
-        frame = frame.f_back
+    frame = next((each for each in outwards(call.frame) if each.f_code.co_name == "clip_grad_norm_"), None)
     if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
         return
     parameters = frame.f_locals.get("parameters")

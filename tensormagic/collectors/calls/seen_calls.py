@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from itertools import accumulate, permutations
+from itertools import accumulate, islice, permutations
 from operator import mul
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from tensormagic.collectors.calls.call_notes import LOSSES, Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import is_own_code, outwards
 
 # Calls for which the host has to wait until a device has done all that it was given. On the CPU nothing is noted.
 
@@ -38,7 +38,7 @@ def waited(watch: CallNotes, call: Call) -> None:
 # are read as if the batch came first.
 
 _ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
-_MOST_FRAMES, _MOST_ATTENDED = 3, 32
+_MOST_FRAMES, _MOST_ATTENDED = 4, 32
 
 
 def recurred(watch: CallNotes, call: Call) -> None:
@@ -51,12 +51,8 @@ def recurred(watch: CallNotes, call: Call) -> None:
 
 def attended(watch: CallNotes, call: Call) -> None:
     """Remember an attention of torch's whose first dimension is that of the places: how many there are, and samples."""
-    frame = call.frame
-    for _ in range(_MOST_FRAMES):
-        if frame.f_code is _ATTENTION or frame.f_back is None:
-            break
-        frame = frame.f_back
-    if frame.f_code is not _ATTENTION or frame.f_back is None:
+    frame = next((each for each in islice(outwards(call.frame), _MOST_FRAMES) if each.f_code is _ATTENTION), None)
+    if frame is None or frame.f_back is None:
         return
     if getattr(frame.f_back.f_locals.get("self"), "batch_first", True):
         return  # before the locals of the attention are read, of which there are many

@@ -16,11 +16,11 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, frame_of, running_part
+from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import is_own_code, lines_of, syntax_of
+from tensormagic.collectors.where.source import is_own_code, lines_of, outwards, syntax_of
 from tensormagic.reports.training import ObservationKind
 
 # Memory that was asked for without a value, and read before anybody wrote one.
@@ -244,10 +244,7 @@ def dropped(watch: CallNotes, call: Call) -> None:
     watch.drops = watch.drops or drops
     if not drops or (above is not None and above.f_code is _FORWARD and holds(watch.dropouts, above.f_locals["self"])):
         return
-    running, frame = list[nn.Module](), frame_of(MODULE_CALL, call.frame)  # the innermost first
-    while frame is not None:
-        running.append(frame.f_locals["self"])
-        frame = frame_of(MODULE_CALL, frame.f_back)
+    running = [each.f_locals["self"] for each in outwards(call.frame) if each.f_code is MODULE_CALL]
     if not running:
         return
     around, how = running[0], "called"

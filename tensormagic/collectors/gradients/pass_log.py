@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -33,7 +34,7 @@ from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import functorch_levels, unwrap
 from tensormagic.collectors.where.caller import sequence_number
-from tensormagic.collectors.where.source import SourceLines
+from tensormagic.collectors.where.source import SourceLines, outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
 
@@ -434,13 +435,10 @@ _OF_ONE_CHUNK = frozenset({"backward_one_chunk", "backward_weight_one_chunk"})
 
 def _stage_frames() -> Iterator[FrameType]:
     """Yield the frames of pipeline stages above the caller; none is looked for where no pipeline was imported."""
-    frame: FrameType | None = sys._getframe(2) if _PIPELINING in sys.modules else None
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return
+    caller = sys._getframe(2) if _PIPELINING in sys.modules else None
+    for frame in islice(outwards(caller), _MOST_FRAMES):
         if frame.f_globals.get("__name__") == f"{_PIPELINING}.stage":
             yield frame
-        frame = frame.f_back
 
 
 def infers_shapes() -> bool:

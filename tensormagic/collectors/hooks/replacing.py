@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
-from tensormagic.collectors.where.source import foreign_frames
+from tensormagic.collectors.where.source import foreign_frames, outwards
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
 #
@@ -221,12 +221,7 @@ def plain_stacks() -> Replacement:
         def format_stack() -> list[str]:
             if stacks.has_preserved_node_meta():
                 return original()
-            frames: list[FrameType] = []
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None:
-                frames.append(frame)
-                frame = frame.f_back
-            kept = foreign_frames(frames[::-1])
+            kept = foreign_frames([*outwards(sys._getframe(1))][::-1])
             return traceback.format_list(traceback.StackSummary.extract((each, each.f_lineno) for each in kept))
 
         return format_stack

@@ -17,6 +17,7 @@ from tensormagic.collectors.hooks.stepping_off import OperationListener
 from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Resized, new_block
 from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, Place, Places, newly_made, tensors_in
 from tensormagic.collectors.where.caller import Engine, sequence_number
+from tensormagic.collectors.where.source import frame_of
 from tensormagic.words import error_text
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
@@ -219,9 +220,7 @@ class Allocations(OperationListener):
         if number != self._node[0]:
             place = self._nodes.of(number)
             if place is None:
-                frame: FrameType | None = _getframe()
-                while frame is not None and frame.f_code is not _ENGINE:
-                    frame = frame.f_back
+                frame = frame_of(_ENGINE, _getframe())
                 place = self.here if frame is None else self._places.of(frame)
             self._node = number, self._places.at(place.site, place.module, "backward")
         return self._node[1]

@@ -32,6 +32,7 @@ from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quie
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
 from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
+from tensormagic.collectors.where.source import outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
@@ -44,17 +45,15 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, Trac
 # that torch looks up in `torch.overrides`; for the few microseconds until the change is made, that name is replaced.
 
 _PUSH = "_push_mode"
-_CALL = "__torch_function__"
 
 
 def _within_a_call(frame: FrameType | None) -> bool:
     """Return whether a function mode's ``__torch_function__`` is running in ``frame`` or above it."""
-    while frame is not None:
-        code = frame.f_code
-        first = code.co_varnames[0] if code.co_name == _CALL and code.co_argcount else None
-        if first is not None and isinstance(frame.f_locals.get(first), TorchFunctionMode):
+    for each in outwards(frame):
+        code = each.f_code
+        first = code.co_varnames[0] if code.co_name == "__torch_function__" and code.co_argcount else None
+        if first is not None and isinstance(each.f_locals.get(first), TorchFunctionMode):
             return True
-        frame = frame.f_back
     return False
 
 
