@@ -37,7 +37,7 @@ PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 _SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler.step.__code__
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
-MOST_LINES, MOST_MODULES = 64, 256
+MOST_REDUCED = 256
 
 
 class UntrainedNorms:
@@ -49,8 +49,6 @@ class UntrainedNorms:
 
     def add(self, path: str, site: int | None, passes: int) -> None:
         """Note one batch, after so many backward passes."""
-        if (path, site) not in self._norms and len(self._norms) >= MOST_MODULES:
-            return
         last, batches, in_a_row, longest = self._norms.get((path, site), (passes, 0, 0, 0))
         in_a_row = in_a_row + 1 if last == passes else 1
         self._norms[path, site] = passes, batches + 1, in_a_row, max(longest, in_a_row)
@@ -116,7 +114,7 @@ def added(watch: CallWatch, call: Call) -> None:
     result, loop = call.result, watch.loop
     if not isinstance(result, torch.Tensor) or result.grad_fn is None or result.numel() != 1:
         return
-    if (site := watch.site(call)) is None or (site not in loop.lines and len(loop.lines) >= MOST_LINES):
+    if (site := watch.site(call)) is None:
         return
     number, passes, steps, longest = loop.lines.get(site, (-1, loop.passes, 1, 1))
     if passes != loop.passes:
@@ -183,7 +181,7 @@ def froze(watch: CallWatch, call: Call) -> None:
 def reduced(watch: CallWatch, call: Call) -> None:
     """Note of what node a result is that ranks add up where it lies: autograd does not know of it."""
     x = call.args[0] if call.args else call.kwargs.get("tensor")
-    if isinstance(x, torch.Tensor) and x.grad_fn is not None and len(watch.reduced) < MOST_MODULES:
+    if isinstance(x, torch.Tensor) and x.grad_fn is not None and len(watch.reduced) < MOST_REDUCED:
         watch.reduced.add(x.grad_fn._sequence_nr())
 
 

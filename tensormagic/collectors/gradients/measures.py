@@ -112,7 +112,6 @@ LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
 _FLOAT8 = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))  # without reductions
 NARROW = _FLOAT8 | {torch.float16}  # in which small numbers lose digits, and large ones come to an end
 _WORTH_REORDERING = 1 << 14
-_FEW = 32
 NO_NUMBERS = "tensors on the meta device have no numbers"
 SMALL = 1 << 14  # elements from which it pays to go by rows,
 _ROW = 1 << 13  # of so many elements
@@ -190,11 +189,6 @@ def measure(gradient: torch.Tensor) -> Measured:
 
 def of_numbers(values: Any) -> Measured:
     """Return what `measure` does of a NumPy array, summed in float64."""
-    if len(values) <= _FEW:  # Python counts a few in a third of the time
-        numbers = values.tolist()
-        inf, nan = numbers.count(math.inf) + numbers.count(-math.inf), sum(map(math.isnan, numbers))
-        if nan or inf:
-            return (math.nan if nan else math.inf), nan, inf
     with np.errstate(all="ignore"):  # a NaN of another kind makes NumPy warn
         wide = values.astype(np.float64)
     norm = math.sqrt(vdot(wide, wide))

@@ -135,7 +135,10 @@ class SharedMode:
 
 
 class Follower:
-    """Follows what runs on a thread, by the mode that it shares with others: ``mode``, from when the run begins."""
+    """Follows what runs on a thread, by the mode that it shares with others: ``mode``, from when the run begins.
+
+    It may end before it began, and twice.
+    """
 
     mode_type: ClassVar[type[SharedMode]]
     mode: Any = None
@@ -145,13 +148,11 @@ class Follower:
     _place = -1
 
     def __enter__(self: AnyFollower) -> AnyFollower:
-        """Begin to follow."""
         self.join()
         self.come_back(len(self.mode_type.stack()))
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Follow no more; may come before it began, and twice."""
         if self.mode is not None:
             self.leave()
             self.silence()
@@ -425,7 +426,6 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
     """Keep what the tool does itself from being an operation of the run, for any of its modes on this thread."""
 
     def __enter__(self) -> None:
-        """Take the modes off."""
         self._number = sequence_number()
         modes = dispatch_modes() if _depth() else []
         self._left = [(at, mode) for at, mode in enumerate(modes) if isinstance(mode, SharedMode)]
@@ -434,7 +434,6 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
             mode.is_aside = True
 
     def __exit__(self, *error: object) -> None:
-        """Bring them back, the outermost first."""
         while self._left:
             place, mode = self._left[0]
             if (number := sequence_number()) > self._number:

@@ -81,7 +81,6 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: Callable[[Bl
 # The iterations of a run, noted beside its sums: where each backward began, and how large what was joined became.
 
 MOST_JOINED = 4096  # tensors noted for one line, the latest
-MOST_BACKWARDS = 1 << 20
 JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.stack.default"})
 
 
@@ -98,8 +97,7 @@ class Iterations:
     def began(self, task: int, operation: int) -> None:
         """Note that a backward with this number, greater than the latest, was running."""
         self.latest = task
-        if len(self.backwards) < MOST_BACKWARDS:
-            self.backwards.append(operation)
+        self.backwards.append(operation)
 
     def joined(self, block: Block) -> None:
         """Note the allocation of what was joined from others."""

@@ -44,7 +44,6 @@ class Executions:
         self.gap = "" if monitoring is not None else "counting how often a line ran needs Python 3.12"
 
     def __enter__(self) -> Executions:
-        """Start to count, where a tool's number is free."""
         monitoring = self._monitoring
         if monitoring is None or not self._codes:
             return self
@@ -67,7 +66,6 @@ class Executions:
             self._monitoring.free_tool_id(tool)
 
     def __exit__(self, *_: object) -> None:
-        """Stop, and give the number back."""
         self._undoing.close()
 
     def _reached(self, code: CodeType, line: int) -> None:
