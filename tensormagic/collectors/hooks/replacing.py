@@ -7,10 +7,9 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import RLock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 import torch.fx.traceback as stacks
@@ -323,8 +322,7 @@ def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> 
 _RETAINS, _CREATES, _INPUTS = 1, 2, 3  # places among the arguments after the roots, of which gradients are the first
 
 
-@dataclass(frozen=True, slots=True)
-class BackwardCall:
+class BackwardCall(NamedTuple):
     """One call of the engine."""
 
     roots: tuple[Any, ...]  # what it starts from: tensors, or gradient edges
@@ -338,10 +336,6 @@ class BackwardCall:
 
 class Follower(Protocol):
     """What follows backward calls."""
-
-    # While it is not None, it is called instead of `follow`, with torch's function and the arguments for it; it makes
-    # the call and returns what that returns. For one that does not look at what the call does.
-    passing: Callable[[Any, Any, Any, Any], Any] | None
 
     def follow(self, call: BackwardCall) -> Any:
         """Make the call, with ``call.run()``, and return what that returns; `uncounted`."""
@@ -398,8 +392,6 @@ _door = Replacement(torch.autograd, "_engine_run_backward", _standing_in_for)
 @uncounted
 def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: FBT001
     """Make a call through ``follower``."""
-    if follower.passing is not None:
-        return follower.passing(run, roots, args, kwargs)
     inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
     accumulates = bool(kwargs.get("accumulate_grad", True))
     made = functools.partial(run, roots, *args, **kwargs)

@@ -138,8 +138,6 @@ NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
 class SteppingOff(OperationListener):
     """Takes a mode, by which the run follows operations, off around calls and nodes that ask for it."""
 
-    passing: Callable[[Any, Any, Any, Any], Any] | None = None  # see `followed_backward`
-
     def __init__(self, mode: OperationFollower, walk: NodeWalk) -> None:
         self._mode, self._walk = mode, walk
         self._looking = [each for each in mode.listeners if each.looks]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
-from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
+from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.collectors.where.source import outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
@@ -184,7 +184,6 @@ class SampledRecorder(ForwardRecorder):
 # `StepSampler` decides which steps are traced. While the tracer rests, one name of torch's stands for the run of the
 # engine, so that passes are counted and timed; nothing else is installed. It leaves and comes back at a pass's end.
 
-_TENSOR_BACKWARD = torch.Tensor.backward.__code__
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
 
 _UNSAMPLED = "this version of torch cannot pause between steps: every step was traced"
@@ -200,9 +199,6 @@ class SampledTracer(Tracer):
         self._pace, self._laps = schedule, PassTimer()
         self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
-        self._caller: CodeType | None = None  # where the last call that was passed by came from
-        self._instruction = -1
-        self._line: int | None = None
         self._mine: deque[int] = deque()  # passes of this thread that were traced, until their numbers were looked at
         self._others = 0  # passes on other threads
         self._first = -1
@@ -245,7 +241,6 @@ class SampledTracer(Tracer):
         self._first = sequence_number()
         self._sampler = StepSampler(self._pace, self.run.began, self._laps.end)
         if not self._sampler.tracing:
-            self.passing = self._pass_by
             self._recorder.rest()
             self._trailed()
 
@@ -258,6 +253,8 @@ class SampledTracer(Tracer):
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, and follow it where it is one of a step that is traced."""
+        if not self._sampler.tracing:
+            return self._pass_by(call)
         if get_ident() != self._home or is_being_compiled():
             return super().follow(call)
         if self._inside:
@@ -274,38 +271,26 @@ class SampledTracer(Tracer):
             self._inside = False
             self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
             if not self._sampler.tracing:
-                self.passing, self._trailing = self._pass_by, True
+                self._trailing = True
                 self._recorder.rest()
 
     @uncounted
-    def _pass_by(self, run: Any, roots: Any, args: Any, kwargs: Any) -> Any:
-        """Make a backward call that is not looked at; some 2 µs."""
-        if self._inside or get_ident() != self._home or (type(roots[0]) is not torch.Tensor and is_being_compiled()):
+    def _pass_by(self, call: BackwardCall) -> Any:
+        """Make a backward call that is not looked at."""
+        compiles = type(call.roots[0]) is not torch.Tensor and is_being_compiled()
+        if self._inside or get_ident() != self._home or compiles:
             self._others += get_ident() != self._home
-            return run(roots, *args, **kwargs)
+            return call.run()
         self._inside, sequence = True, sequence_number()
-        self._laps.begin(roots)
+        self._laps.begin(call.roots)
         if self._trailing:
             self._trailed()
         try:
-            return run(roots, *args, **kwargs)
+            return call.run()
         finally:
             self._inside = False
-            if self._sampler.passed_by(self._line_of(sys._getframe(1)), sequence, self.run.clock()):
-                self.passing = None
+            if self._sampler.passed_by(self._sites.of_frame(sys._getframe(1)), sequence, self.run.clock()):
                 self._recorder.resume()
-
-    def _line_of(self, caller: FrameType) -> int | None:
-        """Return the line of a call that came this way, from the frame below; often it is the same."""
-        while caller.f_code.co_name == MARK and caller.f_back is not None:
-            caller = caller.f_back
-        caller = caller.f_back or caller  # the frame above torch's last
-        if caller.f_code is _TENSOR_BACKWARD and caller.f_back is not None:
-            caller = caller.f_back
-        if caller.f_code is not self._caller or caller.f_lasti != self._instruction:
-            self._caller, self._instruction = caller.f_code, caller.f_lasti
-            self._line = self._sites.of_frame(caller)
-        return self._line
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         if not inner and get_ident() == self._home:

@@ -77,9 +77,6 @@ _PASS_EVENTS = (
 class Tracer(Listener):
     """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
-    # See `Follower`; a tracer that rests between steps sets it.
-    passing: Callable[[Any, Any, Any, Any], Any] | None = None
-
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
