@@ -43,12 +43,12 @@ Item = TypeVar("Item")
 class Thinned(Generic[Item]):
     """An append-only sequence that keeps about ``capacity`` of its items, evenly spaced.
 
-    At most ``pins`` pinned ones and the last come on top.
+    A few pinned ones and the last come on top.
     """
 
-    def __init__(self, capacity: int, pins: int = 4) -> None:
+    def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._pins_left = pins
+        self._pins_left = 4
         self._stride = 1
         self._kept: dict[int, Item] = {}
         self._pinned: set[int] = set()

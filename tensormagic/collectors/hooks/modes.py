@@ -209,10 +209,6 @@ class Follower:
         """Come back."""
         self.come_back(self._place)
 
-    def leave_alone(self) -> Callable[[FrameType | None], None] | None:
-        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
-        return self.step_back if self.step_aside() else None
-
 
 class CallMode(SharedMode, TorchFunctionMode):
     """The function mode: makes every call as its own line would, and lets those who follow calls do so.

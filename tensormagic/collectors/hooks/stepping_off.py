@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
@@ -148,7 +148,8 @@ class SteppingOff(OperationListener):
         self._standing_in: list[Any] = []
         self._left = -1
         made = self.note_whole if self._looking else None
-        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=made)
+        self.captures = Captures(beside=self._replaced, made=made)
+        self.captures.dispatch.append(mode)
         self.compiled_calls = 0  # into functions that ``torch.compile`` made
 
     def enter(self, stack: Undoing) -> None:
@@ -251,16 +252,6 @@ class SteppingOff(OperationListener):
     def _return(self) -> None:
         left, self._left = self._left, -1
         self._mode.come_back(left)
-
-    def _leave(self) -> Return | None:
-        if not self._mode.step_aside():
-            return None
-        self._replaced.pause()
-        return self._come_back
-
-    def _come_back(self, caller: FrameType | None) -> None:
-        self.step_back(caller)
-        self._mode.step_back(caller)
 
     def step_aside(self) -> bool:
         """Let Dynamo see torch's own functions; see `kept_compiled`."""

@@ -41,7 +41,7 @@ from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
@@ -89,7 +89,7 @@ class Tracer(Listener):
         self._passes = PassLog(self._leaves, self._late)
         self._values = False
         self._walker = Walker(self._recorder.origins, self._leaves)
-        self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
+        self._captures = Captures(self._recorder)
         self._shared = TraceContext(
             namespace, self._sites, self._leaves, self._recorder, self._late, self._passes, lambda: self.run.seconds
         )
@@ -143,6 +143,8 @@ class Tracer(Listener):
         for part in self._parts.values():
             part.enter(undoing)
         undoing.enter_context(kept_compiled(self._ops or self._recorder, self._parts["updates"]))
+        if self._ops is not None:
+            self._captures.dispatch.append(self._ops.follower)
         undoing.enter_context(self._captures)
 
     def abandon(self) -> None:
@@ -170,20 +172,6 @@ class Tracer(Listener):
         """Look into the call that failed."""
         for part in self._parts.values():
             part.explain(error)
-
-    def _leave_alone(self) -> Return | None:
-        """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
-        both = (self._recorder,) if self._ops is None else (self._recorder, self._ops.follower)
-        left = [each for each in both if each.step_aside()]
-
-        def come_back(caller: FrameType | None) -> None:
-            for each in left:
-                each.step_back(caller)
-
-        return come_back if left else None
-
-    def _leave_dispatch(self) -> Return | None:
-        return None if self._ops is None else self._ops.follower.leave_alone()
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
