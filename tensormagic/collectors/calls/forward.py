@@ -213,14 +213,14 @@ class ForwardRecorder(CallFollower):
         since = sequence_number()
         left = super().step_aside()
         if left:
-            self._ranges.pause()  # TorchScript would compile it
+            self._ranges.step_aside()  # TorchScript would compile it
             self._aside_since = since
         return left
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         super().step_back(caller)
-        self._ranges.resume()
+        self._ranges.step_back()
         self.note_backward(self._aside_since, caller)
 
     def leave_step(self) -> None:

@@ -103,11 +103,11 @@ class Captures:
     def _leave(self, modes: list[StepsAside]) -> list[StepsAside]:
         """Take modes off this thread's stacks, and return those that were there."""
         if left := [each for each in modes if each.step_aside()]:
-            self._beside.pause()
+            self._beside.step_aside()
         return left
 
     def _come_back(self, left: list[StepsAside], frame: FrameType) -> None:
-        self._beside.resume()
+        self._beside.step_back()
         for each in left:
             each.step_back(frame)
 
@@ -183,11 +183,11 @@ class StepsAside(Protocol):
 class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(mode):``)
     """Let ``mode`` step aside at the door of every compiled function, until the block ends.
 
-    With it ``others`` do, such as hooks that Dynamo would follow.
+    With it ``others`` do, such as hooks that Dynamo would follow. ``calls`` of compiled functions are counted.
     """
 
     def __init__(self, mode: StepsAside, *others: StepsAside) -> None:
-        self._mode, self._others = mode, others
+        self._mode, self._others, self.calls = mode, others, 0
         self._left: list[StepsAside] = []
         self._entered: FrameType | None = None
         self._replaced = Replacements()
@@ -219,6 +219,7 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
         def switch(callback: Any) -> Any:
             caller = foreign_caller(sys._getframe(1))
             if self._entered is None:
+                self.calls += callable(callback)
                 if callable(callback) and self._mode.step_aside():
                     self._left = [self._mode, *(other for other in self._others if other.step_aside())]
                     self._entered = caller

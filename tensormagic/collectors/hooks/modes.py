@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensormagic.collectors.hooks.replacing import Transparent
+from tensormagic.collectors.hooks.replacing import Transparent, skip_in_dynamo
 from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Engine, calling_frame, sequence_number
 
 
@@ -260,7 +260,7 @@ class CallMode(SharedMode, TorchFunctionMode):
 
     def let_notice(self) -> None:
         """Let torch answer itself."""
-        self._transparent.pause()
+        self._transparent.step_aside()
         self._is_noticed = True
 
     def end(self) -> None:
@@ -404,6 +404,9 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         """Let go of the stand-ins: they hold the globals of those for whom they stand."""
         self._callers = Callers()
         self._made = self._callers.made
+
+
+skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
 
 
 def ours_are_on() -> bool:

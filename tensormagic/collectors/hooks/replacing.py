@@ -84,12 +84,13 @@ class Replacements(list[Replacement]):
             self[-1].__exit__()
             self.pop()
 
-    def pause(self) -> None:
+    def step_aside(self) -> bool:
         """Put them back for a while."""
         for replaced in self:
             replaced.pause()
+        return True
 
-    def resume(self) -> None:
+    def step_back(self, _caller: FrameType | None = None) -> None:
         """Replace them again."""
         for replaced in self:
             replaced.resume()
@@ -253,7 +254,7 @@ class Transparent(Replacements):
     def begin(self) -> None:
         """Replace the names; where they are put back for a while, again."""
         if self:
-            self.resume()
+            self.step_back()
             return
         asked = [(module, name, self._answering) for module in _ASKING for name in _QUESTIONS]
         asked.append((torch._tensor, "has_torch_function_unary", self._answering_backward))

@@ -20,7 +20,6 @@ from tensormagic.collectors.hooks.replacing import (
     Replacement,
     Replacements,
     followed_backward,
-    skip_in_dynamo,
     without_dynamo,
 )
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -150,7 +149,7 @@ class SteppingOff(OperationListener):
         made = self.note_whole if self._looking else None
         self.captures = Captures(beside=self._replaced, made=made)
         self.captures.dispatch.append(mode)
-        self.compiled_calls = 0  # into functions that ``torch.compile`` made
+        self.compiled = kept_compiled(self._replaced)  # Dynamo sees torch's own functions
 
     def enter(self, stack: Undoing) -> None:
         """Begin; ``stack`` ends it."""
@@ -160,7 +159,7 @@ class SteppingOff(OperationListener):
             self._replace(stack, owner, name, self._calling)
         if self._looking:
             self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
-        stack.enter_context(kept_compiled(self))
+        stack.enter_context(self.compiled)
         stack.enter_context(self.captures)
 
     def _forget(self) -> None:
@@ -194,11 +193,11 @@ class SteppingOff(OperationListener):
             place = self._mode.leave() if asks(args, kwargs) else -1
             if place < 0:
                 return made(original, args, kwargs)
-            self._replaced.pause()  # a function mode is called for what is there
+            self._replaced.step_aside()  # a function mode is called for what is there
             try:
                 result = made(original, args, kwargs)
             finally:
-                self._replaced.resume()
+                self._replaced.step_back()
                 self._mode.come_back(place)
             self.note_whole(original.__name__, result, frame)
             return result
@@ -252,18 +251,6 @@ class SteppingOff(OperationListener):
     def _return(self) -> None:
         left, self._left = self._left, -1
         self._mode.come_back(left)
-
-    def step_aside(self) -> bool:
-        """Let Dynamo see torch's own functions; see `kept_compiled`."""
-        if not self.compiled_calls:
-            skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
-        self.compiled_calls += 1
-        self._replaced.pause()
-        return True
-
-    def step_back(self, _caller: FrameType | None) -> None:
-        """Stand in for them again."""
-        self._replaced.resume()
 
 
 def _remove_if_inherited(owner: type, name: str, inherited: Any) -> None:

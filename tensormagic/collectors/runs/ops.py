@@ -15,8 +15,7 @@ import torch
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
-from tensormagic.collectors.hooks.modes import OperationMode
-from tensormagic.collectors.hooks.replacing import BackwardCall, skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.ops import (
@@ -242,7 +241,7 @@ class OpRecorder(TracePart):
         self._home = 0
         self._counts = self._recorder.ops = OpCounts(self._places)
         self.follower, self._no_node = self._counts.follower, self._counts.node_of
-        self.compiled_calls = 0  # into functions that ``torch.compile`` made
+        self._compiled = trace.compiled
         self._seconds_an_operation = seconds_an_operation()
 
     def enter(self, undoing: Undoing) -> None:
@@ -250,19 +249,6 @@ class OpRecorder(TracePart):
         undoing.callback(self._end)
         undoing.enter_context(self.follower)
         self._home = get_ident()
-
-    # At the door of compiled functions the function mode steps aside, see `kept_compiled`; this one stays.
-
-    def step_aside(self) -> bool:
-        """Let the function mode step aside, and keep Dynamo from compiling the dispatch mode."""
-        if not self.compiled_calls:
-            skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
-        self.compiled_calls += 1
-        return self._recorder.step_aside()
-
-    def step_back(self, caller: FrameType | None) -> None:
-        """Let it come back."""
-        self._recorder.step_back(caller)
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Follow a pass through a graph that is about to begin; another thread's is not."""
@@ -325,7 +311,7 @@ class OpRecorder(TracePart):
             uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
             nodes=tuple(costs.report() for costs in list(self._costs.values())),
             devices=tuple(sorted(self._counts.devices)),
-            compiled_calls=self.compiled_calls,
+            compiled_calls=self._compiled.calls,
         )}  # fmt: skip
 
     @property
@@ -339,7 +325,7 @@ class OpRecorder(TracePart):
         reasons = (
             (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
             (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
-            (self.compiled_calls, _COMPILED.format(self.compiled_calls)),
+            (self._compiled.calls, _COMPILED.format(self._compiled.calls)),
             (names, _WHOLE.format(", ".join(sorted(names)))),
         )
         return tuple(Gap("operations", reason) for found, reason in reasons if found)

@@ -97,6 +97,7 @@ class Tracer(Listener):
         self._parts = self._shared.parts
         for name, where in TRACE_PARTS.items():
             self._parts[name] = made(where, self._shared)
+        self._shared.compiled = kept_compiled(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._microbatches = Microbatches()
@@ -142,7 +143,7 @@ class Tracer(Listener):
         undoing.enter_context(self._recorder)
         for part in self._parts.values():
             part.enter(undoing)
-        undoing.enter_context(kept_compiled(self._ops or self._recorder, self._parts["updates"]))
+        undoing.enter_context(self._shared.compiled)
         if self._ops is not None:
             self._captures.dispatch.append(self._ops.follower)
         undoing.enter_context(self._captures)
