@@ -20,6 +20,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 MINUS = "\u2212"
 TIMES = "\u00d7"
@@ -223,10 +224,16 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+_LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
+
+
 def binding(expression: str) -> str:
     """Return an expression as it is written before ``.method()``: in brackets where it would bind too loosely."""
     try:
         body = ast.parse(expression, mode="eval").body
     except (SyntaxError, ValueError):
         return f"({expression})"
-    return expression if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({expression})"
+    # Whether the bracket that it begins with is closed by its last character, and not before.
+    depth = list(accumulate((character == "(") - (character == ")") for character in expression))
+    enclosed = expression.startswith("(") and 0 not in depth[:-1]
+    return f"({expression})" if isinstance(body, _LOOSE) and not enclosed else expression

@@ -134,25 +134,22 @@ def _device_of(roots: tuple[Any, ...]) -> torch.device | None:
 
 
 class Stopwatch:
-    """The seconds that a device takes for what is put on its stream, and not those that it takes to put it there."""
+    """The seconds that a device takes for what is put on its stream, and not those that it takes to put it there.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._began = there.mark(device)
+    It is the device on which the first of the tensors lies that a backward is called on.
+    """
+
+    def __init__(self, roots: tuple[Any, ...] = ()) -> None:
+        self._device = _device_of(roots)
+        self._began = there.mark(self._device) if self._device is not None else None
         self._ended: Mark | None = None
-
-    @classmethod
-    def of(cls, roots: tuple[Any, ...]) -> Stopwatch | None:
-        """Begin, where the first of the tensors that a backward is called on lies on a device."""
-        device = _device_of(roots)
-        return None if device is None else cls(device)
 
     def end(self) -> None:
         """End with what is on the stream now."""
-        self._ended = there.mark(self._device) if self._began is not None else None
+        self._ended = there.mark(self._device) if self._device is not None else None
 
     def seconds(self) -> float | None:
-        """Return the seconds; None where they are unknown, or the device has not come to the end."""
+        """Return the seconds; None where they are unknown, there is no device, or it has not come to the end."""
         if self._began is None or self._ended is None or not self._ended.ready():
             return None
         return self._ended.since(self._began)

@@ -114,10 +114,11 @@ def _kind_of(filename: str) -> int:
 
 
 class StackWalk:
-    """Finds the user's line, the module and the phase of what a frame runs."""
+    """Finds the user's line, the module and the phase of what a frame runs; ``site_of`` a frame the line alone."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         self._sites, self._module_path, self._kinds = sites, module_path, AskedOnce(_kind_of)
+        self.site_of: Callable[[FrameType | None], int | None] = sites.of_frame
 
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
         """Return the site of the innermost own frame below the one that runs ``stop``; None where there is none."""
@@ -174,16 +175,18 @@ class StackWalk:
 
 MOST_PLACES = 20_000  # lines × modules × phases: a large model has some hundreds
 
-Origin = tuple["int | None", str]  # site, module path
 
+class Place:
+    """A line in a module, in one phase, and what was called there: ``by_op``, by the ``id`` of the operation.
 
-class Rows:
-    """What was called at one place, in one phase: ``by_op``, by the ``id`` of the operation."""
+    The line is None where none of the user's is running. What autograd records belongs to ``grown``, what it does not
+    to the place itself: the same, where that is of the forward too.
+    """
 
-    __slots__ = ("by_op", "module", "phase", "site")
+    __slots__ = ("by_op", "grown", "module", "phase", "site")
 
     def __init__(self, site: int | None, module: str, phase: Phase) -> None:
-        self.site, self.module, self.phase = site, module, phase
+        self.site, self.module, self.phase, self.grown = site, module, phase, self
         self.by_op: dict[int, Row] = {}
 
     def add(self, op: Any, name: str = "") -> Row:
@@ -199,55 +202,37 @@ class Rows:
         return row
 
 
-class Place:
-    """A line in a module, with what was called there.
-
-    Its ``origin`` is the line's site and the module's path. What autograd recorded is counted in ``grown``, what it did
-    not in ``rows``: the same, where these are of the forward too.
-    """
-
-    __slots__ = ("grown", "origin", "rows")
-
-    def __init__(self, origin: Origin, rows: Rows, grown: Rows) -> None:
-        self.origin, self.rows, self.grown = origin, rows, grown
-
-
 class Places(StackWalk):
     """The places met so far; made as `StackWalk` is."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         super().__init__(sites, module_path)
-        self._rows: dict[tuple[int | None, str, Phase], Rows] = {}
-        self._places: dict[tuple[int | None, str, bool], Place] = {}
+        self._places: dict[tuple[int | None, str, Phase], Place] = {}
         self.overflowed = False
 
-    def all_rows(self) -> Iterator[tuple[Rows, Row]]:
+    def all_rows(self) -> Iterator[tuple[Place, Row]]:
         """Yield everything that was counted; safe while the run goes on."""
-        for rows in list(self._rows.values()):
-            for row in list(rows.by_op.values()):
-                yield rows, row
+        for place in list(self._places.values()):
+            for row in list(place.by_op.values()):
+                yield place, row
 
-    def rows(self, site: int | None, module: str, phase: Phase) -> Rows:
-        """Return where calls of that line, module and phase are counted."""
-        key = (site, module, phase)
-        found = self._rows.get(key)
-        if found is None:
-            if len(self._rows) >= MOST_PLACES:
-                self.overflowed, key = True, (None, "", phase)
-            found = self._rows.setdefault(key, Rows(*key))
-        return found
+    def at(self, site: int | None, module: str, phase: Phase) -> Place:
+        """Return the place of that line, module and phase."""
+        place = self._places.get((site, module, phase))
+        if place is None:
+            place = Place(site, module, phase)
+            if phase == "other":
+                place.grown = self.at(site, module, "forward")
+            if len(self._places) < MOST_PLACES or (site is None and not module):
+                self._places[site, module, phase] = place
+            else:
+                self.overflowed, place.by_op = True, self.at(None, "", phase).by_op
+        return place
 
     def of(self, frame: FrameType | None) -> Place:
         """Return the place of a call that ``frame`` makes."""
         site, module, optimizes = self.walk(frame)
-        place = self._places.get((site, module, optimizes))
-        if place is None:
-            grown: Phase = "optimizer" if optimizes else "forward"
-            rows = self.rows(site, module, grown if optimizes or module else "other")
-            place = Place((site, module), rows, self.rows(site, module, grown))
-            if len(self._places) < MOST_PLACES:
-                self._places[site, module, optimizes] = place
-        return place
+        return self.at(site, module, "optimizer" if optimizes else "forward" if module else "other")
 
 
 # What the operations of each autograd node took. In the forward, that made it, a node is known by its sequence number,
@@ -302,17 +287,12 @@ class ForwardLog:
 
 
 class NodeCost:
-    """What the backward of one node took, over all passes, and where its calls are counted: ``by_op`` of ``rows``."""
+    """What the backward of one node took, over all passes, and the place at which its calls are counted."""
 
-    __slots__ = ("by_op", "nbytes", "rows", "seconds")
+    __slots__ = ("nbytes", "place", "seconds")
 
-    def __init__(self, rows: Rows) -> None:
-        self.seconds, self.nbytes = 0.0, 0
-        self.rows, self.by_op = rows, rows.by_op
-
-    def add(self, op: Any) -> Row:
-        """Return a new row for an operation that was not called here before."""
-        return self.rows.add(op)
+    def __init__(self, place: Place) -> None:
+        self.seconds, self.nbytes, self.place = 0.0, 0, place
 
 
 class GraphCosts:
@@ -326,19 +306,18 @@ class GraphCosts:
         self._site: int | None = None
         self._passes = [0, 0]  # forward, backward
         self._forward = np.zeros((2, structure.size))  # seconds and bytes by report index
-        self.by_place = [NodeCost(self._rows_of(nodes[at])) for at in structure.index]
+        self.by_place = [NodeCost(self._place_of(nodes[at])) for at in structure.index]
 
-    def _rows_of(self, node: Node) -> Rows:
+    def _place_of(self, node: Node) -> Place:
         """Return where a node's calls are counted: at its line, or that of the backward call."""
-        return self._places.rows(self._site if node.location is None else node.location, node.module, "backward")
+        return self._places.at(self._site if node.location is None else node.location, node.module, "backward")
 
     def begin(self, site: int | None, log: ForwardLog, found: Walk) -> dict[int, NodeCost]:
         """Begin a pass from a line; returns what the backward of each live node took so far, by the node's ``id``."""
         if site != self._site:
             self._site = site
             for cost, at in zip(self.by_place, self._structure.index, strict=True):
-                cost.rows = self._rows_of(self._nodes[at])
-                cost.by_op = cost.rows.by_op
+                cost.place = self._place_of(self._nodes[at])
         known, seconds, nbytes = log.take(found.numbers)
         if len(known):
             at = np.frombuffer(self._structure.index, np.int32)[known]

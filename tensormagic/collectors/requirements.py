@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
-from itertools import accumulate
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
+from tensormagic.words import binding
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +80,6 @@ def small_step() -> Callable[[], torch.Tensor]:
 
 # Says what something is that is no tensor, and what to write instead. Imports torch only if it is loaded already.
 
-_LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
 _ALL = "; tensors() lists all its tensors"
 
 
@@ -134,7 +132,7 @@ def require_names(given: Any, function: str, example: str = "x") -> Mapping[str,
 
 
 def _instead(value: Any, name: str, torch: Any) -> str:
-    subject = name if binds_tightly(name) else f"({name})"
+    subject = binding(name)
     if value is None and name.endswith(".grad"):
         return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
     if torch is not None and isinstance(value, torch.nn.Module):
@@ -161,15 +159,3 @@ def _made_of(value: Any, name: str, subject: str) -> str:
     if callable(getattr(type(value), "to_numpy", None)):  # a table, a column or an index of pandas or polars
         return f"torch.as_tensor({subject}.to_numpy()) makes one of numbers"
     return "give an expression that makes a torch.Tensor"
-
-
-def binds_tightly(expression: str) -> bool:
-    """Return whether something can be written directly behind ``expression``: an index, an attribute."""
-    try:
-        body = ast.parse(expression, mode="eval").body
-    except SyntaxError:
-        return False
-    # Whether the bracket that it begins with is closed by its last character, and not before.
-    depth = list(accumulate((character == "(") - (character == ")") for character in expression))
-    enclosed = expression.startswith("(") and 0 not in depth[:-1]
-    return not isinstance(body, _LOOSE) or enclosed

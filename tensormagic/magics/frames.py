@@ -375,11 +375,6 @@ def own_namespace(shell: Any) -> dict[str, Any]:
     return {name: value for name, value in shell.user_ns.items() if name not in shell.user_ns_hidden}
 
 
-def path_of(expression: str) -> str:
-    """Return an expression so that an index or an attribute can be written behind it: ``(a, b)`` for ``a, b``."""
-    return expression if requirements.binds_tightly(expression) else f"({expression})"
-
-
 def check_names(shell: Any, expression: str) -> None:
     """Raise where a name is not there, naming near ones: a typing error is the commonest."""
     nodes = list(ast.walk(ast.parse(expression, mode="eval")))

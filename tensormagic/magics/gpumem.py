@@ -20,7 +20,6 @@ from tensormagic.magics.frames import (
     Followed,
     bundle,
     deliver_after_run,
-    path_of,
     relays_updates,
     reported,
     value_of,
@@ -28,6 +27,7 @@ from tensormagic.magics.frames import (
 from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
+from tensormagic.words import binding
 
 if TYPE_CHECKING:
     from tensormagic.views.page.live_memory import MemoryPanel
@@ -45,7 +45,7 @@ def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
         if asked:
             raise UsageError(f"--snapshot shows a file without names: leave out {', '.join(asked)}")
         return api.read_snapshot(unquoted(options.snapshot) or "", cell_number=numbered)
-    only = {path_of(expression): value_of(shell, expression) for expression in asked}
+    only = {binding(expression): value_of(shell, expression) for expression in asked}
     return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
 
 

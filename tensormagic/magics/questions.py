@@ -23,12 +23,12 @@ from tensormagic.magics.frames import (
     explanation,
     one_expression,
     own_namespace,
-    path_of,
     reported,
     value_of,
 )
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number, running_number
+from tensormagic.words import binding
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cell, Report
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     __tracebackhide__ = True
     asked = expressions(options.expression)
-    named = {path_of(expression): value_of(shell, expression) for expression in asked}
+    named = {binding(expression): value_of(shell, expression) for expression in asked}
     return api.tensors(named or own_namespace(shell), title=", ".join(asked))
 
 

@@ -13,9 +13,10 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
-from tensormagic.magics.frames import Explained, check_names, deliver, path_errors_in_one_line, path_of
+from tensormagic.magics.frames import Explained, check_names, deliver, path_errors_in_one_line
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
 from tensormagic.reports import Holder, Report, TensorReport, TensorTable
+from tensormagic.words import binding
 
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 
@@ -43,7 +44,7 @@ def _print_lines(found: list[tuple[str, Any]]) -> None:
     __tracebackhide__ = True
     refused = ""
     try:
-        lines = [line for expression, one in found for line in api.tensor_lines(one.value, path_of(expression))]
+        lines = [line for expression, one in found for line in api.tensor_lines(one.value, binding(expression))]
         print("\n".join(lines))  # noqa: T201  (asked for)
     except TensorMagicError as error:
         refused = str(error)
@@ -101,7 +102,7 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
         return table
     refused = ""
     name = (
-        path_of(expression) if requirements.is_tensor(found.value) or requirements.is_array(found.value) else expression
+        binding(expression) if requirements.is_tensor(found.value) or requirements.is_array(found.value) else expression
     )
     try:
         report = api.inspect(found.value, name, namespace=shell.user_ns, verdict=found.verdict, **chosen)
@@ -142,7 +143,7 @@ def _in_cell(shell: Any, holder: Holder) -> Holder:
 
 def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:
     """Return the tensors inside a collection, the first few in full; None where it holds none, or is an array."""
-    path = path_of(expression)
+    path = binding(expression)
     table = api.tensors({path: value}, title=expression, panels=MOST_PANELS, around=shell.user_ns)
     if hasattr(type(value), "named_modules"):
         table = replace(table, hint=f"As a tree of modules: `%model {expression}`")

@@ -21,8 +21,11 @@ def test_scientific(value, text):
 
 @pytest.mark.parametrize(
     ("expression", "written"),
-    [("x", "x"), ("net(x)", "net(x)"), ("a.b[0]", "a.b[0]"), ("a + b", "(a + b)"), ("-x", "(-x)"), ("w'", "(w')")],
-)
+    [("x", "x"), ("net(x)", "net(x)"), ("a.b[0]", "a.b[0]"), ("a + b", "(a + b)"), ("-x", "(-x)"), ("w'", "(w')"),
+     ("(x + y)", "(x + y)"), ("(x, y)", "(x, y)"), ("((x) + (y))", "((x) + (y))"), ("(n := x)", "(n := x)"),
+     ("(x) + (y)", "((x) + (y))"), ("(x), (y)", "((x), (y))"), ("lambda: x", "(lambda: x)"), ("x > 5", "(x > 5)"),
+     ("3", "(3)")],
+)  # fmt: skip
 def test_what_a_method_is_called_on(expression, written):
     """In brackets only where the method would belong to a part of it."""
     assert binding(expression) == written

@@ -26,6 +26,7 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
 )
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
+from tensormagic.collectors.graphs.in_place import suspects_of
 from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
@@ -125,7 +126,7 @@ class AutogradErrors(TracePart):
                 return
             with quiet():
                 names, read = Names(followed.caller, self._namespace, self._leaves), (found.nodes, found.numbers)
-                followed.suspects = tuple(each for one in unseen for each in one.suspects(*read, names.of))
+                followed.suspects = tuple(each for one in unseen for each in suspects_of(one, *read, names.of))
         except Exception as error:
             self._failed_at(error)
 

@@ -18,7 +18,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.gradients.measures import bytes_at
 from tensormagic.collectors.graphs.in_place import (
     IN_PLACE,
-    SilentWrites,
     UntrackedWrites,
     WriteBook,
     WriteRecord,
@@ -81,7 +80,7 @@ def checksum(address: int, nbytes: int) -> int:
     return found
 
 
-class NumpyAliases(SilentWrites):
+class NumpyAliases:
     """The arrays over tensors' memory that a run knows of."""
 
     def __init__(self, sites: SourceLines) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import linecache
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.training import ObservationKind
 
@@ -40,13 +41,6 @@ def operand_of(x: torch.Tensor, name: str = "") -> Operand:
         device=str(x.device), stride=tuple(x.stride()) if strided else (), requires_grad=x.requires_grad,
         layout=str(x.layout).removeprefix("torch."), is_leaf=x.is_leaf,
     )  # fmt: skip
-
-
-def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
-    """Return the innermost call of a function, from a frame outwards; None where it does not run."""
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame
 
 
 def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, path: str) -> list[str]:
@@ -167,6 +161,11 @@ class Call(NamedTuple):
         name = str(getattr(self.function, "__name__", self.function))
         return _SHOWN.get(name, name)
 
+    @property
+    def filename(self) -> str:
+        """The file of the code that made the call, with slashes."""
+        return self.frame.f_code.co_filename.replace("\\", "/")
+
 
 @dataclass(slots=True, eq=False)
 class Place:
@@ -223,6 +222,11 @@ class CallNotes:
         self.sequences = Marks(MOST_SEQUENCES)  # what recurrent layers gave that take time first: ``nn.GRU``
         self.attended: dict[int, tuple[int, int]] = {}  # by number of an attention's node: places and samples
         self.wide = Marks(MOST_WIDE)  # results that grew, each with what is to be noted of it
+        self.fresh: dict[int, Any] = {}  # memory that nobody has written, by the address of its storage
+        self.since_fresh = 0  # calls since the last such was asked for
+        self.dropouts: dict[int, weakref.ref[Any]] = {}  # those that their model knows
+        self.drops = False  # whether a dropout was seen that drops
+        self.updates: dict[tuple[int | None, int], Any] = {}  # those by hand, by line and parameter
 
     def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""

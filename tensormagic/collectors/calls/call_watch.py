@@ -15,13 +15,13 @@ from torch import nn
 
 from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
-from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, Place, frame_of
-from tensormagic.collectors.calls.seen_made import NotesOfMade, storage_key
+from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, CallNotes, Place
+from tensormagic.collectors.calls.seen_made import storage_key
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, outwards
 from tensormagic.reports import RunningSum, UntrainedNorm
 from tensormagic.words import error_text
 
@@ -34,11 +34,10 @@ from tensormagic.words import error_text
 
 PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 
-_CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
 _SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler.step.__code__
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
-MOST_LINES, MOST_MODULES = 64, 256
+MOST_REDUCED, MOST_OPTIMIZERS = 256, 64
 HABIT = 3  # times that an optimizer clears: once may be tidying up
 
 
@@ -51,8 +50,6 @@ class UntrainedNorms:
 
     def add(self, path: str, site: int | None, passes: int) -> None:
         """Note one batch, after so many backward passes."""
-        if (path, site) not in self._norms and len(self._norms) >= MOST_MODULES:
-            return
         last, batches, in_a_row, longest = self._norms.get((path, site), (passes, 0, 0, 0))
         in_a_row = in_a_row + 1 if last == passes else 1
         self._norms[path, site] = passes, batches + 1, in_a_row, max(longest, in_a_row)
@@ -125,7 +122,7 @@ def added(watch: CallWatch, call: Call) -> None:
     result, loop = call.result, watch.loop
     if not isinstance(result, torch.Tensor) or result.grad_fn is None or result.numel() != 1:
         return
-    if (site := watch.site(call)) is None or (site not in loop.lines and len(loop.lines) >= MOST_LINES):
+    if (site := watch.site(call)) is None:
         return
     number, passes, steps, longest = loop.lines.get(site, (-1, loop.passes, 1, 1))
     if passes != loop.passes:
@@ -185,7 +182,7 @@ def cleared(watch: CallWatch, call: Call) -> None:
         while frame is not None and frame.f_code.co_name != "zero_grad":
             frame = frame.f_back
         optimizer = frame.f_locals.get("self") if frame is not None else None
-        if optimizer is not None and (id(optimizer) in watch.loop.clears or len(watch.loop.clears) < MOST_LINES):
+        if optimizer is not None and (id(optimizer) in watch.loop.clears or len(watch.loop.clears) < MOST_OPTIMIZERS):
             _, times, _ = watch.loop.clears.get(id(optimizer), (None, 0, None))
             watch.loop.clears[id(optimizer)] = weakref.ref(optimizer), times + 1, site
 
@@ -199,17 +196,15 @@ def froze(watch: CallWatch, call: Call) -> None:
 def reduced(watch: CallWatch, call: Call) -> None:
     """Note of what node a result is that ranks add up where it lies: autograd does not know of it."""
     x = call.args[0] if call.args else call.kwargs.get("tensor")
-    if isinstance(x, torch.Tensor) and x.grad_fn is not None and len(watch.reduced) < MOST_MODULES:
+    if isinstance(x, torch.Tensor) and x.grad_fn is not None and len(watch.reduced) < MOST_REDUCED:
         watch.reduced.add(x.grad_fn._sequence_nr())
 
 
 def clipped(watch: CallWatch, call: Call) -> None:
     """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
-    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_CLIP_FILE):
+    if not call.filename.endswith("torch/nn/utils/clip_grad.py"):
         return
-    frame: FrameType | None = call.frame
-    while frame is not None and frame.f_code.co_name != _CLIP:
-        frame = frame.f_back
+    frame = next((each for each in outwards(call.frame) if each.f_code.co_name == "clip_grad_norm_"), None)
     if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
         return
     parameters = frame.f_locals.get("parameters")
@@ -250,7 +245,7 @@ def is_scaled(optimizer: Any, scaler: weakref.ref[Any] | None) -> bool:
 Look = Callable[["CallWatch", Call], None]
 
 
-class CallWatch(NotesOfMade):
+class CallWatch(CallNotes):
     """Looks at the calls of one run; the arguments are those of `CallNotes`."""
 
     def __init__(
@@ -260,8 +255,6 @@ class CallWatch(NotesOfMade):
         self._places: dict[tuple[object, int], Place] = {}
         self.reduced: set[int] = set()  # numbers of nodes whose results ranks have added up in place
         self.seconds, self.loop = 0.0, LoopNotes()
-        self.fresh, self.dropouts, self.updates = {}, {}, {}
-        self.since_fresh, self.drops = 0, False
 
     def place(self, line: object, frame: FrameType) -> Place | None:
         """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).
@@ -310,7 +303,7 @@ class CallWatch(NotesOfMade):
                     if self.wide:
                         seen_calls.follow_wide(self, call)
                     if self.fresh:
-                        self.follow_fresh(call)
+                        seen_made.follow_fresh(self, call)
         except Exception as error:
             self.gap = error_text(error)
         self.seconds += perf_counter() - began
@@ -403,10 +396,6 @@ def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
     return (unlike, *(one for one in looks if one not in _OF_UNLIKE))
 
 
-# What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
-_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.one_of_the_batch})
-
-
 def _watched() -> dict[Any, Watched]:
     asks: Any = torch.Tensor.requires_grad
     freezing = dict.fromkeys((asks.__set__, torch.Tensor.requires_grad_), (froze,))
@@ -419,7 +408,8 @@ def _watched() -> dict[Any, Watched]:
     watched = {}
     for function in {**ROLES, **looks, **NOTED}:
         every = _of_unlike(looks.get(function, ()))
-        anywhere = tuple(look for look in every if look not in _OF_OWN_LINES)
+        # What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
+        anywhere = tuple(look for look in every if look not in {seen_calls.regrouped, seen_calls.one_of_the_batch})
         watched[function] = Watched(ROLES.get(function), every, NOTED.get(function, ""), anywhere)
     return watched
 

@@ -18,7 +18,7 @@ from tensormagic.collectors.detachment.detached_values import DetachedValues
 from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import CallFollower
-from tensormagic.collectors.hooks.replacing import Replacements, skip_in_dynamo
+from tensormagic.collectors.hooks.replacing import Replacements, noted_applies, skip_in_dynamo
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, without_modes
@@ -128,16 +128,17 @@ class ForwardRecorder(CallFollower):
         self._aside_since = 0
         self._applied = self._before_step = -1
         self._ranges = Replacements()
+        self._applies = noted_applies(self.note_apply)
 
     def __enter__(self) -> ForwardRecorder:
-        """Begin to follow."""
+        self._applies.__enter__()
         self._ranges.put(torch.autograd.profiler.record_function, "__exit__", self._range_ending)
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        """Follow no more."""
         super().__exit__(*error)
         self._ranges.remove_all()
+        self._applies.__exit__()
 
     def around(  # noqa: C901, PLR0912, PLR0913, PLR0917  (one branch a listener: a method each would cost every call)
         self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any
@@ -212,14 +213,14 @@ class ForwardRecorder(CallFollower):
         since = sequence_number()
         left = super().step_aside()
         if left:
-            self._ranges.pause()  # TorchScript would compile it
+            self._ranges.step_aside()  # TorchScript would compile it
             self._aside_since = since
         return left
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         super().step_back(caller)
-        self._ranges.resume()
+        self._ranges.step_back()
         self.note_backward(self._aside_since, caller)
 
     def leave_step(self) -> None:
@@ -283,7 +284,7 @@ class ForwardRecorder(CallFollower):
             except Exception:  # a module may answer by code of its own what lies in it
                 origin = site, ""
         else:
-            origin = place.origin
+            origin = place.site, place.module
         if self.first_node is not None:
             self.first_node(frame)
         if start == self._applied:  # that custom Function refused its arguments: it made no node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from itertools import accumulate, permutations
+from itertools import accumulate, islice, permutations
 from operator import mul
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from tensormagic.collectors.calls.call_notes import LOSSES, Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import is_own_code, outwards
 
 # Calls for which the host has to wait until a device has done all that it was given. On the CPU nothing is noted.
 
@@ -21,13 +21,12 @@ WAITS = (
     "item", "tolist", "cpu", "to", "__float__", "__int__", "__bool__", "__index__", "is_nonzero", "nonzero", "argwhere",
     "masked_select", "unique", "equal", "allclose", "__repr__", "__format__",
 )  # fmt: skip
-_HERE = frozenset({"cpu", "meta"})
 
 
 def waited(watch: CallNotes, call: Call) -> None:
     """Note a call that reads what is on a device."""
     x = call.args[0] if call.args else None
-    if not isinstance(x, torch.Tensor) or x.device.type in _HERE:
+    if not isinstance(x, torch.Tensor) or x.device.type in {"cpu", "meta"}:
         return
     came = isinstance(call.result, torch.Tensor) and call.result.device.type == "cpu"
     if call.name in {"to", "cpu"} and (not came or call.kwargs.get("non_blocking", False)):
@@ -39,7 +38,7 @@ def waited(watch: CallNotes, call: Call) -> None:
 # are read as if the batch came first.
 
 _ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
-_MOST_FRAMES, _MOST_ATTENDED = 3, 32
+_MOST_FRAMES, _MOST_ATTENDED = 4, 32
 
 
 def recurred(watch: CallNotes, call: Call) -> None:
@@ -52,12 +51,8 @@ def recurred(watch: CallNotes, call: Call) -> None:
 
 def attended(watch: CallNotes, call: Call) -> None:
     """Remember an attention of torch's whose first dimension is that of the places: how many there are, and samples."""
-    frame = call.frame
-    for _ in range(_MOST_FRAMES):
-        if frame.f_code is _ATTENTION or frame.f_back is None:
-            break
-        frame = frame.f_back
-    if frame.f_code is not _ATTENTION or frame.f_back is None:
+    frame = next((each for each in islice(outwards(call.frame), _MOST_FRAMES) if each.f_code is _ATTENTION), None)
+    if frame is None or frame.f_back is None:
         return
     if getattr(frame.f_back.f_locals.get("self"), "batch_first", True):
         return  # before the locals of the attention are read, of which there are many
@@ -213,7 +208,6 @@ _PASSING = frozenset({
     "type", "exp", "log", "log1p", "sqrt", "clamp", "where", *LOSSES,
 })  # fmt: skip
 _REDUCING = frozenset({"mean", "sum", "nanmean", "nansum", "norm", *LOSSES})
-_FUNCTIONAL = "torch/nn/functional.py"
 _TURNING = frozenset({"unsqueeze", "view", "reshape", "expand", "T", "mT", "t", "transpose"})
 
 
@@ -283,7 +277,7 @@ def grew_in_a_loss(watch: CallNotes, call: Call) -> None:
     if len(given) != 2 or given[0].shape == given[1].shape:
         return
     above = call.frame.f_back
-    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith(_FUNCTIONAL):
+    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith("torch/nn/functional.py"):
         return
     left, right = given
     for x in call.result:

@@ -15,6 +15,7 @@ from tensormagic.collectors.graphs.live_nodes import (
     inputs_of,
     next_nodes,
     normalising_node,
+    past,
 )
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.quiet import quiet
@@ -132,7 +133,7 @@ def einsum_over(watch: CallNotes, call: Call) -> None:
         summed = [place for place, index in enumerate(term) if index not in out and x.shape[place] > 1]
         if node is None or node.name() != "SoftmaxBackward0" or not summed:
             continue
-        dim, scores = _dim_of(node, x.dim()), _past(first_input(node), _SCALED)
+        dim, scores = _dim_of(node, x.dim()), past(first_input(node), _SCALED)
         if term[dim] in out and x.shape[dim] > 1 and scores is not None and scores.name() == "BmmBackward0":
             watch.note("normalised over", call, operands=given, about=at, detail=f"product {dim} {summed[0]}",
                        made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
@@ -152,7 +153,7 @@ def alone(watch: CallNotes, call: Call) -> None:
         if x.shape[1] == 1:
             watch.note("normalised over", call, operands=(x,), detail="alone 1", of=2)
     elif node is not None and node.name() in _SOFTMAX_NODES and x.shape[dim := _dim_of(node, x.dim())] == 1:
-        layer = _past(x.grad_fn, _ADDING)  # a bias
+        layer = past(x.grad_fn, _ADDING)  # a bias
         weight = _weight(layer) if layer is not None and dim == x.dim() - 1 else None
         if weight is not None and 1 in weight.shape:
             watch.note("normalised over", call, operands=(x,), detail=f"alone {dim}")
@@ -187,23 +188,14 @@ _AFFINE = frozenset({"AddBackward0", "MulBackward0", "RsubBackward1"})
 _BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})
 
 
-def _past(node: Any, passing: frozenset[str]) -> Any:
-    """Return the first node on the way back that is not among these, and passes no view."""
-    for _ in range(MOST_STEPS):
-        if node is None or (node.name() not in PASSING and node.name() not in passing):
-            return node
-        node = first_input(node)
-    return None
-
-
 def _is_score(node: Any) -> bool:
     """Return whether a value is the logarithm of the probability of what was chosen, or a ratio of two of these."""
-    node = _past(node, _SCALING)
+    node = past(node, _SCALING)
     if node is not None and node.name() == "SubBackward0" and _is_alone(node):
-        node = _past(first_input(node), _SCALING)  # minus the old one, which has no gradient
+        node = past(first_input(node), _SCALING)  # minus the old one, which has no gradient
     if node is None or node.name() != "GatherBackward0":
         return False
-    before = _past(first_input(node), frozenset())
+    before = past(first_input(node))
     return before is not None and before.name() in _LOGITS
 
 
@@ -216,7 +208,7 @@ def not_detached(watch: CallNotes, call: Call) -> None:
     if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) and x.grad_fn is not None for x in call.args[:2]):
         return
     for score, other in (call.args[:2], call.args[1::-1]):
-        node = _past(other.grad_fn, _SCALING)
+        node = past(other.grad_fn, _SCALING)
         if node is not None and node.name() == "SubBackward0" and _is_score(score.grad_fn) and not _is_score(node):
             watch.note("advantage", call, operands=call.args[:2], about=int(other is call.args[1]),
                        made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
@@ -237,8 +229,8 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
     if node is None or not {"AddBackward0", "MulBackward0"} <= affine:
         return
     best = node.name() in _BEST
-    last = _past(first_input(node) if best else node, frozenset())
-    first = _past(value.grad_fn, frozenset({"GatherBackward0"}))
+    last = past(first_input(node) if best else node)
+    first = past(value.grad_fn, frozenset({"GatherBackward0"}))
     if last is not None and first is not None and _weight(last) is not None and _weight(last) is _weight(first):
         watch.note("target", call, operands=(value, target), of=_given(call), about=1,
                    detail="best" if best else "value",

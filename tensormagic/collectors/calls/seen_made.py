@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, frame_of, running_part
+from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import SourceLines, definition_of, is_own_code, lines_of, syntax_of
+from tensormagic.collectors.where.source import SourceLines, definition_of, is_own_code, lines_of, outwards, syntax_of
 from tensormagic.reports import Observation
 from tensormagic.reports.training import ObservationKind
 
@@ -80,57 +80,50 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
     return ctypes.string_at(start, size) + ctypes.string_at(start + length - size, size)
 
 
-class NotesOfMade(CallNotes):
-    """Notes beside which it is remembered what calls have made; whoever looks at calls begins them empty."""
+def _mark_fresh(watch: CallNotes, x: torch.Tensor, site: int | None) -> None:
+    """Follow the memory behind a tensor from now on."""
+    if len(watch.fresh) >= MOST_FOLLOWED:
+        gone = [key for key, mark in watch.fresh.items() if mark.reference.expired()]
+        for key in gone or [next(iter(watch.fresh))]:
+            del watch.fresh[key]
+    storage = x.untyped_storage()
+    reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+    watch.fresh[storage._cdata] = UninitializedMemory(reference, site, x._version, _ends(storage))
+    watch.since_fresh = 0
 
-    fresh: dict[int, UninitializedMemory]  # by the address of its storage
-    since_fresh: int  # calls
-    dropouts: dict[int, weakref.ref[Any]]  # those that their model knows
-    drops: bool  # whether a dropout was seen that drops
-    updates: dict[tuple[int | None, int], Update]  # those by hand, by line and parameter
 
-    def mark_fresh(self, x: torch.Tensor, site: int | None) -> None:
-        """Follow the memory behind a tensor from now on."""
-        if len(self.fresh) >= MOST_FOLLOWED:
-            gone = [key for key, mark in self.fresh.items() if mark.reference.expired()]  # type: ignore[no-untyped-call]
-            for key in gone or [next(iter(self.fresh))]:
-                del self.fresh[key]
-        storage = x.untyped_storage()
-        reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        self.fresh[storage._cdata] = UninitializedMemory(reference, site, x._version, _ends(storage))
-        self.since_fresh = 0
+def follow_fresh(watch: CallNotes, call: Call) -> None:
+    """Look at what a call does with memory that is followed: it fills it, reads it, or looks away."""
+    watch.since_fresh += 1
+    if watch.since_fresh > LONGEST:
+        watch.fresh.clear()
+    given = [x for x in flat((*call.args, *call.kwargs.values())) if storage_key(x) in watch.fresh]
+    if not given:
+        return
+    name = str(getattr(call.function, "__name__", ""))
+    # ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant: the values are ignored.
+    blind = name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
+    if name in _LOOKING or blind or _goes_on(watch, name, call, given[0]):
+        return
+    x, mark = given[0], watch.fresh[storage_key(given[0])]
+    if name in _READING and "out" not in call.kwargs and (mark.intact or mark.still_is(x)):
+        operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
+        place = next(at for at, value in enumerate(operands) if value is x)
+        watch.note("uninitialised", call, operands=operands, about=place, nbytes=x.nbytes, made=mark.site)
+    for x in given:
+        watch.fresh.pop(storage_key(x), None)
 
-    def follow_fresh(self, call: Call) -> None:
-        """Look at what a call does with memory that is followed: it fills it, reads it, or looks away."""
-        self.since_fresh += 1
-        if self.since_fresh > LONGEST:
-            self.fresh.clear()
-        given = [x for x in flat((*call.args, *call.kwargs.values())) if storage_key(x) in self.fresh]
-        if not given:
-            return
-        name = str(getattr(call.function, "__name__", ""))
-        # ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant: the values are ignored.
-        blind = name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
-        if name in _LOOKING or blind or self._goes_on(name, call, given[0]):
-            return
-        x, mark = given[0], self.fresh[storage_key(given[0])]
-        if name in _READING and "out" not in call.kwargs and (mark.intact or mark.still_is(x)):
-            operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
-            place = next(at for at, value in enumerate(operands) if value is x)
-            self.note("uninitialised", call, operands=operands, about=place, nbytes=x.nbytes, made=mark.site)
-        for x in given:
-            self.fresh.pop(storage_key(x), None)
 
-    def _goes_on(self, name: str, call: Call, x: torch.Tensor) -> bool:
-        """Return whether memory stays unwritten and unread: what came out is a view of it, a copy, or no tensor."""
-        result = call.result
-        if name in _FILLING or (name.endswith("_") and not name.endswith("__")):
-            return False
-        if not isinstance(result, torch.Tensor):
-            return name not in _READING and not isinstance(result, tuple | list)
-        if copied := name in _COPYING and storage_key(result) != storage_key(x) and _is_followable(result):
-            self.mark_fresh(result, self.fresh[storage_key(x)].site)
-        return copied or storage_key(result) == storage_key(x)
+def _goes_on(watch: CallNotes, name: str, call: Call, x: torch.Tensor) -> bool:
+    """Return whether memory stays unwritten and unread: what came out is a view of it, a copy, or no tensor."""
+    result = call.result
+    if name in _FILLING or (name.endswith("_") and not name.endswith("__")):
+        return False
+    if not isinstance(result, torch.Tensor):
+        return name not in _READING and not isinstance(result, tuple | list)
+    if copied := name in _COPYING and storage_key(result) != storage_key(x) and _is_followable(result):
+        _mark_fresh(watch, result, watch.fresh[storage_key(x)].site)
+    return copied or storage_key(result) == storage_key(x)
 
 
 def storage_key(x: Any) -> int:
@@ -144,11 +137,10 @@ def _is_followable(x: Any) -> bool:
     return bool(storage_key(x)) and x.device.type == "cpu" and x.numel() > 0 and not x.is_inference()
 
 
-def asked_for(watch: NotesOfMade, call: Call) -> None:
+def asked_for(watch: CallNotes, call: Call) -> None:
     """Follow memory that the user's own code has asked for."""
-    filename = call.frame.f_code.co_filename.replace("\\", "/")
-    if (is_own_code(filename) or filename.endswith(_TO_EMPTY)) and _is_followable(call.result):
-        watch.mark_fresh(call.result, watch.site(call))
+    if (is_own_code(call.filename) or call.filename.endswith(_TO_EMPTY)) and _is_followable(call.result):
+        _mark_fresh(watch, call.result, watch.site(call))
 
 
 # Random numbers that come from a generator whose seed nobody chose.
@@ -184,7 +176,7 @@ def drew(watch: CallNotes, call: Call) -> None:
     seed = (torch.default_generator if device.type == "cpu" else cuda[device.index or 0]).initial_seed()
     if was_chosen(seed, device) or not _draws(call) or call.kwargs.get("generator") is not None:
         return
-    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+    if not call.filename.endswith(_NO_EFFECT):
         watch.note("draw", call, detail=str(seed), times=times)
 
 
@@ -215,8 +207,7 @@ _DEEPEST = 4  # data sets in data sets
 
 def loaded(watch: CallNotes, call: Call) -> None:
     """Look at a loader as it begins an epoch: it draws a seed for its workers then."""
-    code = call.frame.f_code
-    if code.co_name != "__init__" or not code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+    if call.frame.f_code.co_name != "__init__" or not call.filename.endswith(_NO_EFFECT):
         return
     loader = call.frame.f_locals.get("loader")
     if loader is None or loader.num_workers < 2 or loader.worker_init_fn is not None:
@@ -249,16 +240,13 @@ _FORWARD = nn.Dropout.forward.__code__
 _MOST_DROPOUTS = 1024
 
 
-def dropped(watch: NotesOfMade, call: Call) -> None:
+def dropped(watch: CallNotes, call: Call) -> None:
     """Note a dropout that drops whatever mode the module around it is in."""
     drops, above = _draws(call), call.frame.f_back
     watch.drops = watch.drops or drops
     if not drops or (above is not None and above.f_code is _FORWARD and holds(watch.dropouts, above.f_locals["self"])):
         return
-    running, frame = list[nn.Module](), frame_of(MODULE_CALL, call.frame)  # the innermost first
-    while frame is not None:
-        running.append(frame.f_locals["self"])
-        frame = frame_of(MODULE_CALL, frame.f_back)
+    running = [each.f_locals["self"] for each in outwards(call.frame) if each.f_code is MODULE_CALL]
     if not running:
         return
     around, how = running[0], "called"
@@ -318,14 +306,14 @@ class Update(NamedTuple):
         return newer and same
 
 
-def updated(watch: NotesOfMade, call: Call) -> None:
+def updated(watch: CallNotes, call: Call) -> None:
     """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
     x, result = call.args[0] if call.args else None, call.result
     if not (type(x) is nn.Parameter or type(x) is torch.Tensor) or type(result) is not torch.Tensor:
         return
     if not (x.requires_grad and x.is_leaf) or x.layout is not torch.strided or x.grad is None:
         return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
-    if not is_own_code(call.frame.f_code.co_filename):
+    if not is_own_code(call.filename):
         return  # a library's updates are right by themselves
     site = watch.site(call)
     watch.updates = known = {key: one for key, one in watch.updates.items() if one.parameter() is not None}

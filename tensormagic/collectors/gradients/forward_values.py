@@ -21,7 +21,14 @@ from tensormagic.collectors.gradients.pass_log import Following, TraceContext, T
 from tensormagic.collectors.gradients.pass_values import Coming, PassForward, PassValues, Row
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.quiet import dispatches_to_python, local_shard, outside_functorch, unread_reason, unwrap
+from tensormagic.collectors.quiet import (
+    dispatches_to_python,
+    local_shard,
+    outside_functorch,
+    unread_reason,
+    unwrap,
+    without_modes,
+)
 from tensormagic.reports import Gap
 from tensormagic.words import error_text
 
@@ -137,15 +144,9 @@ class ForwardMeter(TracePart):
 @contextmanager
 def _aside() -> Iterator[None]:
     """Leave out the user's modes and transforms; what is measured is detached: no graph grows. Seldom over 1 µs."""
-    with torch._C.DisableTorchFunction():
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            with outside_functorch():
-                yield
-        elif torch._C._len_torch_dispatch_stack():
-            with torch.utils._python_dispatch._disable_current_modes():
-                yield
-        else:
-            yield
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    with torch._C.DisableTorchFunction(), outside_functorch() if transformed else without_modes():
+        yield
 
 
 def _is_bad(value: Any) -> bool:

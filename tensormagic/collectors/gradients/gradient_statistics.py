@@ -15,6 +15,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.measures import (
+    NARROW,
     NORM_RELIABLE,
     PIECE,
     Measured,
@@ -45,7 +46,6 @@ _statistics = quickly(GradientStatistics)
 _SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
 _SUMMED_AS_THEY_ARE = (np.dtype(np.float32), np.dtype(np.float64))
 _CANCELS = 1e-3  # a variance below this share of the mean square has lost its digits in float32
-_NARROW = frozenset({torch.float16, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))})
 
 
 class _Sums(NamedTuple):
@@ -82,7 +82,7 @@ def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistic
         nan, inf = count_where(np.isnan, values), count_where(np.isinf, values)
         norm = largest = math.nan if nan else math.inf
         zero, (mean, deviation) = count_where(np.equal, values, 0), _middle_of_finite(values)
-    if gradient.dtype in _NARROW:  # below its smallest normal number, zeros apart, and at its largest
+    if gradient.dtype in NARROW:  # below its smallest normal number, zeros apart, and at its largest
         limits = torch.finfo(gradient.dtype)
         for part in (np.abs(as_array(piece)) for piece in pieces(values)):
             subnormal += int(np.count_nonzero((part > 0) & (part < limits.smallest_normal)))

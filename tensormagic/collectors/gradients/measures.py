@@ -109,9 +109,9 @@ Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
 NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
 LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
-_WITHOUT_REDUCTIONS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
+_FLOAT8 = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))  # without reductions
+NARROW = _FLOAT8 | {torch.float16}  # in which small numbers lose digits, and large ones come to an end
 _WORTH_REORDERING = 1 << 14
-_FEW = 32
 NO_NUMBERS = "tensors on the meta device have no numbers"
 SMALL = 1 << 14  # elements from which it pays to go by rows,
 _ROW = 1 << 13  # of so many elements
@@ -135,7 +135,7 @@ def flat(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
     gradient, repeated = magnitudes(dense(gradient)), 1
     if not gradient.is_contiguous():
         gradient, repeated = as_it_lies(gradient)
-    if gradient.dtype in _WITHOUT_REDUCTIONS:
+    if gradient.dtype in _FLOAT8:
         gradient = gradient.float()
     return gradient.detach().reshape(-1), repeated
 
@@ -189,11 +189,6 @@ def measure(gradient: torch.Tensor) -> Measured:
 
 def of_numbers(values: Any) -> Measured:
     """Return what `measure` does of a NumPy array, summed in float64."""
-    if len(values) <= _FEW:  # Python counts a few in a third of the time
-        numbers = values.tolist()
-        inf, nan = numbers.count(math.inf) + numbers.count(-math.inf), sum(map(math.isnan, numbers))
-        if nan or inf:
-            return (math.nan if nan else math.inf), nan, inf
     with np.errstate(all="ignore"):  # a NaN of another kind makes NumPy warn
         wide = values.astype(np.float64)
     norm = math.sqrt(vdot(wide, wide))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,15 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Arrival
-from tensormagic.collectors.gradients.measures import Measured, as_it_lies, dense, ignore, magnitudes, vector_norm
+from tensormagic.collectors.gradients.measures import (
+    NARROW,
+    Measured,
+    as_it_lies,
+    dense,
+    ignore,
+    magnitudes,
+    vector_norm,
+)
 from tensormagic.reports import GradientStatistics
 
 SMALL = 1 << 15  # elements of a gradient that is copied, to be looked at together with others of its length
@@ -33,7 +41,6 @@ ROOM = 1 << 28  # bytes that a device must have left for a pass to be measured i
 JUMP = 1e3  # a norm so many times larger or smaller than in the pass before asks for statistics
 _JUMPS_APART = 16  # passes
 
-_NARROW = frozenset({torch.float16, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))})
 _NORMED = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128})
 _SUMMED_IN = {torch.float64: torch.float64, torch.complex128: torch.float64}  # all others in float32
 _COUNTED = 4  # numbers about a row where not all is asked
@@ -166,7 +173,7 @@ class DeviceNumbers:
 
     def _put(self, values: torch.Tensor, asked: _Asked, *, careful: bool) -> None:
         stream = self._streams.setdefault(devices.there.stream_of(values.device), _Stream())
-        narrow = values.dtype if values.dtype in _NARROW else None
+        narrow = values.dtype if values.dtype in NARROW else None
         wide = _SUMMED_IN.get(values.dtype, torch.float32)
         if asked.count <= SMALL:
             if stream.elements + asked.count > _WINDOW:
@@ -280,7 +287,7 @@ class DeviceNumbers:
             apart = [*(table[:, 6] * scale).tolist(), *(np.sqrt(finite) * (means - mean)).tolist()]
             deviation = math.hypot(*apart) / math.sqrt(every)
         zero = asked.count - int(table[:, 4].sum())
-        subnormal = int(table[:, 7].sum()) - zero if asked.dtype in _NARROW else 0
+        subnormal = int(table[:, 7].sum()) - zero if asked.dtype in NARROW else 0
         return (norm, nans, infs), GradientStatistics(
             self._pass_number, count, norm, float(largest.max()) if worst is None else worst, mean, deviation,
             zero * times, nans, infs, subnormal * times, int(table[:, 8].sum()) * times,
@@ -290,12 +297,9 @@ class DeviceNumbers:
 @contextmanager
 def _own_types() -> Iterator[None]:
     """Keep the user's function modes from seeing what is computed, and autocast from choosing the types for it."""
-    with torch._C.DisableTorchFunction():
-        if torch._C._is_any_autocast_enabled():
-            with torch._C._DisableAutocast():
-                yield
-        else:
-            yield
+    casts = torch._C._is_any_autocast_enabled()
+    with torch._C.DisableTorchFunction(), torch._C._DisableAutocast() if casts else nullcontext():
+        yield
 
 
 def _pieces(values: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -28,12 +29,13 @@ from tensormagic.collectors.gradients.traced_graph import (
 )
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.hooks.capturing import kept_compiled
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import functorch_levels, unwrap
 from tensormagic.collectors.where.caller import sequence_number
-from tensormagic.collectors.where.source import SourceLines
+from tensormagic.collectors.where.source import SourceLines, outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
 
@@ -102,8 +104,7 @@ class Following:
     is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
     collectives: dict[int, int] = field(default_factory=dict)  # How many had begun before it; see `ParallelWatcher`.
     reduced: bool | None = None  # Whether it reduced its gradients over processes; None where that is not known.
-    # The device that its roots are on began with it; None where that is unknown, or it is a CPU.
-    clock: Stopwatch | None = None
+    clock: Stopwatch = field(default_factory=Stopwatch)  # What the device takes that its roots are on.
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -135,6 +136,7 @@ class TraceContext:
     parts: dict[str, Any] = field(default_factory=dict)  # Those that were made so far, by their names in the table.
     gaps: dict[str, Gap] = field(default_factory=dict)  # By their reasons.
     last: There | None = None  # The last pass, its graph and its numbers.
+    compiled: kept_compiled = field(init=False)  # Takes the recorder off where compiled functions are called.
 
     def add_gap(self, section: str, reason: str) -> None:
         """Note what could not be seen, and why; once for each reason."""
@@ -435,13 +437,10 @@ _OF_ONE_CHUNK = frozenset({"backward_one_chunk", "backward_weight_one_chunk"})
 
 def _stage_frames() -> Iterator[FrameType]:
     """Yield the frames of pipeline stages above the caller; none is looked for where no pipeline was imported."""
-    frame: FrameType | None = sys._getframe(2) if _PIPELINING in sys.modules else None
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            return
+    caller = sys._getframe(2) if _PIPELINING in sys.modules else None
+    for frame in islice(outwards(caller), _MOST_FRAMES):
         if frame.f_globals.get("__name__") == f"{_PIPELINING}.stage":
             yield frame
-        frame = frame.f_back
 
 
 def infers_shapes() -> bool:

@@ -43,12 +43,12 @@ Item = TypeVar("Item")
 class Thinned(Generic[Item]):
     """An append-only sequence that keeps about ``capacity`` of its items, evenly spaced.
 
-    At most ``pins`` pinned ones and the last come on top.
+    A few pinned ones and the last come on top.
     """
 
-    def __init__(self, capacity: int, pins: int = 4) -> None:
+    def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._pins_left = pins
+        self._pins_left = 4
         self._stride = 1
         self._kept: dict[int, Item] = {}
         self._pinned: set[int] = set()
@@ -137,10 +137,6 @@ class TracedGraph:
             return True
         after = self._statistics_seconds + self._statistics_cost
         return self.frames.keeps_next and after <= FREE_SECONDS + STATISTICS_SHARE * seconds
-
-    def wants_values(self) -> bool:
-        """Return whether the next pass is to keep its numbers themselves."""
-        return self.is_small and self.frames.keeps_next
 
     def add(self, values: PassValues, statistics_seconds: float) -> bool:
         """Keep the numbers of a pass that has ended; False where they are of a pass whose numbers are there already."""

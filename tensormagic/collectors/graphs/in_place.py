@@ -172,32 +172,24 @@ class Suspect(NamedTuple):
     records: tuple[WriteRecord, ...]  # the writes
 
 
-class SilentWrites:
-    """Writes that autograd was not told of."""
+def suspects_of(
+    silent: Any, nodes: Sequence[Any], numbers: Sequence[int], name: Callable[[torch.Tensor], str]
+) -> list[Suspect]:
+    """Return what the nodes of a backward that begins had saved before it was written to; `concern` comes first.
 
-    def since(self, number: int) -> list[Any]:
-        """Return those that count for a node with a number."""
-        raise NotImplementedError
-
-    def reaching(self, node: Any, saved: torch.Tensor, writes: list[Any]) -> tuple[WriteRecord, ...]:
-        """Return which of them reached a tensor that a node has saved."""
-        raise NotImplementedError
-
-    def suspects(
-        self, nodes: Sequence[Any], numbers: Sequence[int], name: Callable[[torch.Tensor], str]
-    ) -> list[Suspect]:
-        """Return what the nodes of a backward that begins had saved before it was written to; `concern` comes first."""
-        found: list[Suspect] = []
-        for place, (node, number) in enumerate(zip(nodes, numbers, strict=True)):
-            writes = self.since(number)
-            for saved in saved_by(node) if writes and not hasattr(node, "variable") else ():
-                looked_at = saved.versions is None and matters(node, saved.slot)
-                if looked_at and (records := self.reaching(node, saved.tensor, writes)):
-                    found.append(Suspect(place, saved.slot, name(saved.tensor), tuple(saved.tensor.shape), records))
-        return found
+    ``silent`` are writes that autograd was not told of, such as `UntrackedWrites`.
+    """
+    found: list[Suspect] = []
+    for place, (node, number) in enumerate(zip(nodes, numbers, strict=True)):
+        writes = silent.since(number)
+        for saved in saved_by(node) if writes and not hasattr(node, "variable") else ():
+            looked_at = saved.versions is None and matters(node, saved.slot)
+            if looked_at and (records := silent.reaching(node, saved.tensor, writes)):
+                found.append(Suspect(place, saved.slot, name(saved.tensor), tuple(saved.tensor.shape), records))
+    return found
 
 
-class UntrackedWrites(SilentWrites):
+class UntrackedWrites:
     """What was written through ``.data`` in a run."""
 
     def __init__(self) -> None:

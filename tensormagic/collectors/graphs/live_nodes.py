@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from ctypes import c_uint64, c_void_p
 from functools import partial
@@ -117,15 +116,19 @@ PASSING = frozenset({
 })  # fmt: skip
 
 
-def normalising_node(node: Any) -> Any:
-    """Return the node of the softmax or sigmoid that made a value, if one did."""
+def past(node: Any, passing: Collection[str] = ()) -> Any:
+    """Return the first node on the way back that passes no view, and is not among these."""
     for _ in range(MOST_STEPS):
-        if node is None or node.name() in NORMALISING:
+        if node is None or (node.name() not in PASSING and node.name() not in passing):
             return node
-        if node.name() not in PASSING:
-            return None
         node = first_input(node)
     return None
+
+
+def normalising_node(node: Any) -> Any:
+    """Return the node of the softmax or sigmoid that made a value, if one did."""
+    node = past(node)
+    return node if node is not None and node.name() in NORMALISING else None
 
 
 def is_node_class(kind: type) -> bool:
@@ -349,14 +352,9 @@ def put_stops(nodes: Sequence[Any], stops: DeallocStops) -> None:
             metadata[_KEY] = _DeallocStop(tuple(nodes[other] for other in below), _freed_later)
 
 
-def dealloc_stops(signature: array[int], count: int) -> DeallocStops:
-    """Return where stops belong: at edges that lead over a whole stride's border, to something that is deep."""
-    ends: list[list[int]] = []  # of every node the places that its edges lead to
-    at = 1
-    while at < len(signature):
-        stop = at + 3 + 2 * signature[at + 2]
-        ends.append([end for end in signature[at + 3 : stop : 2] if end >= 0])
-        at = stop
+def dealloc_stops(links: Sequence[Sequence[tuple[int, int, int]]]) -> DeallocStops:
+    """Return where stops belong: at edges (`structure.Links`) over a whole stride's border, to something deep."""
+    ends, count = [[end for _, end, _ in edges] for edges in links], len(links)
     feeding = [0] * count
     for target in chain.from_iterable(ends):
         feeding[target] += 1

@@ -114,26 +114,22 @@ def saved_tensor(node: Any, slot: str) -> torch.Tensor | None:
 
     None where it is not there, changed, packed by a hook, or where code of its own class would answer.
     """
-    return _unpacked(node, f"_raw_saved_{slot}", f"_saved_{slot}")
+    try:
+        kept = getattr(node, f"_raw_saved_{slot}")
+        several = isinstance(kept, (tuple, list))
+        if several or is_packed(kept) or (kept is not None and dispatches_to_python(kept.data)):
+            return None
+        found = getattr(node, f"_saved_{slot}")
+    except (RuntimeError, AttributeError):
+        return None
+    return found if isinstance(found, torch.Tensor) else None
 
 
 def each_saved_tensor(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield these by the names of their slots; nothing of a custom Function."""
-    for slot, raw, value in () if is_custom(node) else slots_of(node):
-        if (found := _unpacked(node, raw, value)) is not None:
+    for slot, _, _ in () if is_custom(node) else slots_of(node):
+        if (found := saved_tensor(node, slot)) is not None:
             yield slot, found
-
-
-def _unpacked(node: Any, raw: str, value: str) -> torch.Tensor | None:
-    try:
-        kept = getattr(node, raw)
-        several = isinstance(kept, (tuple, list))
-        if several or is_packed(kept) or (kept is not None and dispatches_to_python(kept.data)):
-            return None
-        found = getattr(node, value)
-    except (RuntimeError, AttributeError):
-        return None
-    return found if isinstance(found, torch.Tensor) else None
 
 
 def saved_argument(node: Any, name: str, default: Any = None) -> Any:

@@ -111,7 +111,7 @@ class Walker:
         signature = self._signed(flat, at, numbers)
         if len(nodes) > STRIDE:
             stops = self._stops  # of an equal one the first is kept, which the structure has as well
-            self._stops = stops if stops[0] == signature else (signature, dealloc_stops(signature, len(nodes)))
+            self._stops = stops if stops[0] == signature else (signature, dealloc_stops(_unpack(signature)[1]))
             put_stops(nodes, self._stops[1])
         return Walk(nodes, signature, starts, numbers, frozenset(foreign))
 

@@ -48,27 +48,26 @@ _CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
 _FIRST_CALL = "the first call of a TorchScript function"
 _UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it was not followed"
 
-Return = Callable[[FrameType | None], None]
-"""Comes back; is given the frame that called torch's function."""
-
 
 class Captures:
-    """What torch wrote down while a follower was off its stacks.
+    """What torch wrote down while modes were off its stacks: a follower's function mode, and its ``dispatch`` modes.
 
     Args:
-        leave: Takes the follower off this thread's stacks; returns what brings it back, None where it was not there.
-        leave_dispatch: Takes its dispatch mode off, where it has one.
+        mode: The function mode, where it has one.
+        beside: What else is replaced while these are there.
         made: Called with what the first call of a TorchScript function returned, its name, and the frame of the call.
     """
 
     def __init__(
         self,
-        leave: Callable[[], Return | None],
+        mode: StepsAside | None = None,
         *,
-        leave_dispatch: Callable[[], Return | None] | None = None,
+        beside: Replacements | None = None,
         made: Callable[[str, Any, FrameType], None] | None = None,
     ) -> None:
-        self._leave, self._leave_dispatch, self._made = leave, leave_dispatch, made
+        self._modes, self._made = [mode] if mode is not None else [], made
+        self._beside = Replacements() if beside is None else beside
+        self.dispatch: list[StepsAside] = []  # known when the run begins
         self._replaced = Replacements()
         self._names: dict[str, None] = {}
         self._looked_at: dict[str, None] = {}  # what ran untouched, but is known by what it returned
@@ -86,52 +85,60 @@ class Captures:
         return _UNTOUCHED.format(" and ".join(names)) if names else ""
 
     def __enter__(self) -> None:
-        """Watch the doors."""
         doors: list[tuple[str, str, Callable[[Any], Any]]]
-        doors = [(path, name, partial(self._entry, self._leave, what)) for path, name, what in _DOORS]
-        if (leave := self._leave_dispatch) is not None:
-            doors += [(path, "__call__", partial(self._calling, leave)) for path in _CALLED]
-            doors += [(path, name, partial(self._entry, leave, "")) for path, name in _PRINTED]
+        modes, dispatch = [*self._modes, *self.dispatch], self.dispatch
+        doors = [(path, name, partial(self._entry, modes, what)) for path, name, what in _DOORS]
+        if dispatch:
+            doors += [(path, "__call__", self._calling) for path in _CALLED]
+            doors += [(path, name, partial(self._entry, dispatch, "")) for path, name in _PRINTED]
         for path, name, make in doors:
             module, _, inside = path.rpartition(".")
             owner = sys.modules.get(path) or getattr(sys.modules.get(module), inside, None)  # imported already
-            if owner is not None and hasattr(owner, name):
+            if owner is not None:
                 self._replaced.put(owner, name, make)
 
     def __exit__(self, *_: object) -> None:
-        """Leave them as they were; may come before they are watched, and twice."""
         self._replaced.remove_all()
 
-    def _entry(self, leave: Callable[[], Return | None], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _leave(self, modes: list[StepsAside]) -> list[StepsAside]:
+        """Take modes off this thread's stacks, and return those that were there."""
+        if left := [each for each in modes if each.step_aside()]:
+            self._beside.step_aside()
+        return left
+
+    def _come_back(self, left: list[StepsAside], frame: FrameType) -> None:
+        self._beside.step_back()
+        for each in left:
+            each.step_back(frame)
+
+    def _entry(self, modes: list[StepsAside], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def captured(*args: Any, **kwargs: Any) -> Any:
-            come_back = leave()
-            if come_back is None:  # aside already, or on another thread
+            if not (left := self._leave(modes)):  # aside already, or on another thread
                 return original(*args, **kwargs)
             if what and not _is_for_torch(what, sys._getframe(1)):
                 self._names[what] = None
             try:
                 return original(*args, **kwargs)
             finally:
-                come_back(sys._getframe(1))
+                self._come_back(left, sys._getframe(1))
 
         return captured
 
-    def _calling(self, leave: Callable[[], Return | None], original: Callable[..., Any]) -> Callable[..., Any]:
+    def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def call(script: Any, *args: Any, **kwargs: Any) -> Any:
             owner = getattr(script, "owner", None)
             name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
             is_first = name not in self._called  # since the run began
             self._called.add(name)
-            come_back = leave() if is_first else None
-            if come_back is None:
+            if not (left := self._leave(self.dispatch) if is_first else []):
                 return original(script, *args, **kwargs)
             frame = sys._getframe(1)
             try:
                 result = original(script, *args, **kwargs)
             finally:
-                come_back(frame)
+                self._come_back(left, frame)
             if self._made is None:
                 self._names[_FIRST_CALL] = None
             else:
@@ -160,7 +167,7 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
 # name is replaced while a trace is on, and put back with it. The nodes made between the two belong to the line that
 # called the compiled function.
 
-_MODULE, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
+_MODULE = "torch._dynamo.eval_frame"
 
 
 class StepsAside(Protocol):
@@ -173,43 +180,25 @@ class StepsAside(Protocol):
         """Come back; ``caller`` is the frame that called the compiled function."""
 
 
-class Together:
-    """A mode, and hooks that Dynamo would follow: they step aside with it."""
-
-    def __init__(self, mode: StepsAside, hooks: StepsAside) -> None:
-        self._mode, self._hooks = mode, hooks
-        self._left: list[StepsAside] = []
-
-    def step_aside(self) -> bool:
-        """Leave, both."""
-        left = self._mode.step_aside()
-        self._left = [each for each in (self._mode, self._hooks) if left and (each is self._mode or each.step_aside())]
-        return left
-
-    def step_back(self, caller: FrameType | None) -> None:
-        """Come back, both."""
-        for each in self._left:
-            each.step_back(caller)
-
-
 class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(mode):``)
-    """Let ``mode`` step aside at the door of every compiled function, until the block ends."""
+    """Let ``mode`` step aside at the door of every compiled function, until the block ends.
 
-    def __init__(self, mode: StepsAside) -> None:
-        self._mode = mode
+    With it ``others`` do, such as hooks that Dynamo would follow. ``calls`` of compiled functions are counted.
+    """
+
+    def __init__(self, mode: StepsAside, *others: StepsAside) -> None:
+        self._mode, self._others, self.calls = mode, others, 0
+        self._left: list[StepsAside] = []
         self._entered: FrameType | None = None
         self._replaced = Replacements()
 
     def __enter__(self) -> None:
-        """Watch Dynamo, now or as soon as the first ``torch.compile`` has imported it."""
-        module = sys.modules.get(_MODULE)
-        if module is None:
+        if (module := sys.modules.get(_MODULE)) is None:  # until the first ``torch.compile`` has imported it
             self._replaced.put(torch, "compile", self._compile)
-        elif hasattr(module, _SWITCH):
-            self._replaced.put(module, _SWITCH, self._switch)
+        else:
+            self._replaced.put(module, "_maybe_set_eval_frame", self._switch)
 
     def __exit__(self, *_: object) -> None:
-        """Put everything back."""
         self._replaced.remove_all()
         if self._entered is not None:
             self._leave()
@@ -230,7 +219,9 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
         def switch(callback: Any) -> Any:
             caller = foreign_caller(sys._getframe(1))
             if self._entered is None:
+                self.calls += callable(callback)
                 if callable(callback) and self._mode.step_aside():
+                    self._left = [self._mode, *(other for other in self._others if other.step_aside())]
                     self._entered = caller
                 return original(callback)
             if caller is not self._entered:
@@ -243,4 +234,5 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
 
     def _leave(self) -> None:
         caller, self._entered = self._entered, None
-        self._mode.step_back(caller.f_back if caller is not None else None)
+        for each in self._left:
+            each.step_back(caller.f_back if caller is not None else None)

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensormagic.collectors.hooks.replacing import Transparent
+from tensormagic.collectors.hooks.replacing import Transparent, skip_in_dynamo
 from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Engine, calling_frame, sequence_number
 
 
@@ -135,7 +135,10 @@ class SharedMode:
 
 
 class Follower:
-    """Follows what runs on a thread, by the mode that it shares with others: ``mode``, from when the run begins."""
+    """Follows what runs on a thread, by the mode that it shares with others: ``mode``, from when the run begins.
+
+    It may end before it began, and twice.
+    """
 
     mode_type: ClassVar[type[SharedMode]]
     mode: Any = None
@@ -145,13 +148,11 @@ class Follower:
     _place = -1
 
     def __enter__(self: AnyFollower) -> AnyFollower:
-        """Begin to follow."""
         self.join()
         self.come_back(len(self.mode_type.stack()))
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Follow no more; may come before it began, and twice."""
         if self.mode is not None:
             self.leave()
             self.silence()
@@ -208,10 +209,6 @@ class Follower:
         """Come back."""
         self.come_back(self._place)
 
-    def leave_alone(self) -> Callable[[FrameType | None], None] | None:
-        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
-        return self.step_back if self.step_aside() else None
-
 
 class CallMode(SharedMode, TorchFunctionMode):
     """The function mode: makes every call as its own line would, and lets those who follow calls do so.
@@ -263,7 +260,7 @@ class CallMode(SharedMode, TorchFunctionMode):
 
     def let_notice(self) -> None:
         """Let torch answer itself."""
-        self._transparent.pause()
+        self._transparent.step_aside()
         self._is_noticed = True
 
     def end(self) -> None:
@@ -409,6 +406,9 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         self._made = self._callers.made
 
 
+skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
+
+
 def ours_are_on() -> bool:
     """Return whether a dispatch mode of the tool's is on this thread's stack."""
     return _depth() > 0 and any(isinstance(mode, SharedMode) for mode in dispatch_modes())
@@ -425,7 +425,6 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
     """Keep what the tool does itself from being an operation of the run, for any of its modes on this thread."""
 
     def __enter__(self) -> None:
-        """Take the modes off."""
         self._number = sequence_number()
         modes = dispatch_modes() if _depth() else []
         self._left = [(at, mode) for at, mode in enumerate(modes) if isinstance(mode, SharedMode)]
@@ -434,7 +433,6 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
             mode.is_aside = True
 
     def __exit__(self, *error: object) -> None:
-        """Bring them back, the outermost first."""
         while self._left:
             place, mode = self._left[0]
             if (number := sequence_number()) > self._number:

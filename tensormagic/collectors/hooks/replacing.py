@@ -6,11 +6,10 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
-from threading import Lock, get_ident
+from contextlib import suppress
+from threading import RLock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 import torch.fx.traceback as stacks
@@ -19,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
-from tensormagic.collectors.where.source import foreign_frames
+from tensormagic.collectors.where.source import foreign_frames, outwards
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
 #
@@ -30,26 +29,27 @@ from tensormagic.collectors.where.source import foreign_frames
 class Replacement:
     """One function that replaces another while this is entered; what ends it may come before that, and twice.
 
-    Where somebody else replaced ours meanwhile, theirs stays: it goes on to ours, which goes on to what lay below.
+    Where somebody else replaced ours meanwhile, theirs stays: it goes on to ours, which goes on to what lay below. A
+    function that this torch does not have is not replaced.
     """
 
     __slots__ = ("_below", "_make", "_name", "_ours", "_owner")
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self._owner, self._name, self._make = owner, name, make
-        self._below = self._ours = None
+        self._below: Any = None
+        self._ours: Any = None
 
     def __enter__(self) -> Replacement:
-        """Stand in from now on."""
         with _lock:
-            self._below = _current(self._owner, self._name)
-            self._ours = self._make(self._below)
-            _layers.append(self)
-            setattr(self._owner, self._name, self._ours)
+            if hasattr(self._owner, self._name):
+                self._below = _current(self._owner, self._name)
+                self._ours = self._make(self._below)
+                _layers.append(self)
+                setattr(self._owner, self._name, self._ours)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put back what lay below, or leave it to who came later."""
         with _lock:
             if self not in _layers:
                 return
@@ -61,12 +61,12 @@ class Replacement:
 
     def pause(self) -> None:
         """Put back what lay below for a while, where nobody came later (0.2 µs)."""
-        if _current(self._owner, self._name) is self._ours:
+        if self._ours is not None and _current(self._owner, self._name) is self._ours:
             setattr(self._owner, self._name, self._below)
 
     def resume(self) -> None:
         """Stand in again, where nobody came meanwhile."""
-        if _current(self._owner, self._name) is self._below:
+        if self._ours is not None and _current(self._owner, self._name) is self._below:
             setattr(self._owner, self._name, self._ours)
 
 
@@ -84,12 +84,13 @@ class Replacements(list[Replacement]):
             self[-1].__exit__()
             self.pop()
 
-    def pause(self) -> None:
+    def step_aside(self) -> bool:
         """Put them back for a while."""
         for replaced in self:
             replaced.pause()
+        return True
 
-    def resume(self) -> None:
+    def step_back(self, _caller: FrameType | None = None) -> None:
         """Replace them again."""
         for replaced in self:
             replaced.resume()
@@ -101,7 +102,7 @@ def _current(owner: Any, name: str) -> Any:
 
 
 _layers: list[Replacement] = []
-_lock = Lock()
+_lock = RLock()
 
 
 # Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
@@ -113,12 +114,7 @@ _lock = Lock()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 
-
-def _nothing_to_switch(_: Any) -> None:
-    return None
-
-
-switch_dynamo: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", _nothing_to_switch)
+switch_dynamo: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", lambda _: None)
 """Give this thread what compiles its frames (None: nobody); returns who did until now (0.1 µs)."""
 
 
@@ -159,11 +155,10 @@ skip_in_dynamo(without_dynamo)
 # stack, nothing is added to a traceback or a warning. The question costs about 1 µs more.
 
 _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
-_QUESTION = "_is_setup_context_defined"
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 
-def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextManager[Any]:
+def noted_applies(note: Callable[[FrameType | None], None]) -> Replacement:
     """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread."""
 
     def asking(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -176,7 +171,7 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
         return skip_in_dynamo(is_setup_context_defined)
 
     # In another torch these nodes have the line of the next call, and say so.
-    return Replacement(_MODULE, _QUESTION, asking) if hasattr(_MODULE, _QUESTION) else nullcontext()
+    return Replacement(_MODULE, "_is_setup_context_defined", asking)
 
 
 # Notes where derivatives are taken forwards: there no graph is built, so none can be shown, and that is said.
@@ -203,10 +198,8 @@ def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
 # Both hand the seed to a function of their module, too, for devices that other packages bring. It returns before they
 # do: no frame of ours stands in a traceback of theirs.
 
-_SEEDING = "_seed_custom_device"
 
-
-def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManager[Any]:
+def noted_seeds(note: Callable[[int, FrameType], None]) -> Replacement:
     """Call ``note`` with the seed and the frame of torch's that sets it whenever torch is seeded."""
 
     def seeding(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -218,7 +211,7 @@ def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManage
         return skip_in_dynamo(seed_custom_device)
 
     # In another torch the next draw shows it.
-    return Replacement(torch.random, _SEEDING, seeding) if hasattr(torch.random, _SEEDING) else nullcontext()
+    return Replacement(torch.random, "_seed_custom_device", seeding)
 
 
 def plain_stacks() -> Replacement:
@@ -228,12 +221,7 @@ def plain_stacks() -> Replacement:
         def format_stack() -> list[str]:
             if stacks.has_preserved_node_meta():
                 return original()
-            frames: list[FrameType] = []
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None:
-                frames.append(frame)
-                frame = frame.f_back
-            kept = foreign_frames(frames[::-1])
+            kept = foreign_frames([*outwards(sys._getframe(1))][::-1])
             return traceback.format_list(traceback.StackSummary.extract((each, each.f_lineno) for each in kept))
 
         return format_stack
@@ -266,14 +254,13 @@ class Transparent(Replacements):
     def begin(self) -> None:
         """Replace the names; where they are put back for a while, again."""
         if self:
-            self.resume()
+            self.step_back()
             return
         asked = [(module, name, self._answering) for module in _ASKING for name in _QUESTIONS]
         asked.append((torch._tensor, "has_torch_function_unary", self._answering_backward))
         asked.append((torch.autograd, "has_torch_function", self._answering_backward))
         for module, name, answering in asked:
-            if hasattr(module, name):
-                self.put(module, name, answering)
+            self.put(module, name, answering)
 
     def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
@@ -333,12 +320,10 @@ def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> 
 # entrant checkpointing, ``gradcheck``), hand over to one function, which `torch.autograd` looks up among its own
 # names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
 
-_NAME = "_engine_run_backward"
 _RETAINS, _CREATES, _INPUTS = 1, 2, 3  # places among the arguments after the roots, of which gradients are the first
 
 
-@dataclass(frozen=True, slots=True)
-class BackwardCall:
+class BackwardCall(NamedTuple):
     """One call of the engine."""
 
     roots: tuple[Any, ...]  # what it starts from: tensors, or gradient edges
@@ -353,16 +338,11 @@ class BackwardCall:
 class Follower(Protocol):
     """What follows backward calls."""
 
-    # While it is not None, it is called instead of `follow`, with torch's function and the arguments for it; it makes
-    # the call and returns what that returns. For one that does not look at what the call does.
-    passing: Callable[[Any, Any, Any, Any], Any] | None
-
     def follow(self, call: BackwardCall) -> Any:
         """Make the call, with ``call.run()``, and return what that returns; `uncounted`."""
 
 
 _followers: list[tuple[int, Follower]] = []  # each with the thread that it was begun on
-_replaced: list[tuple[Any, Any]] = []  # torch's function and what replaces it, while it does
 
 
 class followed_backward:  # noqa: N801  (read as what it does: ``with followed_backward(follower):``)
@@ -377,23 +357,16 @@ class followed_backward:  # noqa: N801  (read as what it does: ``with followed_b
         self._entry = (get_ident(), follower)
 
     def __enter__(self) -> None:
-        """Begin."""
         with _lock:
             _followers.append(self._entry)
-            if not _replaced and hasattr(torch.autograd, _NAME):
-                original = getattr(torch.autograd, _NAME)
-                _replaced.append((original, _standing_in_for(original)))
-                setattr(torch.autograd, _NAME, _replaced[0][1])
+            if _door not in _layers:
+                _door.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        """End."""
         with _lock:
             _followers[:] = [other for other in _followers if other is not self._entry]
-            if _replaced and not _followers:
-                original, ours = _replaced[-1]
-                if getattr(torch.autograd, _NAME) is ours:  # else somebody else replaced it meanwhile, and calls ours
-                    setattr(torch.autograd, _NAME, original)
-                _replaced.pop()
+            if not _followers:
+                _door.__exit__()
 
 
 def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -414,11 +387,12 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
     return skip_in_dynamo(run_backward)
 
 
+_door = Replacement(torch.autograd, "_engine_run_backward", _standing_in_for)
+
+
 @uncounted
 def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: FBT001
     """Make a call through ``follower``."""
-    if follower.passing is not None:
-        return follower.passing(run, roots, args, kwargs)
     inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
     accumulates = bool(kwargs.get("accumulate_grad", True))
     made = functools.partial(run, roots, *args, **kwargs)
@@ -428,10 +402,7 @@ def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any
 
 def _followers_here() -> list[Follower]:
     """Return whom to tell of a call on this thread, the one that began first at the beginning."""
-    if len(_followers) == 1:
-        return [_followers[0][1]]
-    followers = _followers.copy()
-    here = get_ident()
+    followers, here = _followers.copy(), get_ident()
     if followers and not any(thread == here for thread, _ in followers):
         here = followers[-1][0]
     return [follower for thread, follower in followers if thread == here]

@@ -13,14 +13,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     Replacement,
     Replacements,
     followed_backward,
-    skip_in_dynamo,
     without_dynamo,
 )
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -138,8 +137,6 @@ NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
 class SteppingOff(OperationListener):
     """Takes a mode, by which the run follows operations, off around calls and nodes that ask for it."""
 
-    passing: Callable[[Any, Any, Any, Any], Any] | None = None  # see `followed_backward`
-
     def __init__(self, mode: OperationFollower, walk: NodeWalk) -> None:
         self._mode, self._walk = mode, walk
         self._looking = [each for each in mode.listeners if each.looks]
@@ -150,8 +147,9 @@ class SteppingOff(OperationListener):
         self._standing_in: list[Any] = []
         self._left = -1
         made = self.note_whole if self._looking else None
-        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=made)
-        self.compiled_calls = 0  # into functions that ``torch.compile`` made
+        self.captures = Captures(beside=self._replaced, made=made)
+        self.captures.dispatch.append(mode)
+        self.compiled = kept_compiled(self._replaced)  # Dynamo sees torch's own functions
 
     def enter(self, stack: Undoing) -> None:
         """Begin; ``stack`` ends it."""
@@ -161,7 +159,7 @@ class SteppingOff(OperationListener):
             self._replace(stack, owner, name, self._calling)
         if self._looking:
             self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
-        stack.enter_context(kept_compiled(self))
+        stack.enter_context(self.compiled)
         stack.enter_context(self.captures)
 
     def _forget(self) -> None:
@@ -169,13 +167,11 @@ class SteppingOff(OperationListener):
         while self._standing_in:
             STANDING_IN.pop(self._standing_in.pop(), None)
 
-    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[list[Replacement], Any], Any]) -> None:
+    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if isinstance(owner, type) and name not in vars(owner):
             stack.callback(_remove_if_inherited, owner, name, getattr(owner, name))
-        itself: list[Replacement] = []
-        itself.append(Replacement(owner, name, partial(make, itself)))
-        self._replaced += itself
-        stack.enter_context(itself[0])
+        self._replaced.append(Replacement(owner, name, make))
+        stack.enter_context(self._replaced[-1])
 
     def wants(self, op: Any) -> None:
         """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
@@ -187,7 +183,7 @@ class SteppingOff(OperationListener):
         for each in self._looking:
             each.note_whole(name, result, frame)
 
-    def _calling(self, itself: list[Replacement], original: Any) -> Callable[..., Any]:
+    def _calling(self, original: Any) -> Callable[..., Any]:
         asks = ASKING_CALLS[inspect.unwrap(original)]
 
         @uncounted
@@ -197,11 +193,11 @@ class SteppingOff(OperationListener):
             place = self._mode.leave() if asks(args, kwargs) else -1
             if place < 0:
                 return made(original, args, kwargs)
-            itself[0].pause()  # a function mode is called for what is there
+            self._replaced.step_aside()  # a function mode is called for what is there
             try:
                 result = made(original, args, kwargs)
             finally:
-                itself[0].resume()
+                self._replaced.step_back()
                 self._mode.come_back(place)
             self.note_whole(original.__name__, result, frame)
             return result
@@ -211,7 +207,7 @@ class SteppingOff(OperationListener):
         STANDING_IN[stand_in] = inspect.unwrap(original)
         return stand_in
 
-    def _resizing(self, _: list[Replacement], original: Any) -> Callable[..., Any]:
+    def _resizing(self, original: Any) -> Callable[..., Any]:
         @uncounted
         def resize_(storage: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(storage, *args, **kwargs)
@@ -255,28 +251,6 @@ class SteppingOff(OperationListener):
     def _return(self) -> None:
         left, self._left = self._left, -1
         self._mode.come_back(left)
-
-    def _leave(self) -> Return | None:
-        if not self._mode.step_aside():
-            return None
-        self._replaced.pause()
-        return self._come_back
-
-    def _come_back(self, caller: FrameType | None) -> None:
-        self.step_back(caller)
-        self._mode.step_back(caller)
-
-    def step_aside(self) -> bool:
-        """Let Dynamo see torch's own functions; see `kept_compiled`."""
-        if not self.compiled_calls:
-            skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
-        self.compiled_calls += 1
-        self._replaced.pause()
-        return True
-
-    def step_back(self, _caller: FrameType | None) -> None:
-        """Stand in for them again."""
-        self._replaced.resume()
 
 
 def _remove_if_inherited(owner: type, name: str, inherited: Any) -> None:

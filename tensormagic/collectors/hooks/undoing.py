@@ -35,7 +35,6 @@ class SignalsWait:
         self._came: list[int] = []
 
     def __enter__(self) -> None:
-        """Let them wait, where this is the main thread."""
         if get_ident() != threading.main_thread().ident:
             return
         try:
@@ -54,7 +53,6 @@ class SignalsWait:
         self._came.append(number)
 
     def __exit__(self, *_: object) -> None:
-        """Put the handlers back, and call those for which a signal came."""
         while self._theirs:
             number, handler = self._theirs[-1]
             if getsignal(number) == self._note:
@@ -77,7 +75,6 @@ class Undoing:
         self._signals = SignalsWait()
 
     def __enter__(self) -> Undoing:
-        """Begin."""
         self._thread = get_ident()
         for undo in _left.pop(self._thread, ()):
             undo()
@@ -87,7 +84,6 @@ class Undoing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Go on with the run, or undo what there is of it."""
         try:
             if error is None:
                 self._signals.__exit__()

@@ -14,33 +14,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tensormagic.collectors.ops import Place
 from tensormagic.reports.memory import Category
-from tensormagic.reports.ops import Phase
 
 # What is remembered of a storage: numbers, and a weak reference that shows the moment at which it is freed.
 #
 # The Python object of a storage lives as long as the storage itself, whoever holds that: tensors, views, autograd
 # graphs or C++ alone. So a weak reference to it, with a callback, shows exactly when the memory is given back, and
 # keeps nothing alive.
-
-
-class Place:
-    """Where operations are called from: a line in a module, in one phase."""
-
-    __slots__ = ("_backward", "grown", "module", "phase", "site")
-
-    def __init__(self, site: int | None, module: str, phase: Phase) -> None:
-        # Number of the line, None where none of the user's is running; path of the innermost module; what it does.
-        self.site, self.module, self.phase = site, module, phase
-        self.grown = Place(site, module, "forward") if phase == "other" else self  # for calls that autograd records
-        self._backward: Place | None = None
-
-    @property
-    def backward(self) -> Place:
-        """The place of what the backward of a call from here allocates."""
-        if self._backward is None:
-            self._backward = Place(self.site, self.module, "backward")
-        return self._backward
 
 
 class Block(weakref.ref[torch.UntypedStorage]):
@@ -100,7 +81,6 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: Callable[[Bl
 # The iterations of a run, noted beside its sums: where each backward began, and how large what was joined became.
 
 MOST_JOINED = 4096  # tensors noted for one line, the latest
-MOST_BACKWARDS = 1 << 20
 JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.stack.default"})
 
 
@@ -117,8 +97,7 @@ class Iterations:
     def began(self, task: int, operation: int) -> None:
         """Note that a backward with this number, greater than the latest, was running."""
         self.latest = task
-        if len(self.backwards) < MOST_BACKWARDS:
-            self.backwards.append(operation)
+        self.backwards.append(operation)
 
     def joined(self, block: Block) -> None:
         """Note the allocation of what was joined from others."""

@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -15,9 +14,10 @@ import torch
 
 from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.hooks.stepping_off import OperationListener
-from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Place, Resized, new_block
-from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, StackWalk, newly_made, tensors_in
+from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Resized, new_block
+from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, Place, Places, newly_made, tensors_in
 from tensormagic.collectors.where.caller import Engine, sequence_number
+from tensormagic.collectors.where.source import frame_of
 from tensormagic.words import error_text
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
@@ -113,7 +113,7 @@ class NodeLines:
 
 FEWEST_EVENTS = 1 << 9  # that wait to be added up
 MOST_LOOKED, LOOKED_AN_OPERATION = 20_000, 4  # storages, for those below an array: 0.2 µs each
-MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
+MOST_MET = 20_000  # calls whose place was looked for
 
 _ENGINE = Engine.code
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
@@ -126,16 +126,9 @@ class Allocations(OperationListener):
 
     looks = True
 
-    def __init__(
-        self,
-        walk: StackWalk,
-        site_of: Callable[[FrameType | None], int | None],
-        fold: Callable[[], None],
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        self._walk, self._site_of, self._fold, self._clock = walk, site_of, fold, clock
+    def __init__(self, places: Places, fold: Callable[[], None], clock: Callable[[], float]) -> None:
+        self._places, self._site_of, self._fold, self._clock = places, places.site_of, fold, clock
         self._kinds: list[OpKind] = []
-        self._places: dict[tuple[int | None, str, bool], Place] = {}
         self._nodes = NodeLines(0)
         self._node: tuple[int, Place] = (-1, Place(None, "", "backward"))
         self._backward: tuple[tuple[int, int], int | None] = (-1, 0), None  # the last that freed something; its line
@@ -207,24 +200,14 @@ class Allocations(OperationListener):
         """Return the place of a call that Python code makes, and note it for the nodes made meanwhile."""
         if _graph_task() != -1:
             return self._place_inside(above)
-        if len(self._met) >= MOST_PLACES:
+        if len(self._met) >= MOST_MET:
             self._met.clear()
         self._met.add((id(above.f_code), above.f_lasti))
-        place = self._outside(above)
+        place = self._places.of(above)
         if (number := sequence_number()) > self._nodes.last:
             place = place.grown
             self._nodes.add(number, place)
         self.here = place
-        return place
-
-    def _outside(self, frame: FrameType | None) -> Place:
-        """Return the place of what a frame runs, where that is in no backward."""
-        site, module, optimizes = key = self._walk.walk(frame)
-        place = self._places.get(key)
-        if place is None:
-            place = Place(site, module, "optimizer" if optimizes else "forward" if module else "other")
-            if len(self._places) < MOST_PLACES:
-                self._places[key] = place
         return place
 
     def _place_of_node(self) -> Place:
@@ -237,24 +220,20 @@ class Allocations(OperationListener):
         if number != self._node[0]:
             place = self._nodes.of(number)
             if place is None:
-                frame: FrameType | None = _getframe()
-                while frame is not None and frame.f_code is not _ENGINE:
-                    frame = frame.f_back
-                place = self.here if frame is None else self._outside(frame)
-            self._node = number, place.backward
+                frame = frame_of(_ENGINE, _getframe())
+                place = self.here if frame is None else self._places.of(frame)
+            self._node = number, self._places.at(place.site, place.module, "backward")
         return self._node[1]
 
     def _place_inside(self, above: FrameType | None) -> Place:
         """Return the place of a call that Python code makes while the engine runs: a hook, a checkpoint."""
-        site = self._walk.own_site(above, _ENGINE)
+        site = self._places.own_site(above, _ENGINE)
         place = self._place_of_node()
         if site is None or site == place.site:
             return place
-        key = (site, place.module, False)
-        found = self._places.get(key) or self._places.setdefault(key, Place(site, place.module, "forward"))
         if (number := sequence_number()) > self._nodes.last:
-            self._nodes.add(number, found)
-        return found.backward
+            self._nodes.add(number, self._places.at(site, place.module, "forward"))
+        return self._places.at(site, place.module, "backward")
 
     # -- what -------------------------------------------------------------------------------------------------------
 

@@ -42,14 +42,6 @@ class Seen:
     addresses: Collection[int] = ()  # Where the storages begin that are alive at the end.
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """How far back the events go."""
-
-    since: float = 0.0  # when the run began, in microseconds since 1970: earlier events are another's
-    limit: int = 0  # how many events torch keeps, beyond which it forgets the oldest; 0 where that is not known
-
-
 def _highest(events: Sequence[Mapping[str, Any]], in_use: int, reserved: int) -> tuple[int, int]:
     """Return the most that was in use and reserved, from the end backwards: only what it is there is known for sure."""
     peak, most_reserved = max(in_use, 0), max(reserved, 0)
@@ -68,21 +60,24 @@ def _highest(events: Sequence[Mapping[str, Any]], in_use: int, reserved: int) ->
 
 
 def allocator_runs(
-    snapshot: Mapping[str, Any], seen: Mapping[int, Seen], history: History, *, cell_number: CellNumber | None = None
-) -> tuple[AllocatorRun, ...]:
+    snapshot: Mapping[str, Any], seen: Mapping[int, Seen], *, since: float, limit: int = 0,
+    cell_number: CellNumber | None = None,
+) -> tuple[AllocatorRun, ...]:  # fmt: skip
     """Return what the allocator recorded of a run, on each device that it recorded something of.
 
-    ``snapshot`` is as `torch.cuda.memory._snapshot` returns it, ``seen`` by the number of the device.
+    ``snapshot`` is as `torch.cuda.memory._snapshot` returns it, ``seen`` by the number of the device. Events from
+    before ``since``, in microseconds since 1970, are another run's; torch keeps ``limit`` events, beyond which it
+    forgets the oldest: 0 where that is not known.
     """
     found, functions = [], dict[_Line | None, str]()
     for device, trace in enumerate(snapshot["device_traces"]):
-        events = [event for event in trace if event.get("time_us", history.since) >= history.since]
+        events = [event for event in trace if event.get("time_us", since) >= since]
         if events:
             segments = [segment for segment in snapshot["segments"] if segment.get("device", 0) == device]
             blocks = [block for one in segments for block in one["blocks"] if block["state"] in _IN_USE]
             in_use = sum(block["requested_size"] for block in blocks)
             peak, reserved = _highest(events, in_use, sum(one["total_size"] for one in segments))
-            complete = len(events) < len(trace) or len(trace) < history.limit
+            complete = len(events) < len(trace) or len(trace) < limit
             known = seen.get(device, Seen())
             served = ((event, event["size"]) for event in events if event["action"] == "alloc")
             # What is in use and no tensor was found over.
@@ -143,7 +138,8 @@ class CudaRecording:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._cuda, self._enabled, self._clock = cuda, enabled, clock
-        self._history: History | None = None
+        self._since: float | None = None  # the moment, in microseconds since 1970
+        self._limit = 0  # events that are kept, where that is known
         self._snapshot: Mapping[str, Any] = {}
         self._mine = False
         self._switched = False  # by the user, in the run
@@ -159,7 +155,7 @@ class CudaRecording:
                 stack.callback(self._end)
                 self._cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=LIMIT)
             stack.enter_context(Replacement(self._cuda.memory, "_record_memory_history", self._noting))
-            self._history = History(self._clock() * 1e6, LIMIT if mine else 0)
+            self._since, self._limit = self._clock() * 1e6, LIMIT if mine else 0
         except Exception as error:
             self._mine = False
             self._missed("recorded", error)
@@ -186,12 +182,12 @@ class CudaRecording:
     def take(self) -> None:
         """Take down what was recorded, while it still is. Never raises."""
         try:
-            if self._history is not None:
+            if self._since is not None:
                 self._snapshot = self._cuda.memory._snapshot()
             elif not self.gaps and self._cuda.is_initialized():
                 self.gaps = (Gap("allocator", _BEGAN),)
-            if self._switched and self._history is not None:
-                self._history, self.gaps = History(self._history.since), (Gap("allocator", _SWITCHED),)
+            if self._switched and self._since is not None:
+                self._limit, self.gaps = 0, (Gap("allocator", _SWITCHED),)
         except Exception as error:
             self._missed("read", error)
 
@@ -204,9 +200,9 @@ class CudaRecording:
         """Return what was recorded, joined to what the run itself knows; nothing where nothing was. Never raises."""
         snapshot, self._snapshot = self._snapshot, {}
         try:
-            if self._history is not None and snapshot:
+            if self._since is not None and snapshot:
                 known = seen_by(allocation_logs, locations)
-                return allocator_runs(snapshot, known, self._history, cell_number=cell_number)
+                return allocator_runs(snapshot, known, since=self._since, limit=self._limit, cell_number=cell_number)
         except Exception as error:
             self._missed("joined", error)
         return ()

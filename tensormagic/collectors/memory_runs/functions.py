@@ -9,7 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import nn
 
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.children import registered
-from tensormagic.collectors.ops import StackWalk
+from tensormagic.collectors.ops import Places
 from tensormagic.collectors.where.source import SourceLines, lines_of
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
@@ -44,7 +44,6 @@ class Executions:
         self.gap = "" if monitoring is not None else "counting how often a line ran needs Python 3.12"
 
     def __enter__(self) -> Executions:
-        """Start to count, where a tool's number is free."""
         monitoring = self._monitoring
         if monitoring is None or not self._codes:
             return self
@@ -67,7 +66,6 @@ class Executions:
             self._monitoring.free_tool_id(tool)
 
     def __exit__(self, *_: object) -> None:
-        """Stop, and give the number back."""
         self._undoing.close()
 
     def _reached(self, code: CodeType, line: int) -> None:
@@ -81,27 +79,56 @@ class Executions:
 _DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")  # not parsed: a cell may hold magics
 
 
-@dataclass(slots=True)
 class Functions:
-    """The functions that are gone through."""
+    """The functions that a run goes through, line by line.
 
-    # What they run, comprehensions and lambdas inside included, and the name that each was asked for by.
-    codes: dict[CodeType, str] = field(default_factory=dict)
-    later: dict[str, str] = field(default_factory=dict)  # Names of functions that the cell itself is still to define.
-    filename: str = ""  # Of that cell.
+    ``wanted`` are functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"``
+    (its forward), ``"torch.nn.functional.multi_head_attention_forward"``. One that the cell defines which is about to
+    run is found once it is there.
+
+    Raises:
+        UnknownNameError: for what is no function, or none that is written in Python.
+    """
+
+    def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
+        # What they run, comprehensions and lambdas inside included, and the name that each was asked for by.
+        self.codes: dict[CodeType, str] = {}
+        self._later: dict[str, str] = {}  # names of functions that the cell itself is still to define
+        self._filename = cell.filename
+        defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
+        for each in (wanted,) if isinstance(wanted, str) or callable(wanted) else wanted:
+            name = each.strip("\"' ") if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
+            if name.rpartition(".")[2] in defined:
+                self._later[name.rpartition(".")[2]] = name
+            try:
+                value = _value(name, namespace) if isinstance(each, str) else each
+            except UnknownNameError:
+                if name not in self._later.values():
+                    raise
+                continue
+            inner = _unwrapped(value)
+            if not isinstance(inner, FunctionType):
+                kind = type(inner).__name__
+                raise UnknownNameError(f"cannot follow {name}, of type {kind}: it is not a Python function")
+            self._add(inner.__code__, name)
+        self._asked = bool(self.codes or self._later)
+        self.executions = Executions(self.codes)  # entered for the run: counts how often lines are reached
 
     def __contains__(self, code: CodeType) -> bool:
         """Return whether a code is one of them; one that was defined meanwhile is taken in."""
         if code in self.codes:
             return True
-        is_later = code.co_filename == self.filename and code.co_name in self.later
+        is_later = code.co_filename == self._filename and code.co_name in self._later
         if is_later:
-            self.add(code, self.later[code.co_name])
+            self._add(code, self._later[code.co_name])
         return is_later
 
-    def add(self, code: CodeType, name: str) -> None:
-        """Take a function in."""
+    def _add(self, code: CodeType, name: str) -> None:
         self.codes.update(dict.fromkeys(_with_inner(code), name))
+
+    def places(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> Places:
+        """Return what finds the line of an operation, and of what is freed."""
+        return FunctionPlaces(sites, module_path, self) if self._asked else Places(sites, module_path)
 
     def described(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
         """Return the functions with their source, and which of the lines are theirs."""
@@ -118,34 +145,22 @@ class Functions:
                 found.append(FunctionMemory(name, code.co_filename, first, source, tuple(at for _, at in mine), cell))
         return tuple(found)
 
+    def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
+        """Return the lines with how often each was reached; those that did nothing to memory come last."""
+        counts = dict(self.executions.counts)
+        places = ((line, (line.location.filename, line.location.line)) for line in lines)
+        described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
+        names = {(code.co_filename, line): code.co_name for code in self.codes for _, _, line in code.co_lines()}
+        more = (
+            LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
+            for (filename, line), count in sorted(counts.items())
+        )
+        return (*described, *more)
 
-def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> Functions:
-    """Return the functions that were asked for.
-
-    They are functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"`` (its
-    forward), ``"torch.nn.functional.multi_head_attention_forward"``. One that the cell defines which is about to run is
-    found once it is there.
-
-    Raises:
-        UnknownNameError: for what is no function, or none that is written in Python.
-    """
-    found = Functions(filename=cell.filename)
-    defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
-    for each in (wanted,) if isinstance(wanted, str) or callable(wanted) else wanted:
-        name = each.strip("\"' ") if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
-        if name.rpartition(".")[2] in defined:
-            found.later[name.rpartition(".")[2]] = name
-        try:
-            value = _value(name, namespace) if isinstance(each, str) else each
-        except UnknownNameError:
-            if name not in found.later.values():
-                raise
-            continue
-        inner = _unwrapped(value)
-        if not isinstance(inner, FunctionType):
-            raise UnknownNameError(f"cannot follow {name}, of type {type(inner).__name__}: it is not a Python function")
-        found.add(inner.__code__, name)
-    return found
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what is not counted."""
+        gap = self.executions.gap
+        return (Gap("functions", gap),) if self._asked and gap else ()
 
 
 def _value(name: str, namespace: Mapping[str, Any]) -> Any:
@@ -207,14 +222,14 @@ def _source(code: CodeType) -> tuple[str, ...]:
     return tuple(line.rstrip("\n") for line in block)
 
 
-class FunctionWalk(StackWalk):
+class FunctionPlaces(Places):
     """Finds the line of the innermost named function on the stack, and the user's line where none is there."""
 
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType | None], str], functions: Functions
     ) -> None:
         super().__init__(sites, module_path)
-        self._functions = functions
+        self._functions, self.site_of = functions, self._site_of
 
     def walk(self, frame: FrameType | None) -> tuple[int | None, str, bool]:
         """Return the line, the innermost module, and whether an optimizer of torch's made the call."""
@@ -227,8 +242,7 @@ class FunctionWalk(StackWalk):
         inside = self._inside(frame, stop)
         return super().own_site(frame, stop) if inside is None else inside
 
-    def site_of(self, frame: FrameType | None) -> int | None:
-        """Return the site of the line that is running at a frame or above it."""
+    def _site_of(self, frame: FrameType | None) -> int | None:
         inside = self._inside(frame)
         return self._sites.of_frame(frame) if inside is None else inside
 
@@ -239,44 +253,3 @@ class FunctionWalk(StackWalk):
                 return self._sites.at_frame(frame)
             frame = frame.f_back
         return None
-
-
-# What a run did in the functions that were asked for, line by line: their lines, their source, how often each ran.
-
-
-class LineProfile:
-    """The functions of one run."""
-
-    def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
-        self.functions = find_functions(wanted, namespace, cell)
-        self._asked = bool(self.functions.codes or self.functions.later)
-        # Entered for the run: counts how often lines are reached.
-        self.executions = Executions(self.functions.codes)
-
-    def walk(
-        self, sites: SourceLines, module_path: Callable[[FrameType | None], str]
-    ) -> tuple[StackWalk, Callable[[FrameType | None], int | None]]:
-        """Return what finds the line of an operation, and of what is freed."""
-        if not self._asked:
-            return StackWalk(sites, module_path), sites.of_frame
-        walk = FunctionWalk(sites, module_path, self.functions)
-        return walk, walk.site_of
-
-    def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
-        """Return the lines with how often each was reached; those that did nothing to memory come last."""
-        counts = dict(self.executions.counts)
-        places = ((line, (line.location.filename, line.location.line)) for line in lines)
-        described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
-        codes = self.functions.codes
-        names = {(code.co_filename, line): code.co_name for code in codes for _, _, line in code.co_lines()}
-        more = (
-            LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
-            for (filename, line), count in sorted(counts.items())
-        )
-        return (*described, *more)
-
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """What is not counted."""
-        gap = self.executions.gap
-        return (Gap("functions", gap),) if self._asked and gap else ()

@@ -22,16 +22,16 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Event,
     Iterations,
     LineTotals,
-    Place,
     Totals,
     new_block,
 )
 from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Allocations
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
-from tensormagic.collectors.memory_runs.functions import LineProfile
+from tensormagic.collectors.memory_runs.functions import Functions
 from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
+from tensormagic.collectors.ops import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import no_cell
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
@@ -71,9 +71,9 @@ class MemoryRecorder(Listener):
         names = ModuleNames(namespace)
         names.on_root = self._note_module
         modules = RunningModules(names)
-        self._profile = LineProfile(functions, namespace, cell)
-        walk, site_of = self._profile.walk(self._sites, modules.path_in)
-        self.operations = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
+        self._functions = Functions(functions, namespace, cell)
+        places = self._functions.places(self._sites, modules.path_in)
+        self.operations = self._seen = Allocations(places, self._fold, self.run.clock)
         self._totals: Totals = defaultdict(LineTotals)
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
@@ -116,7 +116,7 @@ class MemoryRecorder(Listener):
 
     def enter(self, undoing: Undoing) -> None:
         """Put into torch what is asked of functions and of devices."""
-        undoing.enter_context(self._profile.executions)
+        undoing.enter_context(self._functions.executions)
         self._cuda.start(undoing)
 
     def last_look(self) -> None:
@@ -250,7 +250,7 @@ class MemoryRecorder(Listener):
             now = self._seen.operations, self.run.clock() if self.run.state == "running" else self.run.ended
             peak, peak_left_out = account.largest(account.at_peak)
             kept, kept_left_out = account.largest(account.alive)
-            lines = self._profile.lines(account.lines, self._sites)
+            lines = self._functions.lines(account.lines, self._sites)
             failed = self._failed
             memory = failed.memory if failed is not None else None
             return MemoryRunReport(
@@ -266,7 +266,7 @@ class MemoryRecorder(Listener):
                 kept=kept,
                 kept_left_out=kept_left_out,
                 leaks=self._leaks,
-                functions=self._profile.functions.described(lines),
+                functions=self._functions.described(lines),
                 allocator=self._allocator,
                 out_of_memory=failed.out_of_memory if failed is not None else None,
                 at_end=memory.storages if memory is not None else account.at_end(),
@@ -276,7 +276,7 @@ class MemoryRecorder(Listener):
 
     def _gaps(self) -> tuple[Gap, ...]:
         seen, stepping = self._seen, self.run.stepping
-        compiled, captured = (stepping.compiled_calls, stepping.captures.gap) if stepping is not None else (0, "")
+        compiled, captured = (stepping.compiled.calls, stepping.captures.gap) if stepping is not None else (0, "")
         reasons = (
             (seen.gap, f"the memory of an operation could not be measured: {seen.gap}"),
             (seen.whole, _WHOLE.format(", ".join(sorted(seen.whole)))),
@@ -285,4 +285,4 @@ class MemoryRecorder(Listener):
             (seen.inside, _INSIDE.format(", ".join(sorted(seen.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(dict.fromkeys((*wording, *self._unseen, *self._profile.gaps, *self._cuda.gaps)))
+        return tuple(dict.fromkeys((*wording, *self._unseen, *self._functions.gaps(), *self._cuda.gaps)))

@@ -22,7 +22,6 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Block,
     LineTotals,
     Moment,
-    Place,
     Totals,
     counted_as,
 )
@@ -38,6 +37,7 @@ from tensormagic.collectors.memory_runs.leaks import (
     find_holders,
     find_leaks,
 )
+from tensormagic.collectors.ops import Place
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.where.source import CellNumber

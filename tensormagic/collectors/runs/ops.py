@@ -15,8 +15,7 @@ import torch
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
-from tensormagic.collectors.hooks.modes import OperationMode
-from tensormagic.collectors.hooks.replacing import BackwardCall, skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.ops import (
@@ -30,7 +29,6 @@ from tensormagic.collectors.ops import (
     Place,
     Places,
     Row,
-    Rows,
     new_bytes,
 )
 from tensormagic.collectors.quiet import quiet
@@ -69,7 +67,7 @@ class OpCounts(OperationListener):
         self._code: CodeType | None = None
         self.place: Place | None = None  # of that call, once it was looked up
         self.log = ForwardLog()  # of the operations that made autograd nodes, until their backward comes
-        self.no_node = NodeCost(places.rows(None, "", "backward"))  # on behalf of no node that is known
+        self.no_node = NodeCost(places.at(None, "", "backward"))  # on behalf of no node that is known
         self.node_of: Callable[[int, NodeCost], NodeCost] = _no_node  # by ``id``, in the pass under way
         self.gap = ""  # why something could not be counted
         self.devices: set[str] = set()  # types of those that operations ran on
@@ -116,29 +114,29 @@ class OpCounts(OperationListener):
     ) -> Any:
         """Make the call, and count it."""
         code = _ENGINE if above is None else above.f_code  # of a thread of the engine's, where no Python is above
-        rows: Rows | NodeCost
         node, grown, log = None, 0, self.log
         if code is self._code:
             place = self.place or self._find_place()
             if (grown := sequence_number()) > log.last:
-                log.last, rows = grown, place.grown
+                log.last, place = grown, place.grown
             else:
-                grown, rows = 0, place.rows
+                grown = 0
         elif code is _ENGINE or code is Engine.stand_in:
-            node = rows = self.node_of(id(_current_node()), self.no_node)
+            node = self.node_of(id(_current_node()), self.no_node)
+            place = node.place
         else:
-            rows, grown, node = self._elsewhere(above)  # type: ignore[arg-type]  # what has a code is a frame
+            place, grown, node = self._elsewhere(above)  # type: ignore[arg-type]  # what has a code is a frame
         began = perf_counter()
         try:
             # Where another run's is nearer to the operation, it is in the call.
             result = op(*args) if type(call) is FunctionType and not kwargs else call(op, args, kwargs)
         except BaseException:
-            row = rows.by_op.get(id(func)) or rows.add(func)
+            row = place.by_op.get(id(func)) or place.add(func)
             row.calls += 1
             row.failed += 1
             raise
         seconds = perf_counter() - began
-        row = rows.by_op.get(id(func)) or self._new_row(rows, func, result)
+        row = place.by_op.get(id(func)) or self._new_row(place, func, result)
         row.calls += 1
         row.seconds += seconds
         nbytes = 0
@@ -171,27 +169,27 @@ class OpCounts(OperationListener):
             self.gap = f"{row.name}: {error_text(error)}"
             return 0
 
-    def _new_row(self, rows: Rows | NodeCost, func: Any, result: Any) -> Row:
+    def _new_row(self, place: Place, func: Any, result: Any) -> Row:
         first = result[0] if isinstance(result, list | tuple) and result else result
         if isinstance(first, torch.Tensor):
             self.devices.add(first.device.type)
-        return rows.add(func)
+        return place.add(func)
 
     def _find_place(self) -> Place:
         self.place = place = self._places.of(self._frame)
         return place
 
-    def _elsewhere(self, above: FrameType) -> tuple[Rows | NodeCost, int, NodeCost | None]:
+    def _elsewhere(self, above: FrameType) -> tuple[Place, int, NodeCost | None]:
         """Return where to count a call that Python code made and nobody announced."""
         if _graph_task() != -1:
             node = self.node_of(id(_current_node()), self.no_node)
             site = self._places.own_site(above, _ENGINE)
-            return node if site is None else self._places.rows(site, node.rows.module, "backward"), 0, node
+            return node.place if site is None else self._places.at(site, node.place.module, "backward"), 0, node
         place = (self.place or self._find_place()) if self._frame is not None else self._places.of(above)
         if (grown := sequence_number()) > self.log.last:
             self.log.last = grown
             return place.grown, grown, None
-        return place.rows, 0, None
+        return place, 0, None
 
 
 # How long the dispatch mode takes for one operation: measured once, since timing it each time would cost as much.
@@ -243,7 +241,7 @@ class OpRecorder(TracePart):
         self._home = 0
         self._counts = self._recorder.ops = OpCounts(self._places)
         self.follower, self._no_node = self._counts.follower, self._counts.node_of
-        self.compiled_calls = 0  # into functions that ``torch.compile`` made
+        self._compiled = trace.compiled
         self._seconds_an_operation = seconds_an_operation()
 
     def enter(self, undoing: Undoing) -> None:
@@ -251,19 +249,6 @@ class OpRecorder(TracePart):
         undoing.callback(self._end)
         undoing.enter_context(self.follower)
         self._home = get_ident()
-
-    # At the door of compiled functions the function mode steps aside, see `kept_compiled`; this one stays.
-
-    def step_aside(self) -> bool:
-        """Let the function mode step aside, and keep Dynamo from compiling the dispatch mode."""
-        if not self.compiled_calls:
-            skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
-        self.compiled_calls += 1
-        return self._recorder.step_aside()
-
-    def step_back(self, caller: FrameType | None) -> None:
-        """Let it come back."""
-        self._recorder.step_back(caller)
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Follow a pass through a graph that is about to begin; another thread's is not."""
@@ -307,7 +292,7 @@ class OpRecorder(TracePart):
         if self._left is not None:
             seconds = self._return()
             cost.seconds += seconds
-            cost.rows.add_whole(name, seconds)
+            cost.place.add_whole(name, seconds)
 
     def _return(self) -> float:
         assert self._left is not None
@@ -318,15 +303,15 @@ class OpRecorder(TracePart):
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return everything that was counted so far."""
         uses = [OpUse(
-            op=row.name, phase=rows.phase, location=rows.site, module=rows.module, calls=row.calls,
+            op=row.name, phase=place.phase, location=place.site, module=place.module, calls=row.calls,
             seconds=row.seconds, nbytes=row.nbytes, mutated=tuple(name for _, name in row.written.slots),
             mutations=row.writes, failed=row.failed,
-        ) for rows, row in self._places.all_rows() if row.calls]  # fmt: skip
+        ) for place, row in self._places.all_rows() if row.calls]  # fmt: skip
         return {"ops": OpsReport(
             uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
             nodes=tuple(costs.report() for costs in list(self._costs.values())),
             devices=tuple(sorted(self._counts.devices)),
-            compiled_calls=self.compiled_calls,
+            compiled_calls=self._compiled.calls,
         )}  # fmt: skip
 
     @property
@@ -340,7 +325,7 @@ class OpRecorder(TracePart):
         reasons = (
             (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
             (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
-            (self.compiled_calls, _COMPILED.format(self.compiled_calls)),
+            (self._compiled.calls, _COMPILED.format(self._compiled.calls)),
             (names, _WHOLE.format(", ".join(sorted(names)))),
         )
         return tuple(Gap("operations", reason) for found, reason in reasons if found)

@@ -18,7 +18,7 @@ import sys
 import time
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from threading import get_ident
@@ -42,7 +42,7 @@ from tensormagic.collectors.training.parallel import (
     world_size,
 )
 from tensormagic.collectors.training.training import held_by, is_within_step
-from tensormagic.collectors.training.updates import leave_steps, watch_steps
+from tensormagic.collectors.training.updates import leave_steps, norms_of, put, read_when_there, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
@@ -257,7 +257,7 @@ class RankFile(TracePart):
             rate = group.get("lr", 0.0)
             is_far = isinstance(rate, torch.Tensor) and devices.there.holds(rate)
             if is_far:
-                self._late.sent(rate.detach().reshape(1).clone(), partial(_put, found, [len(found)]))
+                self._late.sent(rate.detach().reshape(1).clone(), partial(put, found, [len(found)]))
             if "lr" in group:
                 found.append(math.nan if is_far else float(rate))
         return found
@@ -278,15 +278,7 @@ class RankFile(TracePart):
             else:
                 numbers.append(number)
                 gradients.append(gradient)
-        far: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
-        for number, norm in zip(numbers, torch._foreach_norm(gradients) if gradients else (), strict=True):
-            if devices.there.holds(norm):
-                far.setdefault(norm.device, []).append((number, norm.double()))
-            else:
-                found[number] = float(norm)
-        for norms in far.values():
-            of = [number for number, _ in norms]
-            self._late.sent(torch.stack([norm for _, norm in norms]), partial(_put, found, of))
+        read_when_there(self._late, norms_of(gradients), partial(put, found, numbers))
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor], *, end: bool = False) -> None:
@@ -336,11 +328,6 @@ def _name(rank: int) -> str:
 def _moment(when: dict[str, Any]) -> int:
     """Return after which step hashes were taken; those of the end are held against those of the end."""
     return -1 if when.get("end") else int(when["step"])
-
-
-def _put(found: MutableSequence[float], of: list[int], read: list[float]) -> None:
-    for number, norm in zip(of, read, strict=True):
-        found[number] = norm
 
 
 def _packed(numbers: array[Any]) -> str:

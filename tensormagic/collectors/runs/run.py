@@ -160,7 +160,7 @@ class FailureListener(Listener):
         mode = CallFollower()
         undoing.enter_context(mode)
         undoing.enter_context(kept_compiled(mode))
-        undoing.enter_context(Captures(mode.leave_alone))
+        undoing.enter_context(Captures(mode))
 
     def explain(self, error: BaseException) -> None:
         """Find the call in the exception's traceback."""

@@ -8,10 +8,10 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from threading import get_ident
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -31,7 +31,8 @@ from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
-from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
+from tensormagic.collectors.where.caller import sequence_number, uncounted
+from tensormagic.collectors.where.source import outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
@@ -44,17 +45,15 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, Trac
 # that torch looks up in `torch.overrides`; for the few microseconds until the change is made, that name is replaced.
 
 _PUSH = "_push_mode"
-_CALL = "__torch_function__"
 
 
 def _within_a_call(frame: FrameType | None) -> bool:
     """Return whether a function mode's ``__torch_function__`` is running in ``frame`` or above it."""
-    while frame is not None:
-        code = frame.f_code
-        first = code.co_varnames[0] if code.co_name == _CALL and code.co_argcount else None
-        if first is not None and isinstance(frame.f_locals.get(first), TorchFunctionMode):
+    for each in outwards(frame):
+        code = each.f_code
+        first = code.co_varnames[0] if code.co_name == "__torch_function__" and code.co_argcount else None
+        if first is not None and isinstance(each.f_locals.get(first), TorchFunctionMode):
             return True
-        frame = frame.f_back
     return False
 
 
@@ -95,11 +94,9 @@ class DetachedMode:
 class SampledRecorder(ForwardRecorder):
     """A recorder that can leave for as long as it likes."""
 
-    # Returns what else is to be on while the recorder is; entered and left with it.
-    companions: Callable[[], AbstractContextManager[Any]] | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, tracer: SampledTracer, *args: Any) -> None:
+        super().__init__(*args)
+        self._tracer = tracer  # told when this comes and when it leaves
         self._wanted = True
         self._detached_mode = DetachedMode()
         self._with_it = Undoing()
@@ -142,7 +139,6 @@ class SampledRecorder(ForwardRecorder):
             self._detached_mode.soon(self._settle)
 
     def __enter__(self) -> Any:
-        """Go onto the stack, unless the recorder begins with a rest."""
         self._home = get_ident()
         self.join()
         if self._wanted:
@@ -150,7 +146,6 @@ class SampledRecorder(ForwardRecorder):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave it, wherever on it the mode lies."""
         self._detached_mode.cancel()
         self._wanted = False
         self._settle()
@@ -178,8 +173,9 @@ class SampledRecorder(ForwardRecorder):
     def _begin(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
         self._joined = True
-        if self.companions is not None:
-            self._with_it.enter_context(self.companions())
+        self._with_it.callback(self._tracer.leaves)
+        self._tracer.came_back()
+        self._with_it.enter_context(self._applies)
         self.come_back(place)
         self.present = True
         self.since = sequence_number()
@@ -188,7 +184,6 @@ class SampledRecorder(ForwardRecorder):
 # `StepSampler` decides which steps are traced. While the tracer rests, one name of torch's stands for the run of the
 # engine, so that passes are counted and timed; nothing else is installed. It leaves and comes back at a pass's end.
 
-_TENSOR_BACKWARD = torch.Tensor.backward.__code__
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
 
 _UNSAMPLED = "this version of torch cannot pause between steps: every step was traced"
@@ -204,9 +199,6 @@ class SampledTracer(Tracer):
         self._pace, self._laps = schedule, PassTimer()
         self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
-        self._caller: CodeType | None = None  # where the last call that was passed by came from
-        self._instruction = -1
-        self._line: int | None = None
         self._mine: deque[int] = deque()  # passes of this thread that were traced, until their numbers were looked at
         self._others = 0  # passes on other threads
         self._first = -1
@@ -214,9 +206,7 @@ class SampledTracer(Tracer):
         self._standing = array("f")
 
     def _new_recorder(self) -> SampledRecorder:
-        recorder = SampledRecorder(self._sites, self._modules)
-        recorder.companions = partial(_Companions, self)
-        return recorder
+        return SampledRecorder(self, self._sites, self._modules)
 
     def came_back(self) -> None:
         """Bring what is on while the recorder is; hooks around optimizers stayed for the step that follows a pass."""
@@ -251,7 +241,6 @@ class SampledTracer(Tracer):
         self._first = sequence_number()
         self._sampler = StepSampler(self._pace, self.run.began, self._laps.end)
         if not self._sampler.tracing:
-            self.passing = self._pass_by
             self._recorder.rest()
             self._trailed()
 
@@ -261,12 +250,11 @@ class SampledTracer(Tracer):
         if self._sampler.left_untraced():
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
 
-    def _noted_applies(self) -> AbstractContextManager[None]:
-        return nullcontext()  # the recorder sees to it, as long as it is there
-
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, and follow it where it is one of a step that is traced."""
+        if not self._sampler.tracing:
+            return self._pass_by(call)
         if get_ident() != self._home or is_being_compiled():
             return super().follow(call)
         if self._inside:
@@ -283,38 +271,26 @@ class SampledTracer(Tracer):
             self._inside = False
             self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
             if not self._sampler.tracing:
-                self.passing, self._trailing = self._pass_by, True
+                self._trailing = True
                 self._recorder.rest()
 
     @uncounted
-    def _pass_by(self, run: Any, roots: Any, args: Any, kwargs: Any) -> Any:
-        """Make a backward call that is not looked at; some 2 µs."""
-        if self._inside or get_ident() != self._home or (type(roots[0]) is not torch.Tensor and is_being_compiled()):
+    def _pass_by(self, call: BackwardCall) -> Any:
+        """Make a backward call that is not looked at."""
+        compiles = type(call.roots[0]) is not torch.Tensor and is_being_compiled()
+        if self._inside or get_ident() != self._home or compiles:
             self._others += get_ident() != self._home
-            return run(roots, *args, **kwargs)
+            return call.run()
         self._inside, sequence = True, sequence_number()
-        self._laps.begin(roots)
+        self._laps.begin(call.roots)
         if self._trailing:
             self._trailed()
         try:
-            return run(roots, *args, **kwargs)
+            return call.run()
         finally:
             self._inside = False
-            if self._sampler.passed_by(self._line_of(sys._getframe(1)), sequence, self.run.clock()):
-                self.passing = None
+            if self._sampler.passed_by(self._sites.of_frame(sys._getframe(1)), sequence, self.run.clock()):
                 self._recorder.resume()
-
-    def _line_of(self, caller: FrameType) -> int | None:
-        """Return the line of a call that came this way, from the frame below; often it is the same."""
-        while caller.f_code.co_name == MARK and caller.f_back is not None:
-            caller = caller.f_back
-        caller = caller.f_back or caller  # the frame above torch's last
-        if caller.f_code is _TENSOR_BACKWARD and caller.f_back is not None:
-            caller = caller.f_back
-        if caller.f_code is not self._caller or caller.f_lasti != self._instruction:
-            self._caller, self._instruction = caller.f_code, caller.f_lasti
-            self._line = self._sites.of_frame(caller)
-        return self._line
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         if not inner and get_ident() == self._home:
@@ -378,21 +354,6 @@ class SampledTracer(Tracer):
         )
         seen = sampler.passes + self._others
         return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, sampling=described)
-
-
-class _Companions:
-    """What comes and goes with the recorder of a tracer; what ends it may come before it began, and twice."""
-
-    def __init__(self, tracer: SampledTracer) -> None:
-        self._tracer, self._applies = tracer, Tracer._noted_applies(tracer)
-
-    def __enter__(self) -> None:
-        self._tracer.came_back()
-        self._applies.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._applies.__exit__(None, None, None)
-        self._tracer.leaves()
 
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:

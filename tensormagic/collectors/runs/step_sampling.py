@@ -140,29 +140,26 @@ class Stretches:
     """The numbers of the traced steps, as (first, last) of each stretch; bounded."""
 
     def __init__(self) -> None:
-        self._first: list[tuple[int, int]] = []
-        self._last: deque[tuple[int, int]] = deque(maxlen=LISTED)
-        self.steps = 0
-        self._stretches = 0
-        self.latest = 0
+        self._kept: list[tuple[int, int]] = []
+        self.steps = self.latest = self._left_out = 0
 
     def add(self, step: int) -> None:
         """Add a step; numbers only grow."""
         if step == self.latest:
             return
-        held = self._last or self._first
-        if held and held[-1][1] == step - 1:
-            held[-1] = (held[-1][0], step)
+        kept = self._kept
+        if kept and kept[-1][1] == step - 1:
+            kept[-1] = (kept[-1][0], step)
         else:
-            self._stretches += 1
-            (self._first if len(self._first) < LISTED else self._last).append((step, step))
+            kept.append((step, step))
+            self._left_out += len(kept) > 2 * LISTED
+            del kept[LISTED:-LISTED]
         self.steps += 1
         self.latest = step
 
     def listed(self) -> tuple[tuple[tuple[int, int], ...], int]:
         """Return the stretches, and how many between the first ones and the last ones are left out."""
-        kept = (*self._first, *self._last)
-        return kept, self._stretches - len(kept)
+        return tuple(self._kept), self._left_out
 
 
 class StepSampler:

@@ -11,7 +11,6 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial, reduce
 from threading import RLock, get_ident
 from types import FrameType
@@ -42,12 +41,11 @@ from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, Together, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     followed_backward,
-    noted_applies,
     noted_dual_levels,
     plain_stacks,
 )
@@ -79,9 +77,6 @@ _PASS_EVENTS = (
 class Tracer(Listener):
     """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
-    # See `Follower`; a tracer that rests between steps sets it.
-    passing: Callable[[Any, Any, Any, Any], Any] | None = None
-
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
@@ -94,7 +89,7 @@ class Tracer(Listener):
         self._passes = PassLog(self._leaves, self._late)
         self._values = False
         self._walker = Walker(self._recorder.origins, self._leaves)
-        self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
+        self._captures = Captures(self._recorder)
         self._shared = TraceContext(
             namespace, self._sites, self._leaves, self._recorder, self._late, self._passes, lambda: self.run.seconds
         )
@@ -102,6 +97,7 @@ class Tracer(Listener):
         self._parts = self._shared.parts
         for name, where in TRACE_PARTS.items():
             self._parts[name] = made(where, self._shared)
+        self._shared.compiled = kept_compiled(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._microbatches = Microbatches()
@@ -143,12 +139,13 @@ class Tracer(Listener):
         """Put the function mode and all else into torch."""
         undoing.enter_context(plain_stacks())
         undoing.enter_context(followed_backward(self))
-        undoing.enter_context(self._noted_applies())
         undoing.enter_context(noted_dual_levels(self._note_forward_mode))
         undoing.enter_context(self._recorder)
         for part in self._parts.values():
             part.enter(undoing)
-        undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._parts["updates"])))
+        undoing.enter_context(self._shared.compiled)
+        if self._ops is not None:
+            self._captures.dispatch.append(self._ops.follower)
         undoing.enter_context(self._captures)
 
     def abandon(self) -> None:
@@ -176,23 +173,6 @@ class Tracer(Listener):
         """Look into the call that failed."""
         for part in self._parts.values():
             part.explain(error)
-
-    def _leave_alone(self) -> Return | None:
-        """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
-        both = (self._recorder,) if self._ops is None else (self._recorder, self._ops.follower)
-        left = [each for each in both if each.step_aside()]
-
-        def come_back(caller: FrameType | None) -> None:
-            for each in left:
-                each.step_back(caller)
-
-        return come_back if left else None
-
-    def _leave_dispatch(self) -> Return | None:
-        return None if self._ops is None else self._ops.follower.leave_alone()
-
-    def _noted_applies(self) -> AbstractContextManager[None]:
-        return noted_applies(self._recorder.note_apply)
 
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
@@ -265,7 +245,8 @@ class Tracer(Listener):
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
         values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
-        if (self._values or graph.wants_values()) and not (followed.levels or followed.between_compiled):
+        few = self._values or (graph.is_small and graph.frames.keeps_next)
+        if few and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
         recorder = PassRecorder(found, graph.structure, values, graph.first, graph.on_device)
         recorder.hooked = self._recorder.autograd.hooked
@@ -279,7 +260,7 @@ class Tracer(Listener):
         followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
         for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
-        followed.clock = Stopwatch.of(roots)
+        followed.clock = Stopwatch(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
             followed.python_backwards.open(inside)
@@ -314,8 +295,7 @@ class Tracer(Listener):
         if not followed.is_open or (found := followed.found) is None:
             return
         begun, graph, recorder = followed.begun, followed.graph, followed.recorder
-        if followed.clock is not None:
-            followed.clock.end()
+        followed.clock.end()
         recorder.close()
         graph.collects |= call.accumulates
         for part in self._on["end_pass"]:
@@ -341,14 +321,14 @@ class Tracer(Listener):
                 self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, keeping))
 
     def _keep_pass(
-        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None,
+        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch,
         keeping: Iterable[Callable[[Pass], None]],
     ) -> None:  # fmt: skip
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
         entered, values = self.run.clock(), recorder.values
         self._passes.came()
         recorder.read()
-        if clock is not None and (seconds := clock.seconds()) is not None:
+        if (seconds := clock.seconds()) is not None:
             ended = partial(ended, seconds=seconds)
         done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
         if values.forward is not None:

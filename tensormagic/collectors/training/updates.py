@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 from collections import UserDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import partial
 from itertools import chain
 from threading import Lock
@@ -178,10 +178,12 @@ class UpdateWatcher(TracePart):
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
         numbers, parameters, gradients = self._of(optimizer)
         if self._parallel.several:
-            norms = _norms([torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in gradients])
-            _read(self._passes.late, norms, lambda read: self._passes.stepped(_joined(numbers, read) if read else {}))
+            read_when_there(self._passes.late, norms_of(gradients), partial(self._stepped, numbers))
         most = _sample_size(parameters)
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
+
+    def _stepped(self, numbers: list[int], read: list[float]) -> None:
+        self._passes.stepped(_joined(numbers, read) if read else {})
 
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
         while self._before:
@@ -195,7 +197,7 @@ class UpdateWatcher(TracePart):
             return
         most = _sample_size(parameters)
         after = [_sample(parameter, most) for parameter in parameters]
-        norms = [*_norms(torch._foreach_sub(after, before)), *_norms(before)]
+        norms = [*norms_of(torch._foreach_sub(after, before)), *norms_of(before)]
         halves = []
         for number, gradient, old, new in zip(numbers, gradients, before, after, strict=False):
             if new.dtype in LOW_PRECISION and gradient.is_contiguous() and gradient.dtype == new.dtype:
@@ -203,7 +205,7 @@ class UpdateWatcher(TracePart):
                 if had.shape == new.shape:
                     halves.append(number)
                     norms += (had & (old == new)).sum(), had.sum()
-        _read(self._passes.late, norms, partial(self._tell, numbers, halves))
+        read_when_there(self._passes.late, norms, partial(self._tell, numbers, halves))
 
     def _tell(self, numbers: list[int], halves: list[int], read: list[float]) -> None:
         """Hand over the norms of changes and of what was there before, and how many elements of halves stayed."""
@@ -250,8 +252,9 @@ def _sample(parameter: torch.Tensor, most: int) -> torch.Tensor:
     return flat[::step] if step > 1 else flat
 
 
-def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    """Return the norm of each, of real numbers, in no narrower type than float32: float16 ends at 65504."""
+def norms_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the norm of each, in no narrower type than float32: float16 ends at 65504."""
+    tensors = [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in tensors]
     if any(map(devices.there.holds, tensors)):
         wide = torch.float64 if any(x.dtype is torch.float64 for x in tensors) else torch.float32
         return list(torch._foreach_norm(tensors, dtype=wide))
@@ -264,7 +267,7 @@ def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch
     ]
 
 
-def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
+def read_when_there(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
     """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
     read, away = [0.0] * len(norms), dict[torch.device, list[int]]()
     for at, norm in enumerate(norms):
@@ -274,11 +277,12 @@ def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], N
             read[at] = float(norm.item())
     for device, places in away.items():
         wide = torch.float32 if device.type == "mps" else torch.float64
-        late.sent(torch.stack([norms[at].to(wide) for at in places]), partial(_put, read, places))
+        late.sent(torch.stack([norms[at].to(wide) for at in places]), partial(put, read, places))
     late.then(None, partial(keep, read))
 
 
-def _put(read: list[float], places: list[int], found: list[float]) -> None:
+def put(read: MutableSequence[float], places: list[int], found: list[float]) -> None:
+    """Put numbers that have come where they belong."""
     for at, value in zip(places, found, strict=True):
         read[at] = value
 

@@ -100,18 +100,26 @@ def is_own_frame(frame: FrameType) -> bool:
     return frame.f_code.co_name != MARK and is_own_code(frame.f_code.co_filename)
 
 
-def innermost_own(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame of the user's own code, at or above ``frame``."""
-    while frame is not None and not is_own_frame(frame):
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those above it, the innermost first."""
+    while frame is not None:
+        yield frame
         frame = frame.f_back
-    return frame
+
+
+def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
+    """Return the innermost call of a function, from a frame outwards; None where it does not run."""
+    return next((each for each in outwards(frame) if each.f_code is code), None)
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Yield the frames of the user's own code at and above ``frame``, the innermost first."""
-    while (frame := innermost_own(frame)) is not None:
-        yield frame
-        frame = frame.f_back
+    return filter(is_own_frame, outwards(frame))
+
+
+def innermost_own(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost of these."""
+    return next(own_frames(frame), None)
 
 
 class SourceLines:

@@ -12,14 +12,14 @@ import torch
 
 import tensormagic as tm
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, LineTotals
-from tensormagic.collectors.memory_runs.cuda_events import LIMIT, CudaRecording, History, Seen, allocator_runs
+from tensormagic.collectors.memory_runs.cuda_events import LIMIT, CudaRecording, Seen, allocator_runs
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.reports import Location
 
 TORCH = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/conv.py", "line": 460, "name": "_conv_forward"}
 CONV = {"filename": "/home/me/train.py", "line": 7, "name": "step"}
 LOSS = {"filename": "/home/me/train.py", "line": 9, "name": "<module>"}
-WHOLE = History(since=1000.0, limit=100)
+WHOLE = {"since": 1000.0, "limit": 100}
 
 
 def event(action: str, addr: int, size: int, *frames: dict, time_us: float = 2000.0) -> dict:
@@ -70,7 +70,7 @@ def convolution() -> dict:
 def test_a_workspace_that_no_operation_returned():
     """What the allocator served to a line, less the storages that operations returned there."""
     seen = Seen({("/home/me/train.py", 7): 4000, ("/home/me/train.py", 9): 4}, 5004, {0x1000, 0x2000})
-    (run,) = allocator_runs(convolution(), {0: seen}, WHOLE)
+    (run,) = allocator_runs(convolution(), {0: seen}, **WHOLE)
     assert (run.device, run.events, run.complete) == ("cuda:0", 6, True)
     conv, loss = run.lines
     assert (conv.location.line, conv.location.function) == (7, "step")
@@ -87,7 +87,7 @@ def test_a_workspace_that_no_operation_returned():
 def test_what_a_backward_takes_is_no_workspace():
     """On the engine's thread no line runs: what its operations returned there is taken off what was served there."""
     told = snapshot([event("alloc", 1, 4000), event("alloc", 2, 900), *freed(2, 900)], block(1, 4000))
-    (run,) = allocator_runs(told, {0: Seen({None: 4000})}, WHOLE)
+    (run,) = allocator_runs(told, {0: Seen({None: 4000})}, **WHOLE)
     (line,) = run.lines
     assert (line.location, line.served, line.returned, line.workspace) == (None, 4900, 4000, 900)
 
@@ -125,20 +125,20 @@ def test_the_engines_own_allocations_belong_to_no_line_of_the_allocators():
 
 def test_the_peak_is_that_of_the_events():
     """Exact, as asked for: what was there before, the result and the workspace; beside it what operations returned."""
-    (run,) = allocator_runs(convolution(), {0: Seen({}, 5004)}, WHOLE)
+    (run,) = allocator_runs(convolution(), {0: Seen({}, 5004)}, **WHOLE)
     assert (run.peak, run.seen_peak, run.reserved) == (1000 + 4000 + 100_000, 5004, 2 << 20)
 
 
 def test_a_peak_in_what_was_reserved_in_between():
     """A segment that was given back before the end."""
     events = [event("segment_alloc", 1, 8 << 20), event("segment_free", 1, 8 << 20)]
-    (run,) = allocator_runs(snapshot(events), {}, WHOLE)
+    (run,) = allocator_runs(snapshot(events), {}, **WHOLE)
     assert (run.reserved, run.peak) == (10 << 20, 0)
 
 
 def test_blocks_over_which_no_tensor_was_found():
     """By the line of the frames that they were allocated from; None where nobody recorded then."""
-    (run,) = allocator_runs(convolution(), {0: Seen(addresses={0x2000})}, WHOLE)
+    (run,) = allocator_runs(convolution(), {0: Seen(addresses={0x2000})}, **WHOLE)
     assert [(place and place.line, count, nbytes) for place, count, nbytes in run.unnamed] == [
         (None, 1, 1000),
         (9, 1, 4),
@@ -146,13 +146,13 @@ def test_blocks_over_which_no_tensor_was_found():
 
 
 @pytest.mark.parametrize(
-    ("history", "complete"),
-    [(History(1000.0, 3), False), (History(1000.0, 4), True), (History(1000.0), False), (History(2500.0), True)],
+    ("since", "limit", "complete"),
+    [(1000.0, 3, False), (1000.0, 4, True), (1000.0, 0, False), (2500.0, 0, True)],
 )
-def test_a_history_that_was_overwritten_has_no_peak(history, complete):
+def test_a_history_that_was_overwritten_has_no_peak(since, limit, complete):
     """As many events as torch keeps, and none from before the run; of another's history nothing is known."""
     events = [event("alloc", at, 10, CONV, time_us=2000.0 + 500 * at) for at in range(3)]
-    (run,) = allocator_runs(snapshot(events), {}, history)
+    (run,) = allocator_runs(snapshot(events), {}, since=since, limit=limit)
     assert (run.complete, run.peak is not None, run.reserved is not None) == (complete, complete, complete)
 
 
@@ -182,7 +182,7 @@ def test_stacks_gathered_while_a_run_is_followed_tell_the_persons_line_and_funct
 
 def test_devices_without_events_are_left_out():
     """The second of two."""
-    found = allocator_runs({"segments": [], "device_traces": [[], [event("alloc", 1, 5)]]}, {}, WHOLE)
+    found = allocator_runs({"segments": [], "device_traces": [[], [event("alloc", 1, 5)]]}, {}, **WHOLE)
     assert [run.device for run in found] == ["cuda:1"]
 
 
@@ -362,5 +362,5 @@ def test_blocks_that_wait_for_another_stream_are_in_use():
     """By the name that torch gives them in a snapshot, and by that of its documentation."""
     for state in ("active_pending_free", "active_awaiting_free", "active_allocated"):
         told = snapshot([event("alloc", 0x1000, 1000)], block(0x1000, 1000, state=state))
-        (run,) = allocator_runs(told, {}, WHOLE)
+        (run,) = allocator_runs(told, {}, **WHOLE)
         assert run.peak == 1000

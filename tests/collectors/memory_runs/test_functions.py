@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.memory_runs.functions import FunctionWalk, find_functions
+from tensormagic.collectors.memory_runs.functions import FunctionPlaces, Functions
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, LineMemory, Location
@@ -57,7 +57,7 @@ class Walking:
 
     def through(self, *wanted, **names):
         """Go through functions from here on."""
-        self.walk = FunctionWalk(self.sites, lambda _frame: "", find_functions(wanted, names, NOTHING))
+        self.walk = FunctionPlaces(self.sites, lambda _frame: "", Functions(wanted, names, NOTHING))
 
 
 current = Walking()
@@ -116,13 +116,13 @@ def test_how_functions_are_found(wanted, code):
     net = Doubling()
     names = {"net": net, "nets": [net], "Doubling": Doubling, "part": functools.partial(measured, 3)}
     names["quiet"] = torch.no_grad()(measured)
-    assert code.__code__ in find_functions([wanted], names, NOTHING).codes
+    assert code.__code__ in Functions([wanted], names, NOTHING).codes
 
 
 def test_a_compiled_module_stands_for_what_it_compiles():
     """Its own forward is torch's."""
     compiled = torch.compile(Doubling())
-    assert set(find_functions(["compiled"], {"compiled": compiled}, NOTHING).codes) == {Doubling.forward.__code__}
+    assert set(Functions(["compiled"], {"compiled": compiled}, NOTHING).codes) == {Doubling.forward.__code__}
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_a_compiled_module_stands_for_what_it_compiles():
 def test_what_is_no_function_is_refused(wanted, words):
     """What was given, and what is expected."""
     with pytest.raises(UnknownNameError) as told:
-        find_functions([wanted], {"x": torch.zeros(1)}, NOTHING)
+        Functions([wanted], {"x": torch.zeros(1)}, NOTHING)
     assert words in str(told.value)
 
 
 def test_a_function_that_the_cell_defines():
     """It is found once it is there; one of the same name elsewhere is another."""
     cell = Cell("<ipython-input-3>", 3, ("%%gpumem --func step", "!ls", "def step():", "    return 1"))
-    found = find_functions(["step"], {}, cell)
+    found = Functions(["step"], {}, cell)
     space, other = {}, {}
     exec(compile("def step():\n    return 1", cell.filename, "exec"), space)
     exec(compile("def step():\n    return 1", "other.py", "exec"), other)
@@ -157,7 +157,7 @@ def test_a_function_that_the_cell_defines():
 
 def test_the_source_stands_beside_its_lines():
     """In the order of the source; lines of other functions are left out."""
-    found = find_functions(["measured"], {"measured": measured}, NOTHING)
+    found = Functions(["measured"], {"measured": measured}, NOTHING)
     begin = measured.__code__.co_firstlineno
     lines = [LineMemory(Location(__file__, begin + offset)) for offset in (3, -1, 2, 40)]
     (told,) = found.described(lines)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.requirements import binds_tightly, is_tensor, why_not_a_tensor
+from tensormagic.collectors.requirements import is_tensor, why_not_a_tensor
 
 ALL = "; tensors() lists all its tensors"
 
@@ -68,18 +68,6 @@ def test_tensors_need_no_explanation(value):
 def test_what_it_is_and_what_would_work(value, name, text):
     """One line, in the words of the code that the user would write."""
     assert why_not_a_tensor(value, name) == text
-
-
-@pytest.mark.parametrize("expression", ["x", "f(x)", "x[0].y", "(x + y)", "(x, y)", "((x) + (y))", "(n := x)"])
-def test_what_binds_tightly(expression):
-    """An index can be written behind it as it is."""
-    assert binds_tightly(expression)
-
-
-@pytest.mark.parametrize("expression", ["x + y", "(x) + (y)", "(x), (y)", "-x", "lambda: x", "x > 5", "3"])
-def test_what_needs_brackets(expression):
-    """An index behind it would belong to its last part."""
-    assert not binds_tightly(expression)
 
 
 def test_a_module_of_the_persons_own():
