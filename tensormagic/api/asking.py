@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tensormagic import reports
@@ -18,7 +15,7 @@ from tensormagic.api.looking import readable
 from tensormagic.api.process_state import DrawWatch
 from tensormagic.api.running import Trace, last_trace, was_met
 from tensormagic.collectors import requirements
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import names_here, require, require_name, require_torch
 from tensormagic.comparisons import compare_draws, compare_traces
 from tensormagic.comparisons.ranks import Given as Ranks, ranks_of
 from tensormagic.diagnoses.why import explain as explain_gradient, explain_module
@@ -35,6 +32,7 @@ from tensormagic.reports import (
     WatchReport,
     WhyReport,
 )
+from tensormagic.reports.base import read
 
 # Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw.
 
@@ -73,7 +71,8 @@ def why(
     from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    seen = names_here(namespace, "why")
+    require_name(name, "why(x, name)")
     names, run = names_of(seen), _report(trace)
     with readable(x, name or "x"):
         if is_module(x):
@@ -135,7 +134,8 @@ def model(
     from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    seen = names_here(namespace, "model")
+    require_name(name, "model(net, name)")
     forward, found = None, net
     if not is_module(net) and callable(net):
         with ForwardShapes() as forward:
@@ -175,11 +175,12 @@ def load(path: str | os.PathLike[str]) -> Report:
 
     Raises:
         ReportFormatError: where the file cannot be read, or holds no report; the message names the file.
+        TensorMagicError: where ``path`` is no path.
     """
     kinds = {
         kind.kind_name: kind for kind in vars(reports).values() if isinstance(kind, type) and issubclass(kind, Report)
     }
-    report = kinds.get(_kind_name(path), Report).load(path)
+    report = read(path, lambda data: kinds.get(str(data.get("tensormagic")) if isinstance(data, dict) else "", Report))
     try:
         str(report)
     except TensorMagicError:
@@ -188,15 +189,6 @@ def load(path: str | os.PathLike[str]) -> Report:
         reason = f"its parts do not fit together ({type(error).__name__}: {error!s:.200})"
         raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {reason}") from error
     return report
-
-
-def _kind_name(path: str | os.PathLike[str]) -> str:
-    """Return what kind of report a file says that it holds; nothing where it cannot be read: `load` says why."""
-    try:
-        data = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    return str(data.get("tensormagic", "")) if isinstance(data, dict) else ""
 
 
 Run = TraceReport | Trace | RngRunReport | DrawWatch | str | os.PathLike[str]
@@ -219,6 +211,8 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
         ReportFormatError: for a file that is no saved run.
         TensorMagicError: for anything else that is no such run, for one of each sort, or other than two names.
     """
+    if names is not None:
+        require(names, Sequence, "compare()", "two names, one per run")
     if names is not None and len(names) != 2:
         raise TensorMagicError(f"compare() takes two names, one per run, but was given {len(names)}")
     one, other = _report_of(left), _report_of(right)

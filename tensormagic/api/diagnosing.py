@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from tensormagic.collectors.requirements import require_names, require_torch
+from tensormagic.collectors.requirements import require, require_names, require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
-from tensormagic.errors import SettingError, TensorMagicError
+from tensormagic.errors import SettingError
 from tensormagic.reports import (
     FailureReport,
     Finding,
@@ -214,10 +214,10 @@ def check(
     if parts or is_module(given) or isinstance(given, type):
         return start((given, *parts), {**caller.f_globals, **caller.f_locals})
     if given is not None:
-        require_names(given, "check", "net")
-    given_reports: Sequence[Any] = earlier
-    if not all(isinstance(report, WatchReport) for report in given_reports):
-        raise TensorMagicError("check(earlier=…) takes the reports of earlier checks, the oldest first")
+        require_names(given, "check")
+    require(earlier, Sequence, "check(earlier=…)", "the reports of earlier checks, the oldest first")
+    for report in earlier:
+        require(report, WatchReport, "check(earlier=…)", "the reports of earlier checks, the oldest first")
     seen = caller.f_globals if namespace is None else namespace
     budget = QUICK if quick else THOROUGH
     return diagnosed(look(seen, filename=caller.f_code.co_filename, earlier=earlier, budget=budget))

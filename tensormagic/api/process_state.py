@@ -12,16 +12,13 @@ from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.running import CellNumber, _Run
-from tensormagic.collectors.requirements import require_names, require_torch
+from tensormagic.collectors.requirements import names_here, require, require_names, require_torch
 from tensormagic.collectors.where.source import cell_of
+from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
 from tensormagic.reports.base import with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
-
-# Where the memory is: now, over a run, in a snapshot, and what only a session's history keeps.
-
-# Where the memory is, now: nothing is run, changed or kept.
 
 MOST_LISTED = 2_000
 
@@ -47,7 +44,8 @@ def memory(
         cell_number: Gives the number of a notebook's cell from its file name: it identifies lines.
 
     Raises:
-        TensorMagicError: where ``namespace`` or ``only`` is no mapping, or torch knows no device of that name.
+        TensorMagicError: where ``namespace`` or ``only`` is no mapping, torch knows no device of that name, or none is
+            named.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -60,14 +58,14 @@ def memory(
     from tensormagic.collectors.memory.freed import collect_freeable
     from tensormagic.collectors.memory.live_memory import collect_memory, require_devices, uncollected
 
-    names: tuple[Any, ...] = (namespace, only)
-    for given in names:
-        if given is not None:
-            require_names(given, "memory", "net")
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    seen = caller.f_globals if namespace is None else namespace
+    seen, caller = names_here(namespace, "memory"), sys._getframe(1)  # noqa: SLF001  (its variables are names as well)
+    if only is not None:
+        require_names(only, "memory")
+    require(most, int, "memory(most=…)", "a whole number")
     asked = (devices,) if isinstance(devices, str) else devices
     require_devices(asked or ())
+    if asked is not None and not asked:
+        raise TensorMagicError("memory(devices=…) was given no device: name one, or leave it out to see all of them")
     with uncollected():
         besides = () if only is None else (only,)
         freed = collect_freeable(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
@@ -143,10 +141,10 @@ def track_memory(
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return MemoryRun(
-        caller.f_globals if namespace is None else namespace, cell_of(caller), title=title, functions=functions
-    )
+    if not callable(functions):
+        require(functions, Iterable, "track_memory(functions=…)", "functions, or their names")
+    cell = cell_of(sys._getframe(1))  # noqa: SLF001  (what runs is the caller's)
+    return MemoryRun(names_here(namespace, "track_memory"), cell, title=str(title or ""), functions=functions)
 
 
 # CUDA memory snapshots: read safely, wherever they were made.
@@ -220,8 +218,7 @@ def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:
     require_torch()
     from tensormagic.collectors.rng.generators import collect_rng
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    return diagnosed(collect_rng(require_names(seen, "rng", "g")))
+    return diagnosed(collect_rng(names_here(namespace, "rng")))
 
 
 class DrawWatch(_Run[RngRunReport]):
@@ -253,5 +250,4 @@ def track_rng(*, namespace: Mapping[str, Any] | None = None) -> DrawWatch:
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return DrawWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
+    return DrawWatch(names_here(namespace, "track_rng"), cell_of(sys._getframe(1)))  # noqa: SLF001

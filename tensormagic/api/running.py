@@ -7,16 +7,15 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from tensormagic.api.diagnosing import AnyReport, diagnosed
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import names_here, require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Schedule, TraceReport, WritesReport
-from tensormagic.reports.base import gc_paused
+from tensormagic.reports.base import gc_paused, path_of
 from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class Trace(_Run[TraceReport]):
         if stop is not None:
             self._tracer.stop_at_non_finite()
         if ranks is not None:
-            self._keep_report = self._tracer.ask("ranks", Path(ranks).expanduser()).keep_report
+            self._keep_report = self._tracer.ask("ranks", path_of(ranks, "trace(ranks=…)")).keep_report
         self._cell, self._namespace, self._cell_number = cell, namespace, cell_number
         self._logged: dict[
             int, tuple[Any, int]
@@ -342,12 +341,11 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
             other.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    seen = caller.f_globals if namespace is None else namespace
+    seen = names_here(namespace, "trace")
     schedule = schedule_of(budget, every, steps)
     made = Trace(
         seen,
-        cell_of(caller),
+        cell_of(sys._getframe(1)),  # noqa: SLF001  (what runs is the caller's)
         title=str(title or ""),
         level=level,
         forward=forward,
@@ -395,8 +393,7 @@ def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return WriteWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
+    return WriteWatch(names_here(namespace, "watch_writes"), cell_of(sys._getframe(1)))  # noqa: SLF001
 
 
 # Explaining errors where they happen.
@@ -439,5 +436,4 @@ def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
     [(2, 3), (4, 5)]
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return Explanation(caller.f_globals if namespace is None else namespace)
+    return Explanation(names_here(namespace, "explain"))

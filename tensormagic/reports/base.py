@@ -19,7 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from tensormagic.errors import ReportFormatError
+from tensormagic.errors import ReportFormatError, TensorMagicError
+from tensormagic.words import shortened
 
 # What every report uses: a finding, where in the user's own source something happened, what could not be read and why.
 
@@ -317,14 +318,9 @@ class Report:
 
         Raises:
             ReportFormatError: where the file cannot be read, or holds no such report; the message names the file.
+            TensorMagicError: where ``path`` is no path.
         """
-        try:
-            return cls.from_dict(json.loads(Path(path).expanduser().read_text(encoding="utf-8")))
-        except OSError as error:
-            raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
-            described = str(error) if isinstance(error, ReportFormatError) else f"it is not a JSON file: {error}"
-            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described:.500}") from error
+        return read(path, lambda _: cls)
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there; a report that was read is checked."""
@@ -337,10 +333,10 @@ class Report:
             slide: For a wall: large type, one part at a time; only for .html.
 
         Raises:
-            TensorMagicError: for an ending that no format has, or a report that has not this format.
+            TensorMagicError: for an ending that no format has, a report that has not this format, or what is no path.
             OSError: where the file cannot be written; what stood there is left.
         """
-        import_module(f"{_VIEWS}.page.files").save(self, path, slide=slide)
+        import_module(f"{_VIEWS}.page.files").save(self, path_of(path, "save()"), slide=slide)
 
     def figure(self, kind: str = "") -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind; without one, of the first that the report has."""
@@ -359,6 +355,31 @@ class Report:
     def _repr_html_(self) -> str:
         """Show the report in hosts that ask for HTML alone, such as marimo."""
         return self._repr_mimebundle_()["text/html"]
+
+
+def read(path: str | os.PathLike[str], kind_of: Callable[[Any], type[ReportType]]) -> ReportType:
+    """Return the report in a file, of the kind that ``kind_of`` gives for the file's data; see `Report.load`."""
+    file = path_of(path, "load()")
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return kind_of(data).from_dict(data)
+    except OSError as error:
+        raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
+        described = str(error) if isinstance(error, ReportFormatError) else f"it is not a JSON file: {error}"
+        raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described:.500}") from error
+
+
+def path_of(given: str | os.PathLike[str], call: str) -> Path:
+    """Return the path that a user gave a function; ``~`` is home.
+
+    Raises:
+        TensorMagicError: where it is none, or in the home of a user that there is not.
+    """
+    try:
+        return Path(given).expanduser()
+    except (TypeError, RuntimeError):
+        raise TensorMagicError(f"{call} takes a path, but was given {shortened(repr(given), 80)}") from None
 
 
 # Makes frozen records in a quarter of the time: a graph of a hundred thousand nodes has half a million of them.
