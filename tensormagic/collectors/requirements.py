@@ -144,9 +144,10 @@ def require_names(given: Any, function: str) -> Mapping[str, Any]:
     """
     takes = 'names and their values, as in {"x": x}'
     require(given, Mapping, f"{function}()", takes)
-    for name in given:
+    names: Mapping[str, Any] = given
+    for name in names:
         require(name, str, f"{function}()", f"{takes}: a name is text")
-    return given
+    return names
 
 
 def names_here(namespace: Any, function: str) -> Mapping[str, Any]:
