@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
@@ -117,12 +116,6 @@ class MemoryRun(_Run[MemoryRunReport]):
         """Return where the run stands, for a live panel: bytes alive, peak, the line."""
         found: MemoryFrame = self._listener.frame()
         return found
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop; an exception goes on."""
-        self._stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
 
 
 def track_memory(

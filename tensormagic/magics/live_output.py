@@ -107,9 +107,7 @@ def forget(shell: Any) -> None:
 def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[None]:
     """Show the trace while it runs, and its report when it has ended, however it ended."""
     __tracebackhide__ = "__ipython_bottom__"
-    if mode in {"off", "terminal"}:
-        if mode == "terminal":
-            trace.with_progress()
+    if mode == "off":
         try:
             yield
         finally:

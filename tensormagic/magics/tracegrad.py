@@ -52,17 +52,17 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
 
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    mode, progress = options.live or live, False
+    if not is_notebook(shell):
+        mode, progress = "off", mode != "off"
+    elif output.text or output.figure is not None or not relays_updates(shell):
+        mode = "off"
     trace = api.Trace(
         shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
-        level=options.level, forward=options.forward, values=options.values, stop=options.stop,
+        level=options.level, forward=options.forward, values=options.values, stop=options.stop, progress=progress,
         schedule=_schedule(options), ranks=unquoted(options.ranks),
+        memory=options.memory, writes=options.writes, draws=options.draws,
     )  # fmt: skip
-    trace.asked(memory=options.memory, writes=options.writes, draws=options.draws)
-    mode = options.live or live
-    if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):
-        mode = "off"
-    elif not is_notebook(shell) and mode != "off":
-        mode = "terminal"
     return trace, shown(shell, trace, output, mode), nullcontext()  # the report says which error ended it
 
 
