@@ -26,9 +26,9 @@ _TENSOR = {"tp", "tensor"}
 
 def habits(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield what differs between ranks, or is the same, where it should not."""
-    for group in _grouped(found, "shares"):
+    for group in grouped(found, "shares"):
         yield from chain(_inputs(group), _batches(group))
-    for group in _grouped(found, "replicas"):
+    for group in grouped(found, "replicas"):
         yield from _buffers(group)
     for group in _on_one_mesh(found):
         yield from chain(_clipping(group), _placements(group), _hosts(group))
@@ -43,7 +43,7 @@ def odd_ranks(values: Mapping[int, Hashable]) -> tuple[int, ...]:
     return tuple(rank for rank, value in values.items() if value != common)
 
 
-def _grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
+def grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
     """Yield the ranks, several of them, that name the same ranks as their group."""
     groups: dict[tuple[int, ...], list[Facts]] = {}
     for one in found:
@@ -58,8 +58,7 @@ def _forwards(group: Sequence[Facts]) -> list[int]:
 
 
 def _forward(one: Facts, number: int) -> dict[str, Any]:
-    found = one.passes[number].forward
-    return found if found is not None else {}
+    return one.passes[number].forward or {}
 
 
 def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:

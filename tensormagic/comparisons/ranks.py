@@ -17,11 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
-from tensormagic.comparisons.rank_habits import arrivals, collectives, habits, odd_ranks, spread_of
+from tensormagic.comparisons.rank_habits import MOST_NAMES, arrivals, collectives, grouped, habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
 
-MOST_NAMES = 8
 _UNUSED = "Expected to have finished reduction"  # torch's words where a wrapper still waits for gradients
 _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
 
@@ -90,7 +89,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     }
     at_pass, brought = _last_of_all(found, names, norms, bad_pass)
     at_step, used = _last_of_all(found, names, {one.rank: _used(one) for one in found})
-    differences = [each for group in _groups(found) for each in _differences(group)]
+    same_names = (group for group in grouped(found, "replicas") if all(one.names == group[0].names for one in group))
+    differences = [each for group in same_names for each in _differences(group)]
     differences += [*habits(found), *collectives(found)]
     return RankReport(
         title=title, world_size=world, ranks=tuple(one.made_row() for one in found), names=tuple(names),
@@ -132,16 +132,6 @@ def _aligned(facts: Facts, names: list[str], column: Any) -> Any:
         return np.concatenate([column[:size], np.full(max(size - len(column), 0), UNTOUCHED, np.float32)])
     place = {name: at for at, name in enumerate(facts.names[: len(column)])}
     return np.array([column[place[name]] if name in place else UNTOUCHED for name in names], np.float32)
-
-
-def _groups(found: Sequence[Facts]) -> Iterator[list[Facts]]:
-    """Yield the ranks that hold the same parameters by the same names, where there are several."""
-    by: dict[tuple[int, ...], list[Facts]] = {}
-    for one in found:
-        by.setdefault(one.row.get("replicas", ()), []).append(one)
-    for replicas, group in by.items():
-        if replicas and len(group) > 1 and all(one.names == group[0].names for one in group):
-            yield group
 
 
 def _differences(group: Sequence[Facts]) -> Iterator[Difference]:
