@@ -125,11 +125,16 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
         if difference == "none":
             continue
         one, other = pair
-        starts = (one and left.before[one.generator], other and right.before[other.generator])
+        starts = (
+            None if one is None else left.before[one.generator], None if other is None else right.before[other.generator]
+        )  # fmt: skip
         known = next(start for start in starts if start is not None)
         return RngComparison(
             names=names, difference=difference, same=_drawn(left, at), generator=known.name, sides=pair,
-            places=(one and left.location(one.location), other and right.location(other.location)),
+            places=(
+                None if one is None else left.location(one.location),
+                None if other is None else right.location(other.location),
+            ),
             starts=starts if difference in {"start", "state"} else (None, None), complete=complete,
         )  # fmt: skip
     return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)

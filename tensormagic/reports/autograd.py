@@ -7,8 +7,6 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
 
-# What is behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves.
-
 
 @dataclass(frozen=True, slots=True)
 class Hook:
@@ -74,8 +72,6 @@ class AutogradDetails:
     path: Path | None = None  #: The way to its leaves; None for a tensor that no node made.
 
 
-# Why a gradient is what it is: what was seen of a tensor, the way from it to the loss, and the answer.
-
 GradState = Literal["none", "present", "unreadable"]
 StepKind = Literal["tensor", "op", "cut", "more", "loss", "nothing"]
 
@@ -131,8 +127,7 @@ class PathStep:
     kind: StepKind = "op"  #: What it is; ``"nothing"`` where the way ends for no reason that is known.
     detail: str = ""  #: A few words more: a shape, what the gradient is here.
     location: Location | None = None  #: The line, where known.
-    #: Norm of the gradient that came here in the last pass; None where that was not measured.
-    norm: float | None = None
+    norm: float | None = None  #: Norm of the gradient that came here in the last pass; None where not measured.
     bad: bool = False  #: Whether the trouble is here.
 
 

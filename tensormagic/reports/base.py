@@ -22,8 +22,6 @@ from typing import Any, ClassVar, Literal, TypeVar
 from tensormagic.errors import ReportFormatError, TensorMagicError
 from tensormagic.words import shortened
 
-# What every report uses: a finding, where in the user's own source something happened, what could not be read and why.
-
 Severity = Literal["error", "warning", "note"]
 Scalar = bool | int | float | str | None
 
@@ -92,8 +90,6 @@ class Finding:
         return f"%tensormagic help {self.code}"
 
 
-# Tells the cell of each line in a report: what collects without a notebook knows files alone.
-
 AnyData = TypeVar("AnyData")
 
 
@@ -101,25 +97,22 @@ def with_cells(data: AnyData, cell_number: Callable[[str], int | None]) -> AnyDa
     """Return plain data with the cell's number in every `Location` that has none; what does not change is kept.
 
     Args:
-        data: A report, or a part of one.
+        data: A report, or a part of one: what collects without a notebook knows files alone.
         cell_number: Gives a cell's execution count from its file name, or None.
     """
-    described: AnyData = _described(data, cell_number)
+    given: Any = data
+    if isinstance(given, Location):
+        number = cell_number(given.filename) if given.cell is None else None
+        given = given if number is None else replace(given, cell=number)
+    elif type(given) is tuple:
+        made = tuple(with_cells(item, cell_number) for item in given)
+        given = made if any(one is not other for one, other in zip(made, given, strict=True)) else given
+    elif is_dataclass(given) and not isinstance(given, type):
+        every = ((each.name, getattr(given, each.name)) for each in fields(given))
+        changed = {name: new for name, value in every if (new := with_cells(value, cell_number)) is not value}
+        given = replace(given, **changed) if changed else given
+    described: AnyData = given
     return described
-
-
-def _described(data: Any, cell_number: Callable[[str], int | None]) -> Any:
-    if isinstance(data, Location):
-        number = cell_number(data.filename) if data.cell is None else None
-        return data if number is None else replace(data, cell=number)
-    if type(data) is tuple:
-        made = tuple(_described(item, cell_number) for item in data)
-        return made if any(one is not other for one, other in zip(made, data, strict=True)) else data
-    if not is_dataclass(data) or isinstance(data, type):
-        return data
-    every = ((field.name, getattr(data, field.name)) for field in fields(data))
-    changed = {name: made for name, value in every if (made := _described(value, cell_number)) is not value}
-    return replace(data, **changed) if changed else data
 
 
 # Turns report dataclasses into JSON-ready dictionaries and back, from their type hints alone.

@@ -158,8 +158,7 @@ class ComparisonReport(Report):
     left: Side  #: The run that the other is compared with.
     right: Side  #: The other run.
     steps_compared: int = 0  #: How many passes were compared with one another.
-    #: The graphs of both, paired by likeness; those of the left run's order, its main graph first.
-    graphs: tuple[GraphDifference, ...] = ()
+    graphs: tuple[GraphDifference, ...] = ()  #: The graphs of both, paired by likeness, in the left run's order.
     graphs_only_left: int = 0  #: Graphs of the left run without a counterpart.
     graphs_only_right: int = 0  #: Graphs of the right run without a counterpart.
     parameters: tuple[ParameterDifference, ...] = ()  #: Parameters that both have, the most different first.

@@ -42,8 +42,7 @@ class LeftOut:
     owner: str = ""  #: Name of the outermost module it belongs to; empty for a plain tensor.
     shape: tuple[int, ...] = ()  #: Its shape.
     is_parameter: bool = False  #: Whether it is an ``nn.Parameter``.
-    #: Whether an optimizer that made a step in the run was given it; None where no optimizer made one.
-    held: bool | None = None
+    held: bool | None = None  #: Whether an optimizer that stepped in the run was given it; None where none stepped.
     #: Whether something else writes to it or puts another in its place: a moving average keeps it up.
     written: bool = False
 
@@ -66,24 +65,19 @@ class Cut:
     #: known.
     location: int | None = None
     line: int = 0  #: Its line number, for a drawing of the graph alone; 0 where not known.
-    #: Index of the node that made what went in, or of the leaf that it was; None where it is not in this graph.
-    source: int | None = None
+    source: int | None = None  #: Index of the node that made what went in, or of that leaf; None outside this graph.
     source_name: str = ""  #: The same in words, also where it is not in this graph: ``"sub"``, ``"target.0.weight"``.
     source_location: int | None = None  #: Index of the line that made it; None where not known, and for leaves.
-    #: Whether an earlier pass went through ``source``: what was made in one step is used in the next.
-    earlier: bool = False
-    #: Index of the node that used what came out; None where nothing that backward went through did.
-    target: int | None = None
+    earlier: bool = False  #: Whether an earlier pass went through ``source``: made in one step, used in the next.
+    target: int | None = None  #: Index of the node that used what came out; None where backward went through none.
     #: Which input of ``target`` it is (its place in ``next_functions``); None where not known, or where ``target`` has
     #: none for it.
     input_number: int | None = None
-    #: Whether it only chose elements (an index, a mask): ``target`` has no input that a gradient of it could take.
-    selects: bool = False
+    selects: bool = False  #: Whether it only chose elements (index, mask): ``target`` has no input for their gradient.
     shape: tuple[int, ...] = ()  #: Of what came out.
     dtype: str = ""  #: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
     count: int = 1  #: How often, over the whole run.
-    #: The leaves behind it that got no gradient from anywhere, as far as they are known.
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()  #: The leaves behind it that got no gradient from anywhere, where known.
     #: Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's on the user's
     #: behalf.
     by_library: bool = False
@@ -95,8 +89,6 @@ class Cut:
         """Whether a gradient would flow here, had the way not ended; otherwise the value was only read, or chose."""
         return self.target is not None and not self.selects
 
-
-# Where a forward whose result is not finite first held a NaN or Inf, as far as its nodes' saved tensors show.
 
 NonfiniteOrigin = Literal["made", "data", "leaf"]
 
@@ -117,8 +109,6 @@ class NonfiniteSource:
     negative: int = 0  #: The same of elements outside the op's domain: below zero, mostly.
     certain: bool = True  #: Whether everything that went into the node was seen, and was finite.
 
-
-# The values that the forward made, node by node, in one pass: on demand, beside the gradients.
 
 if TYPE_CHECKING:
     Floats = array[float]
@@ -214,8 +204,7 @@ class Edge:
 
     source: int  #: Index of the node that computes the gradient.
     target: int  #: Index of the node that receives it: the one that made that input.
-    #: Which input of the source's forward op it is the gradient of (its place in ``next_functions``).
-    input_number: int
+    input_number: int  #: Which input of the source's forward op it is the gradient of (as in ``next_functions``).
     slot: int  #: Which forward output of the target it belongs to.
 
 
@@ -228,8 +217,7 @@ class Node:
     op: str  #: The same, readable: ``"addmm"``.
     #: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (an autograd.Function).
     kind: NodeKind
-    #: Index into `TraceReport.locations`: the user's line that made it; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the user's line that made it; None if unknown.
     #: False where the node was made by something the tracer did not see itself, and the line is that of the next call
     #: which used it.
     exact_location: bool = True
@@ -239,8 +227,7 @@ class Node:
     dtype: str = ""  #: Of its first forward output, without the prefix.
     device: str = ""  #: Of its first forward output.
     saved: tuple[SavedTensor, ...] = ()  #: What it keeps for backward.
-    #: Of the gradient it received, in the first pass that reached it; None where none did.
-    statistics: GradientStatistics | None = None
+    statistics: GradientStatistics | None = None  #: Of the gradient it received, in the first pass that reached it.
 
 
 def is_small(nodes: Sequence[Node]) -> bool:
@@ -298,8 +285,7 @@ class FirstNonfinite:
     saved_negative: int = 0  #: How many are negative.
     saved_bad: int = 0  #: How many are NaN or infinite.
     certain: bool = True  #: False where several nodes feed the receiver and only their sum was seen.
-    #: Whether a hook of the user's saw the gradient before the receiver did: it may have made it so.
-    hooked: bool = False
+    hooked: bool = False  #: Whether a hook of the user's saw the gradient before the receiver, and may have made it so.
 
 
 @dataclass(frozen=True, slots=True)

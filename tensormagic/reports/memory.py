@@ -11,8 +11,6 @@ from tensormagic.reports.aliases import Holder
 from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.watch import RetainedMemory, StorageKeepingView, StoredGraph
 
-# The moment at which an allocation was refused: what was asked for, where, and what torch reported of the device.
-
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
@@ -67,16 +65,13 @@ class DeviceMemory:
     live: int = 0  #: Bytes of the storages that were found on it, each once.
     storages: int = 0  #: How many those are.
     tensors: int = 0  #: How many tensors lie over them.
-    #: Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
-    allocated: int | None = None
+    allocated: int | None = None  #: Bytes that torch's allocator counts as in use by tensors; None on the CPU.
     reserved: int | None = None  #: Bytes that torch's allocator has taken from the device; None likewise.
     peak: int | None = None  #: The most that was allocated since the counters were reset; None likewise.
     largest_free: int | None = None  #: The largest block that is free inside what is reserved; None likewise.
-    #: Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
-    free: int | None = None
+    free: int | None = None  #: Bytes free on the device, as the driver says (CPU: memory available to this process).
     total: int | None = None  #: Bytes of the device.
-    #: Bytes that this process takes as the driver reports (on the CPU: its resident memory).
-    process: int | None = None
+    process: int | None = None  #: Bytes that this process takes, as the driver says (CPU: its resident memory).
     others: tuple[ProcessUse, ...] = ()  #: Other processes on the device, the largest first.
     context: int | None = None  #: Bytes that this process takes beyond what torch has reserved; None where unknown.
 
@@ -102,12 +97,10 @@ class LiveStorage:
     tensors: int = 1  #: How many tensors lie over it, as far as they were met.
     holders: tuple[Holder, ...] = ()  #: Who keeps it alive: the nearest few.
     found: int = 0  #: How many places hold it in truth.
-    #: Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
-    module: str = ""
+    module: str = ""  #: Path of the module it belongs to, for parameters, buffers, gradients: ``"net.layer1.0"``.
     #: The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
     location: Location | None = None
-    #: Whether the backward of what that line computed allocated it, rather than the line itself.
-    backward: bool = False
+    backward: bool = False  #: Whether the backward of what that line computed allocated it, not the line itself.
     shared: bool = False  #: Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
 
 
@@ -175,9 +168,6 @@ class MemoryReport(Report):
             if held.get(device.device, 0) != device.live:
                 described = f"{device.device} holds {device.live} bytes, but its storages {held.get(device.device, 0)}"
                 raise ReportFormatError(f"a memory report does not add up: {described}")
-
-
-# What only a session's history keeps in memory, and what letting go of it brought.
 
 
 @dataclass(frozen=True, slots=True)

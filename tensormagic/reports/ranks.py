@@ -73,8 +73,6 @@ class Placed:
         return found
 
 
-# Many ranks as one picture: what the ranks of a run wrote down, compared with each other.
-
 EVERYTHING = "all parameters"  # what ranks post while they run is of all of them together
 
 
@@ -89,8 +87,7 @@ class RankRow:
     state: str = "running"
     error: str = ""  #: Of a rank that failed.
     kinds: tuple[str, ...] = ()  #: By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
-    #: The ranks that hold the same parameters, itself included; empty where that is not known.
-    replicas: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()  #: The ranks that hold the same parameters, itself included; empty where unknown.
     #: The ranks that reduce gradients together, each given data of its own; empty where that is not certain.
     shares: tuple[int, ...] = ()
     #: Where it is on the mesh over which its parameters are spread: name and place of each dimension.
@@ -129,8 +126,7 @@ class Difference:
     #: By rank, as far as it is one number: the norm of the first parameter's gradient, `UNTOUCHED` without one; the
     #: learning rate.
     values: tuple[tuple[int, float], ...] = ()
-    #: By rank, where it is words: the collective, the placements, the host.
-    described: tuple[tuple[int, str], ...] = ()
+    described: tuple[tuple[int, str], ...] = ()  #: By rank, where it is words: collective, placements, host.
     line: str = ""  #: Where it happened.
     #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them;
     #: ``"apart"`` where ranks used those of different passes, ``"unused"`` where DistributedDataParallel waited for

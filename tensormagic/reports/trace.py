@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -13,8 +12,6 @@ from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.training import Observation, Parallel, Training
 from tensormagic.reports.watch import ModulesReport
-
-# Where a backward ran that was not simply called on the traced thread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +28,6 @@ class PassContext:
     #: ``("is_grads_batched",)`` for ``autograd.grad`` with that argument. Under ``vmap`` and ``is_grads_batched`` the
     #: numbers are of the gradients of the whole batch together.
     levels: tuple[str, ...] = ()
-
-
-# Which steps of a run were traced, and why those: what was asked for, what came of it, and what it cost.
-
-
-def _no_numbers() -> Floats:
-    return array("f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ class StepSampling:
     last_traced: bool = True  #: Whether the last step of the run so far was traced.
     #: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run ended, one
     #: for each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
-    last_norms: Floats = field(default_factory=_no_numbers)
+    last_norms: Floats = field(default_factory=no_numbers)
     paused: bool = False  #: Whether the run goes on untraced right now.
     next_step: int = 0  #: About the step that will be traced next; 0 where none is known.
     unsampled: str = ""  #: Why the tracer could not leave between the steps; empty where it could.
@@ -103,8 +93,7 @@ class Pass:
     finite: bool = True  #: Whether every gradient in it was finite.
     #: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
     value: float | None = None
-    #: Where it ran: None for a backward called on the traced thread, outside any other.
-    pass_context: PassContext | None = None
+    pass_context: PassContext | None = None  #: Where it ran; None: called on the traced thread, outside any other.
     #: In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
     #: nothing there reduces gradients, or it is not known.
     reduced: bool | None = None
@@ -183,8 +172,7 @@ class TraceReport(Report):
     inner_passes_seen: int = 0  #: How many of these there were.
     steps_seen: int = 0  #: How many steps there were.
     forward_nodes: int = 0  #: How many autograd nodes the forward made, whether or not a backward reached them.
-    #: Every leaf that took part and every parameter of every module that took part.
-    parameters: tuple[ParameterSeries, ...] = ()
+    parameters: tuple[ParameterSeries, ...] = ()  #: Every leaf, and every parameter of every module, that took part.
     gaps: tuple[Gap, ...] = ()  #: What could not be seen, and why.
     saved: SavedTotals | None = None  #: What the graph keeps for its backward; None for a run.
     #: What ended the way of values that backward was called on, where nothing was left to go back along; those within a
@@ -197,14 +185,11 @@ class TraceReport(Report):
     training: Training | None = None  #: What the training loop did from step to step; None where nothing was trained.
     #: Values without a history that backward was called on, and that torch refused.
     losses_without_graph: tuple[LossWithoutGraph, ...] = ()
-    #: What the modules that ran hold beside their registries; None before the run has ended.
-    modules: ModulesReport | None = None
-    #: What autograd let pass although it is wrong; None where nothing was seen.
-    silent_errors: SilentErrors | None = None
+    modules: ModulesReport | None = None  #: What its modules hold beside their registries; None before its end.
+    silent_errors: SilentErrors | None = None  #: What autograd let pass although it is wrong; None where nothing.
     swallowed_errors: tuple[SwallowedError, ...] = ()  #: Backwards that torch refused, and that did not end the run.
     parallel: Parallel | None = None  #: The place of this process in a run of several; None in a run of one.
-    #: How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
-    forked: int = 0
+    forked: int = 0  #: How many processes were forked in the run, known at its end: nothing that they did is in here.
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

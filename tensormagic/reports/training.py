@@ -7,8 +7,6 @@ from typing import Literal
 
 from tensormagic.reports.failure import Operand
 
-# What a training loop did from step to step, and what single calls did.
-
 # What single calls of the forward did that is worth knowing: plain facts, which the diagnoses judge.
 #
 # A watcher looks closely at the first calls of a line and at exponentially rarer ones after that, so that an
@@ -42,8 +40,7 @@ class Observation:
     #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement).
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
-    #: Index into `TraceReport.locations` of the user's line; None where all of it is library code.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the user's line; None if all is library code.
     module: str = ""  #: Path of the innermost module whose forward was running.
     calls: int = 1  #: How often this line made this call.
     looked: int = 1  #: At how many of these it was looked closely.
@@ -116,14 +113,11 @@ class OptimizerUse:
     unknown_owner: str = ""  #: The name of the module that they are parameters of, where one has a name.
     unknown_idle: bool = True  #: Whether none of these had a gradient at any step that was looked at.
     accumulation: Accumulation | None = None  #: How a gradient grew that was never cleared.
-    #: How many backward passes of one line brought gradients that were cleared before any step used them.
-    discarded: int = 0
+    discarded: int = 0  #: How many backwards of one line brought gradients that were cleared before a step used them.
     discarded_at: int | None = None  #: Index into `TraceReport.locations` of that line, the one with most of them.
     rate: float | None = None  #: The largest learning rate of any step; None where it was not read.
-    #: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
-    zero_rate_steps: int = 0
-    #: How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
-    graphed: int = 0
+    zero_rate_steps: int = 0  #: How many of the last steps in a row had less than a ten-millionth of that.
+    graphed: int = 0  #: How many of its steps used gradients with a graph of their own; by hand, passes that left such.
     scaled: int = 0  #: How many of its steps used gradients with the factor of a ``GradScaler``, which did not step.
     repeated: int = 0  #: How many different states of torch's generator came back at later steps: it was seeded anew.
     repeated_at: int = 0  #: The first such step; 0 where there is none.
@@ -281,8 +275,6 @@ class Training:
     loads: tuple[StateLoad, ...] = ()  #: Calls of ``load_state_dict(strict=False)`` with keys that do not fit.
     names: tuple[tuple[str, ...], ...] = ()  #: The names of each module that has several.
 
-
-# What a rank knows of its place in a run of several processes, by itself.
 
 Spread = Literal["DDP", "FSDP1", "FSDP2", "DTensor"]
 

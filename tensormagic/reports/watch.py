@@ -7,10 +7,6 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
 
-# What is in a session: what is kept alive by whom, what its modules do not know, what stood still.
-
-# Parameters that stood still while others of their model were trained.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnchangedParameters:
@@ -25,8 +21,7 @@ class UnchangedParameters:
     numels: tuple[int, ...]  #: Elements of each.
     unchanged: tuple[int, ...]  #: The numbers of those that stand still.
     trained: tuple[int, ...]  #: The numbers of those that an optimizer changed.
-    #: The numbers of those that stand still beside modules of the same make that are trained.
-    alike: tuple[int, ...] = ()
+    alike: tuple[int, ...] = ()  #: The numbers of those that stand still beside trained modules of the same make.
     #: How far the optimizer got while they were seen to stand still: steps where ``steps`` is not 0, else in-place
     #: changes of the parameter that was changed most.
     watched: int = 0
@@ -135,8 +130,6 @@ class ModulesReport:
     flags: tuple[FlagWithoutEffect, ...] = ()
 
 
-# What is in a session: what is kept alive by whom, and what its modules hold beside their registries.
-
 RetainedBy = Literal["history", "traceback", "both"]
 GraphForm = Literal["items", "sum"]
 
@@ -171,13 +164,10 @@ class StoredGraph:
     name: str  #: What holds them: ``"losses"``, ``"history['loss']"``, ``"val_loss"``.
     form: GraphForm  #: ``"items"`` of a container, or ``"sum"``: one tensor that was added up.
     items: int  #: How many tensors are stored.
-    #: How many of them have a graph that shares nothing but leaves with the others'; of a sum, of its terms.
-    graphs: int
+    graphs: int  #: How many of them share nothing but leaves with the others' graphs; of a sum, of its terms.
     nodes: int  #: Their nodes in all.
     saved: int  #: Tensors that these nodes still keep for a backward.
-    #: Bytes of the storages of these that nothing else in reach keeps alive, each counted once; those of leaves left
-    #: out.
-    nbytes: int
+    nbytes: int  #: Bytes of the storages of these that nothing else in reach keeps, each once, leaves left out.
     scalars: bool  #: Whether all stored tensors hold one number.
     freed: bool  #: Whether a backward has used and freed what they saved.
     complete: bool = True  #: Whether all nodes were looked at; if not, there are more of everything.
@@ -221,14 +211,10 @@ class WatchReport(Report):
     ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     sizes: tuple[HeldSize, ...] = ()  #: What holds the most, the largest first: containers, and tensors with a name.
-    #: What grew by the same amount from look to look; only where earlier looks were given.
-    growing: tuple[Growth, ...] = ()
-    #: Parameters that nothing changed while others of their model were trained.
-    unchanged: tuple[UnchangedParameters, ...] = ()
+    growing: tuple[Growth, ...] = ()  #: What grew by the same amount from look to look, given earlier looks.
+    unchanged: tuple[UnchangedParameters, ...] = ()  #: Those that nothing changed while others were trained.
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
-
-# What the check before training found, from one batch, on copies.
 
 ProbeState = Literal["fine", "look", "wrong", "unknown"]
 
@@ -302,12 +288,10 @@ class StartReport(Report):
     missing: tuple[str, ...] | None = None
     unknown_parameters: int = 0  #: How many parameters the optimizer holds that are not the model's.
     training: bool = True  #: Whether the model is in train mode.
-    #: Modules in it that are in eval mode, although it is in train mode, and to which that matters.
-    in_eval: tuple[str, ...] = ()
+    in_eval: tuple[str, ...] = ()  #: Modules to which it matters, in eval mode inside a model in train mode.
     inputs: tuple[Extent, ...] = ()  #: What the model is given.
     target: Extent | None = None  #: What the loss compares with; None where there is nothing.
-    #: The shape of what comes out; None where that is no tensor, or nothing came out.
-    outputs: tuple[int, ...] | None = None
+    outputs: tuple[int, ...] | None = None  #: The shape of what comes out; None where that is no tensor, or nothing.
     loss: str = ""  #: What the loss is called; empty where there is none.
     #: What the model ends with: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``; empty for others, and where the loss
     #: is not torch's own.
