@@ -126,8 +126,9 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
             continue
         one, other = pair
         starts = (
-            None if one is None else left.before[one.generator], None if other is None else right.before[other.generator]
-        )  # fmt: skip
+            None if one is None else left.before[one.generator],
+            None if other is None else right.before[other.generator],
+        )
         known = next(start for start in starts if start is not None)
         return RngComparison(
             names=names, difference=difference, same=_drawn(left, at), generator=known.name, sides=pair,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.display import display
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # What all magics do: read their line or print help, refuse what cannot work, run a cell, show the report.
 
 # What follows a cell, what shows that, and what explains an error that ends it.
+Answer = TypeVar("Answer")
 Followed = tuple[Any, AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
@@ -53,15 +54,24 @@ def run_line(shell: Any, line: str, magic: Magic) -> None:
     given = magic.parser().given(line)
     if given is None:
         return
-    refused = ""
-    try:
-        report = magic.report(shell, *given)
-    except TensorMagicError as error:
-        refused = str(error)
-    if refused:  # raised here, not above: the first error's frames would keep what they hold
-        raise UsageError(refused)
+    report = answer_of(magic.report, shell, *given)
     if report is not None:
         deliver(shell, report, given[1])
+
+
+def answer_of(function: Callable[..., Answer], *given: Any, **named: Any) -> Answer:
+    """Return what a function returns for what it is given.
+
+    Raises:
+        UsageError: what it refused, in one line.
+    """
+    __tracebackhide__ = True
+    try:
+        return function(*given, **named)
+    except TensorMagicError as error:
+        refused = str(error)
+    del given, named  # raised here, not above: the frames of either error would keep what they hold
+    raise UsageError(refused)
 
 
 def one_expression(options: argparse.Namespace, refusal: str) -> str:

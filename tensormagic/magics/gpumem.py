@@ -13,11 +13,11 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
 from tensormagic.magics.frames import (
     Explained,
     Followed,
+    answer_of,
     bundle,
     deliver_after_run,
     path_of,
@@ -61,10 +61,8 @@ def _freed(shell: Any, options: argparse.Namespace) -> Report:
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
     number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
-    try:
-        followed = api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)
-    except UnknownNameError as error:
-        raise UsageError(str(error)) from None
+    asked = {"cell_number": number, "title": title, "functions": options.func}
+    followed = answer_of(api.MemoryRun, shell.user_ns, cell, **asked)
     is_live = relays_updates(shell) and not output.text and output.figure is None
     mode = options.live or live if is_live else "off"
     return followed, _shown(shell, followed, output, mode=mode), Explained(shell, memory=False)
@@ -82,8 +80,7 @@ def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) ->
     widget = panel.view() if panel is not None else {}
     place = Placement()
     handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
-    repaint = functools.partial(_repaint, handle, followed, place)
-    live = Repainter(repaint) if panel is None else panel
+    live = panel or Repainter(lambda: handle.update(bundle(followed.report, place=place), raw=True))
     try:
         with live:
             yield
@@ -93,10 +90,6 @@ def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) ->
         handle.update(bundle(report, slide=output.slide, place=place), raw=True)
         live.retire()
         deliver_after_run(shell, report, output, shown=True)
-
-
-def _repaint(handle: Any, followed: api.MemoryRun, place: Placement) -> None:
-    handle.update(bundle(followed.report, place=place), raw=True)
 
 
 def _panel(followed: api.MemoryRun) -> MemoryPanel | None:

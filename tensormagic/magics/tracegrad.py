@@ -11,10 +11,9 @@ from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.api.running import Steps, schedule_of
-from tensormagic.errors import TraceError
 from tensormagic.magics import engines
 from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
-from tensormagic.magics.frames import Followed, check, deliver, is_notebook, relays_updates, run_cell
+from tensormagic.magics.frames import Followed, answer_of, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.magics.shared_assets import cell_number
 from tensormagic.reports import Cell, Schedule
@@ -80,10 +79,7 @@ def _schedule(options: argparse.Namespace) -> Schedule | None:
     Raises:
         UsageError: says what was given, what was expected, and what to do.
     """
-    try:
-        return schedule_of(_share(options.budget), _whole("--every", options.every), _slice(options.steps))
-    except TraceError as error:
-        raise UsageError(str(error)) from None
+    return answer_of(schedule_of, _share(options.budget), _whole("--every", options.every), _slice(options.steps))
 
 
 def _share(text: str | None) -> float | None:
