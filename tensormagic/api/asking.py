@@ -71,12 +71,12 @@ def why(
     from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
 
-    seen = names_here(namespace, "why")
+    namespace = names_here(namespace, "why")
     require_name(name, "why(x, name)")
-    names, run = names_of(seen), _report(trace)
+    names, run = names_of(namespace), _report(trace)
     with readable(x, name or "x"):
         if is_module(x):
-            named = name or next((label for label, each in seen.items() if each is x), "")
+            named = name or next((label for label, each in list(namespace.items()) if each is x), "")
             every = []
             for label, each in parameters_of(x, named or type(x).__name__):
                 one = replace(gradient_facts(each, label, names), seen=was_met(run, each))
@@ -96,7 +96,7 @@ def why(
         )
     given = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
-        found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
+        found = gradient_facts(x, name, names, loss=given, scale=scale_in(namespace))
         return explain_gradient(replace(found, seen=was_met(run, x)), run)
 
 
@@ -134,7 +134,7 @@ def model(
     from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 
-    seen = names_here(namespace, "model")
+    namespace = names_here(namespace, "model")
     require_name(name, "model(net, name)")
     forward, found = None, net
     if not is_module(net) and callable(net):
@@ -147,12 +147,12 @@ def model(
     if not is_module(found):
         given = f"{name or 'this'} is {requirements.what(found)} and calls no model"
         raise TensorMagicError(f"{given}: give a model, or a call of one such as net(x)")
-    own = next((label for label, each in list(seen.items()) if each is found and label[:1] != "_"), "")
+    own = next((label for label, each in list(namespace.items()) if each is found and label[:1] != "_"), "")
     dotted = re.sub(r"\[(\d+)\]", r".\1", name)
     called = own or (dotted if dotted.replace(".", "").isidentifier() else "net")
     run = _report(trace)
-    report = collect_model(found, called, Seen(seen, forward, traced_in(run, found, partial(was_met, run))))
-    odd = diagnosed(WatchReport(modules=modules_report([(called, found)], seen, TiedWeights())))
+    report = collect_model(found, called, Seen(namespace, forward, traced_in(run, found, partial(was_met, run))))
+    odd = diagnosed(WatchReport(modules=modules_report([(called, found)], namespace, TiedWeights())))
     return replace(report, findings=odd.findings, gaps=(*report.gaps, *odd.gaps))
 
 

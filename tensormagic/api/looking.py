@@ -73,7 +73,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     from tensormagic.collectors.tensors.picture import with_picture, with_slices
     from tensormagic.collectors.tensors.tensor import collect_tensor
 
-    seen = names_here(namespace, "inspect")
+    namespace = names_here(namespace, "inspect")
     require_name(name, "inspect(x, name)")
     for word, given in (("dims", dims), ("at", at)):
         require(() if given is None else given, Iterable, f"inspect({word}=…)", "one entry for each dimension")
@@ -84,7 +84,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         if advice := requirements.why_not_a_tensor(tensor, name):
             raise NotATensorError(advice)
         collect = collect_array if requirements.is_array(tensor) else collect_tensor
-        report = collect(tensor, name=name, namespace=seen, besides=besides)
+        report = collect(tensor, name=name, namespace=namespace, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
         bad = report.statistics.first_nan if report.statistics is not None else None
@@ -196,10 +196,10 @@ def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, An
     require_torch()
     from tensormagic.collectors.aliasing.alias_groups import collect_aliases
 
-    seen = names_here(namespace, "aliases")
+    namespace = names_here(namespace, "aliases")
     if only is not None:
         require_names(only, "aliases")
-    return diagnosed(collect_aliases(seen, only=only))
+    return diagnosed(collect_aliases(namespace, only=only))
 
 
 def tensors(
@@ -230,10 +230,10 @@ def tensors(
     require_torch()
     from tensormagic.collectors.tensors.table import collect_table
 
-    seen = names_here(namespace, "tensors")
+    namespace = names_here(namespace, "tensors")
     require(panels, int, "tensors(panels=…)", "a whole number")
-    others = seen if around is None else require_names(around, "tensors")
-    return collect_table(seen, title=str(title or ""), panels=panels, inspect=partial(inspect, namespace=others))
+    others = namespace if around is None else require_names(around, "tensors")
+    return collect_table(namespace, title=str(title or ""), panels=panels, inspect=partial(inspect, namespace=others))
 
 
 def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:
@@ -260,8 +260,8 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     if not requirements.is_tensor(tensor):
         raise NotATensorError(requirements.why_not_a_tensor(tensor, name))
     require_name(name, "gradgraph(loss, name)")
-    seen = names_here(namespace, "gradgraph")
-    return collect_graph(tensor, name=name, namespace=seen)
+    namespace = names_here(namespace, "gradgraph")
+    return collect_graph(tensor, name=name, namespace=namespace)
 
 
 # A tensor in one line: what ``%tensor x --line`` prints, and every print of a tensor while `set_repr` says so.

@@ -57,7 +57,8 @@ def memory(
     from tensormagic.collectors.memory.freed import collect_freeable
     from tensormagic.collectors.memory.live_memory import collect_memory, require_devices, uncollected
 
-    seen, caller = names_here(namespace, "memory"), sys._getframe(1)  # noqa: SLF001  (its variables are names as well)
+    namespace = names_here(namespace, "memory")
+    caller = sys._getframe(1)  # noqa: SLF001  (its variables are names as well)
     if only is not None:
         require_names(only, "memory")
     require(most, int, "memory(most=…)", "a whole number")
@@ -67,8 +68,9 @@ def memory(
         raise TensorMagicError("memory(devices=…) was given no device: name one, or leave it out to see all of them")
     with uncollected():
         besides = () if only is None else (only,)
-        freed = collect_freeable(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
-        report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
+        # asked first: a walk holds what it meets
+        freed = collect_freeable(namespace, besides=besides, items=tuple(only or ()))
+        report = collect_memory(namespace, frame=caller, only=only, devices=asked, most=most)
     every = [one for one in freed.freeable if _is_asked_for(one, only, asked)]
     others = (one for one in freed.freeable if one not in every)  # what they hold may have been asked for by itself
     every += [part for one in others for part in one.parts if only and _is_asked_for(part, only, asked)]

@@ -322,10 +322,9 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
             other.
     """
     require_torch()
-    seen = names_here(namespace, "trace")
     schedule = schedule_of(budget, every, steps)
     return Trace(
-        seen,
+        names_here(namespace, "trace"),
         cell_of(sys._getframe(1)),  # noqa: SLF001  (what runs is the caller's)
         title=str(title or ""),
         level=level,
