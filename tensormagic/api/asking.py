@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tensormagic import reports
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.looking import readable
 from tensormagic.api.process_state import DrawWatch
@@ -32,7 +31,6 @@ from tensormagic.reports import (
     WatchReport,
     WhyReport,
 )
-from tensormagic.reports.base import read
 
 # Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw.
 
@@ -177,10 +175,7 @@ def load(path: str | os.PathLike[str]) -> Report:
         ReportFormatError: where the file cannot be read, or holds no report; the message names the file.
         TensorMagicError: where ``path`` is no path.
     """
-    kinds = {
-        kind.kind_name: kind for kind in vars(reports).values() if isinstance(kind, type) and issubclass(kind, Report)
-    }
-    report = read(path, lambda data: kinds.get(str(data.get("tensormagic")) if isinstance(data, dict) else "", Report))
+    report = Report.load(path)
     try:
         str(report)
     except TensorMagicError:
@@ -213,6 +208,8 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
     """
     if names is not None:
         require(names, Sequence, "compare()", "two names, one per run")
+        for name in names:
+            require_name(name, "compare(names=…)")
     if names is not None and len(names) != 2:
         raise TensorMagicError(f"compare() takes two names, one per run, but was given {len(names)}")
     one, other = _report_of(left), _report_of(right)

@@ -257,9 +257,10 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     require_torch()
     from tensormagic.collectors.graphs.nodes import collect_graph
 
-    if not requirements.is_tensor(tensor):
-        raise NotATensorError(requirements.why_not_a_tensor(tensor, name))
     require_name(name, "gradgraph(loss, name)")
+    if not requirements.is_tensor(tensor):
+        array = f"{name} is an array: only torch tensors have a graph"
+        raise NotATensorError(requirements.why_not_a_tensor(tensor, name) or array)
     namespace = names_here(namespace, "gradgraph")
     return collect_graph(tensor, name=name, namespace=namespace)
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
@@ -15,7 +14,7 @@ from tensormagic.collectors.requirements import names_here, require, require_nam
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
-from tensormagic.reports.base import with_cells
+from tensormagic.reports.base import path_of, with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
 
@@ -167,7 +166,8 @@ def read_snapshot(
     from tensormagic.collectors.memory.snapshot_reading import read_file
 
     if isinstance(snapshot, str | os.PathLike):
-        return snapshot_report(read_file(snapshot), source=Path(snapshot).name, cell_number=cell_number)
+        path = path_of(snapshot, "read_snapshot()")
+        return snapshot_report(read_file(path), source=path.name, cell_number=cell_number)
     return snapshot_report(snapshot, cell_number=cell_number)
 
 

@@ -292,7 +292,9 @@ def _obstacle(path: Path) -> str:
 
 
 def _path(given: str) -> Path:
-    return Path(unquoted(given) or "").expanduser()
+    from tensormagic.reports.base import path_of
+
+    return answer_of(path_of, unquoted(given) or "", "--save")
 
 
 def _attempt(action: Callable[[], Any]) -> str:

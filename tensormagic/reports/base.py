@@ -291,29 +291,39 @@ class Report:
 
     @classmethod
     def from_dict(cls: type[ReportType], data: dict[str, Any]) -> ReportType:
-        """Build a report from what `to_dict` returned.
+        """Build a report from what `to_dict` returned: of this class, or of `Report` any.
 
         Raises:
             ReportFormatError: for another kind of report, another format version, or other data.
         """
         given = data.get("tensormagic") if isinstance(data, dict) else data
-        if given != cls.kind_name or cls is Report:
-            kind = "" if cls is Report else f"{cls.kind_name!r} "
-            raise ReportFormatError(f"expected a saved {kind}report, but this is {given!r:.80}")
+        every = vars(import_module("tensormagic.reports")).values() if cls is Report else (cls,)
+        kinds = (one for one in every if isinstance(one, type) and issubclass(one, cls) and one is not Report)
+        kind = next((one for one in kinds if one.kind_name == given), None)
+        if kind is None:
+            wanted = "" if cls is Report else f"{cls.kind_name!r} "
+            raise ReportFormatError(f"expected a saved {wanted}report, but this is {given!r:.80}")
         _require_format(data.get("format"))
-        report: ReportType = decode(data, cls)
+        report: ReportType = decode(data, kind)
         report.check()
         return report
 
     @classmethod
     def load(cls: type[ReportType], path: str | os.PathLike[str]) -> ReportType:
-        """Read a report that `save` wrote as ``.json``.
+        """Read a report that `save` wrote as ``.json``: of this class, or of `Report` any.
 
         Raises:
             ReportFormatError: where the file cannot be read, or holds no such report; the message names the file.
             TensorMagicError: where ``path`` is no path.
         """
-        return read(path, lambda _: cls)
+        file = path_of(path, "load()")
+        try:
+            return cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
+            described = str(error) if isinstance(error, ReportFormatError) else f"it is not a JSON file: {error}"
+            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described:.500}") from error
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there; a report that was read is checked."""
@@ -348,19 +358,6 @@ class Report:
     def _repr_html_(self) -> str:
         """Show the report in hosts that ask for HTML alone, such as marimo."""
         return self._repr_mimebundle_()["text/html"]
-
-
-def read(path: str | os.PathLike[str], kind_of: Callable[[Any], type[ReportType]]) -> ReportType:
-    """Return the report in a file, of the kind that ``kind_of`` gives for the file's data; see `Report.load`."""
-    file = path_of(path, "load()")
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        return kind_of(data).from_dict(data)
-    except OSError as error:
-        raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
-        described = str(error) if isinstance(error, ReportFormatError) else f"it is not a JSON file: {error}"
-        raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described:.500}") from error
 
 
 def path_of(given: str | os.PathLike[str], call: str) -> Path:
