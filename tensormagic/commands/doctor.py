@@ -164,8 +164,7 @@ def torch_checks() -> Iterator[Check]:
 def notebook_checks(folders: Callable[[], list[str]] | None = None) -> Iterator[Check]:
     """Yield whether live panels will show, and what is known of the host.
 
-    Args:
-        folders: Gives the folders in which Jupyter looks for front-end extensions.
+    ``folders`` gives those in which Jupyter looks for front-end extensions.
     """
     places = (folders or _extension_folders)()
     for name, use in _WIDGETS.items():

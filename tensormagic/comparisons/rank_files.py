@@ -198,17 +198,10 @@ _UNTIL = {"pass", "step", "end"}  # what comes after all that is known of a step
 
 
 class Posting:
-    """Makes posts of the file of a rank while that grows.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        head: What the posts are about, as JSON: place of the rank, names of its lines, and how it ended.
-    """
+    """Makes posts of the file of a rank while that grows."""
 
     def __init__(self, path: Path) -> None:
-        self.head = b""
+        self.head = b""  # what the posts are about, as JSON: place of the rank, names of its lines, and how it ended
         self._path, self._at = path, 0
         self._facts, self._since = Facts(), list[int]()
         self._lines: dict[str, int] = {}
@@ -217,11 +210,7 @@ class Posting:
         self._last = OnePass(loss=None, finite=True, reduced=None, line="")
 
     def new(self, peak: int) -> bytes:
-        """Return the posts of what was written since the last time.
-
-        Args:
-            peak: Bytes: the most memory that this rank took so far.
-        """
+        """Return the posts of what was written since the last time; ``peak`` is the most memory so far, in bytes."""
         with self._path.open("rb") as file:
             file.seek(self._at)
             *lines, _ = file.read().split(b"\n")

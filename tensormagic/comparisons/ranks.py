@@ -69,9 +69,8 @@ def _written(given: Any) -> Sequence[Facts]:
     files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is no folder
     if not files:
         what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"
-        raise ReportFormatError(
-            f"{str(path)!r} {what}: each rank writes one with tensormagic.trace(ranks={str(path)!r})"
-        )
+        written = f"each rank writes one with tensormagic.trace(ranks={str(path)!r})"
+        raise ReportFormatError(f"{str(path)!r} {what}: {written}")
     return [read_file(file) for file in files]
 
 
@@ -84,11 +83,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
     passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
-    norms = {
-        one.rank: {number: each.norms for number, each in one.passes.items() if each.norms is not None} for one in found
-    }
-    at_pass, brought = _last_of_all(found, names, norms, bad_pass)
-    at_step, used = _last_of_all(found, names, {one.rank: _used(one) for one in found})
+    at_pass, brought = _last_of_all(found, names, [_brought(one) for one in found], bad_pass)
+    at_step, used = _last_of_all(found, names, [_used(one) for one in found])
     same_names = (group for group in grouped(found, "replicas") if all(one.names == group[0].names for one in group))
     differences = [each for group in same_names for each in _differences(group)]
     differences += [*habits(found), *collectives(found)]
@@ -103,6 +99,10 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     )  # fmt: skip
 
 
+def _brought(facts: Facts) -> dict[int, Any]:
+    return {number: one.norms for number, one in facts.passes.items() if one.norms is not None}
+
+
 def _used(facts: Facts) -> dict[int, Any]:
     return {number: one.used for number, one in facts.steps.items() if one.used is not None}
 
@@ -114,14 +114,14 @@ def _common(every: Sequence[Mapping[Key, Any]]) -> list[Key]:
 
 
 def _last_of_all(
-    found: Sequence[Facts], names: list[str], columns: Mapping[int, dict[int, Any]], wanted: int = 0
+    found: Sequence[Facts], names: list[str], columns: Sequence[dict[int, Any]], wanted: int = 0
 ) -> tuple[int, Any]:
     """Return the last number that all ranks have a column for, or the wanted one, and these columns, joined."""
-    common = _common(list(columns.values()))
+    common = _common(columns)
     if not common:
         return 0, array("f")
     at = wanted if wanted in common else common[-1]
-    rows = [_aligned(one, names, columns[one.rank][at]) for one in found]
+    rows = [_aligned(one, names, own[at]) for one, own in zip(found, columns, strict=True)]
     return at, array("f", np.concatenate(rows).tobytes())
 
 

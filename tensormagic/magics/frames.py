@@ -40,12 +40,7 @@ Followed = tuple[Any, AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
 def run_line(shell: Any, line: str, magic: Magic) -> None:
-    """Show the report that a line asks for, or the help.
-
-    Args:
-        shell: The shell.
-        line: The rest of the magic's line.
-        magic: What makes the report.
+    """Show the report that a line, the rest of the magic's, asks for, or the help.
 
     Raises:
         UsageError: for an unknown option, and for what the magic refuses.
@@ -90,14 +85,8 @@ def one_expression(options: argparse.Namespace, refusal: str) -> str:
 def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") -> Any:
     """Follow a cell while it runs, show the report, and return the value of the cell's last expression.
 
-    Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
-
-    Args:
-        shell: The shell.
-        line: The rest of the magic's line.
-        cell: The cell below it.
-        magic: What follows the cell.
-        live: How a run is shown, where the options do not say.
+    Whatever the cell raises goes on, unchanged, after the report of what happened is shown. ``live`` is how a run is
+    shown where the options on the line do not say.
 
     Raises:
         UsageError: for an unknown option, a figure, or a file that cannot be saved to; nothing has run then.
@@ -136,12 +125,8 @@ _EXPLAINED: set[int] = set()  # shells whose running cell's error was explained 
 class Explained:
     """Explains the error that ends a ``with`` block; the error goes on unchanged.
 
-    A class, not a generator: that would leave frames in the traceback.
-
-    Args:
-        shell: The IPython shell.
-        source: The source of the expression that is evaluated, where Python cannot know it.
-        memory: Whether memory that ran out is explained here; False where the magic itself explains it.
+    A class, not a generator: that would leave frames in the traceback. ``source`` is of the expression that is run,
+    where Python cannot know it; without ``memory`` the magic itself explains memory that ran out.
     """
 
     def __init__(self, shell: Any, source: str = "", *, memory: bool = True) -> None:

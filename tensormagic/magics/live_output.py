@@ -37,15 +37,9 @@ JOIN_SECONDS = 5.0
 
 
 class Repainter:
-    """Calls ``paint`` while it is entered.
+    """Calls ``paint``, which shows what there is now, while it is entered; ``gaps`` are what went wrong.
 
-    Args:
-        paint: Shows what there is now.
-        interval: Seconds between two calls, at least.
-        clock: Processor seconds of the thread that asks.
-
-    Attributes:
-        gaps: What went wrong while showing.
+    Between two calls lie ``interval`` seconds at least; ``clock`` gives the processor seconds of the thread that asks.
     """
 
     def __init__(
@@ -118,9 +112,8 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
         yield
     finally:
         panel.stop()
-        report = (
-            dataclasses.replace(trace.report, gaps=(*trace.report.gaps, *panel.gaps)) if panel.gaps else trace.report
-        )
+        report = trace.report
+        report = dataclasses.replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report
         handle.update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide), raw=True)
         for one in kept:
             one.update({"text/plain": ""}, raw=True)

@@ -10,7 +10,7 @@ import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core.error import UsageError
 
@@ -29,9 +29,7 @@ from tensormagic.magics.frames import (
 )
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number, running_number
-
-if TYPE_CHECKING:
-    from tensormagic.reports import Cell, Report
+from tensormagic.reports import Cell, Gap, Report, TraceReport
 
 
 def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
@@ -98,8 +96,6 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
     number = report.stack[0].cell if report.stack else None
     if number is None or number >= running_number(shell) - 1:
         return report
-    from tensormagic.reports import Gap
-
     since = Gap("the operands as they were", f"cells have run since cell {number}; the names stand for these now")
     return replace(report, gaps=(*report.gaps, since))
 
@@ -130,8 +126,6 @@ def _traced_run(shell: Any, given: str) -> Any:
         return path
     check_expression(given)
     if given.isidentifier() and given not in shell.user_ns:
-        from tensormagic.reports import TraceReport
-
         runs = [name for name, value in shell.user_ns.items() if isinstance(value, TraceReport | api.Trace)]
         raise UsageError(
             f"there is no name {given!r} here; a run is a name that %%tracegrad --into NAME bound; here "

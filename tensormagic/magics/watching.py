@@ -24,11 +24,7 @@ _Key = tuple[str, str]
 
 
 class Watcher:
-    """Looks after each cell of a shell, while it is switched on.
-
-    Args:
-        shell: The shell.
-    """
+    """Looks after each cell of a shell, while it is switched on."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

@@ -137,9 +137,7 @@ class MemoryReport(Report):
     freeable: tuple[FreeableMemory, ...] = ()  #: What letting go of each name would free, the most first.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
     retained: tuple[RetainedMemory, ...] = ()
-    views: tuple[
-        StorageKeepingView, ...
-    ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    views: tuple[StorageKeepingView, ...] = ()  #: Views that alone keep a larger storage alive, the largest first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     looked: int = 0  #: How many objects were looked through.
     title: str = ""  #: What was asked for; empty for the whole session.

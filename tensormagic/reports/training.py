@@ -91,9 +91,7 @@ class Accumulation:
     first_norm: float  #: The norm that this step used.
     last_step: int  #: The last step that was measured.
     last_norm: float  #: The norm that this one used.
-    last_pass_norm: float | None = (
-        None  #: The norm of what the one backward before it brought; None where there were several.
-    )
+    last_pass_norm: float | None = None  #: The norm that the one backward before it brought; None of several.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +307,5 @@ class Parallel:
     #: are reduced), ``"FSDP1"``, ``"FSDP2"`` (each holds a shard, gradients are reduced and sharded), ``"DTensor"``
     #: (the gradients are DTensors themselves, as under tensor parallelism).
     kinds: tuple[Spread, ...] = ()
-    unsharded: UnshardedParameters | None = (
-        None  #: Parameters that lie whole on each rank, where others are cut; None without such.
-    )
+    unsharded: UnshardedParameters | None = None  #: Parameters that lie whole on each rank, where others are cut.
     partial_sums: tuple[PartialSum, ...] = ()  #: Parts of sums that were taken for the whole.

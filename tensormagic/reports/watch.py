@@ -206,9 +206,7 @@ class WatchReport(Report):
     modules: ModulesReport = field(default_factory=ModulesReport)  #: What modules hold beside their registries.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
     retained: tuple[RetainedMemory, ...] = ()
-    views: tuple[
-        StorageKeepingView, ...
-    ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    views: tuple[StorageKeepingView, ...] = ()  #: Views that alone keep a larger storage alive, the largest first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     sizes: tuple[HeldSize, ...] = ()  #: What holds the most, the largest first: containers, and tensors with a name.
     growing: tuple[Growth, ...] = ()  #: What grew by the same amount from look to look, given earlier looks.

@@ -215,9 +215,8 @@ def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, t
     found, slices = sections.read("statistics", lambda: values(numbers.tensor), nothing)
     if found is None or not numbers.of_what:
         return found, slices
-    found = replace(
-        found, of_what=f"the magnitudes of {numbers.of_what}" if found.of_what == "magnitudes" else numbers.of_what
-    )
+    magnitudes = "the magnitudes of " if found.of_what == "magnitudes" else ""
+    found = replace(found, of_what=f"{magnitudes}{numbers.of_what}")
     if subject.strided and numbers.tensor.shape == subject.tensor.shape:
         return found, slices
     return replace(found, first_nan=None, first_positive_infinity=None, first_negative_infinity=None), ()
@@ -312,10 +311,8 @@ def _layout(
     laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
     if not laid or numbers is None or numbers.tensor.shape != x.shape:
         return laid
-    filled = sections.read(
-        "values", lambda: with_values(laid.grid, numbers.tensor, default_slice(laid.shape)), laid.grid
-    )
-    return replace(laid, grid=filled)
+    shown, empty = default_slice(laid.shape), laid.grid
+    return replace(laid, grid=sections.read("values", lambda: with_values(empty, numbers.tensor, shown), empty))
 
 
 def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | None:
