@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,33 @@ from tensormagic.magics.frames import (
     reported,
     value_of,
 )
-from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
+from tensormagic.views.page.sampler import SHARE, Sampler
 
 if TYPE_CHECKING:
     from tensormagic.views.page.live_memory import MemoryPanel
+
+
+INTERVAL = 1.0  # seconds between two pictures, at least
+
+
+class Repainter(Sampler):
+    """Calls ``paint``, which shows what there is now, while it is entered: where the host shows no widget."""
+
+    def __init__(self, paint: Callable[[], None]) -> None:
+        super().__init__(INTERVAL)
+        self._paint = paint
+
+    def look(self, *, final: bool) -> None:
+        """Paint; not at the end, when the report follows, and not again where it failed."""
+        if not final and not self.gaps:
+            began = self.pace.clock()
+            self._paint()
+            self._interval = max(INTERVAL, (self.pace.clock() - began) / SHARE)
+
+    def retire(self) -> None:
+        """Nothing to leave behind: what was painted last is what stays."""
 
 
 def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
