@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -36,12 +37,16 @@ def require_torch() -> None:
         raise RequirementError(
             f"tensormagic needs torch {_NEEDED} or newer, but found none: pip install torch"
         ) from None
-    parts = version.split("+", maxsplit=1)[0].split(".")[:2]
-    release = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
-    if release < OLDEST_TORCH:
+    if numbers_of(version) < OLDEST_TORCH:
         raise RequirementError(
             f"tensormagic needs torch {_NEEDED} or newer, but found torch {version}: pip install --upgrade torch"
         )
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version: ``2.11.0a0+git`` has 2, 11 and 0."""
+    parts = version.split("+", maxsplit=1)[0].split(".")
+    return tuple(int(digits[0]) for part in parts if (digits := re.match(r"\d+", part)))
 
 
 # What torch can use on this machine, and a small program to try the tool on.

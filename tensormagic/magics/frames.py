@@ -46,7 +46,7 @@ def run_line(shell: Any, line: str, magic: Magic) -> None:
         UsageError: for an unknown option, and for what the magic refuses.
     """
     __tracebackhide__ = True
-    given = magic.parser().given(line)
+    given = magic.given(line)
     if given is None:
         return
     report = answer_of(magic.report, shell, *given)
@@ -92,7 +92,7 @@ def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") 
         UsageError: for an unknown option, a figure, or a file that cannot be saved to; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
-    given = magic.parser().given(line)
+    given = magic.given(line)
     if given is None:
         return None
     options, output = given

@@ -30,7 +30,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     __tracebackhide__ = "__ipython_bottom__"
     if cell is None and (words := pieces(line)) and not words[0].startswith("-"):
         raise UsageError("%%tracegrad must be alone in the first line of a cell, with the code below it")
-    given = MAGICS["tracegrad"].parser().given(line)
+    given = MAGICS["tracegrad"].given(line)
     if given is None:
         return None
     options, output = given
