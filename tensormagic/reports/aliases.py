@@ -38,8 +38,7 @@ class HoldersReport:
     found: int  #: How many there are in truth; more than are listed where there are very many.
     looked: int  #: How many objects were looked through.
     cut: str = ""  #: Why the search ended before everything was looked at; empty where it did not.
-    #: How many more tensors torch counts on the storage than were found; None where it cannot be counted.
-    unreached: int | None = None
+    unreached: int | None = None  #: How many tensors torch counts on the storage beyond these; None where unknown.
 
     @property
     def of_tensor(self) -> tuple[Holder, ...]:
@@ -110,8 +109,7 @@ class AliasMember:
     base: str = ""  #: What it is a view of, or whose memory it has; empty where that has no name.
     operations: tuple[str, ...] = ()  #: The view operations that made it from its base, first to last, where recorded.
     version: int | None = None  #: The value of its version counter; None where it has none.
-    #: Which of the group's version counters that is, from 1; None where it has none, or is not known.
-    counter: int | None = None
+    counter: int | None = None  #: Which of the group's version counters that is, from 1; None without or unknown.
     requires_grad: bool = False  #: Whether gradients are recorded for it.
     overlap: Overlap = "no"  #: Whether two of its own elements are the same memory.
     #: For each of the group's cells, which part of its bytes it reads; None where that was not counted.
@@ -132,8 +130,7 @@ class AliasPair:
     overlap: Overlap  #: ``"yes"``, ``"no"`` or ``"maybe"``: exact wherever it is not maybe.
     #: How many different elements of ``left`` have a byte in common with ``right``; None where counting was given up.
     overlap_elements: int | None
-    #: How many different elements of ``right`` have a byte in common with ``left``; None likewise.
-    reverse_elements: int | None
+    reverse_elements: int | None  #: How many different elements of ``right`` have a byte in common with ``left``.
 
 
 @dataclass(frozen=True, slots=True)

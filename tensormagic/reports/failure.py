@@ -124,8 +124,7 @@ class IgnoredGradient:
     argument: str  #: What its backward calls that gradient.
     location: Location | None = None  #: A line on which its backward returns.
     applied: Location | None = None  #: The line that applied the Function.
-    #: The norm of a gradient that arrived and was no tensor of ones; 0 where all that is known of may have been one.
-    norm: float = 0.0
+    norm: float = 0.0  #: The norm of a gradient that arrived and was not all ones; 0 where each may have been.
     graph: int | None = None  #: Index into `TraceReport.graphs`.
     node: int | None = None  #: Index into that graph's nodes.
 
@@ -214,10 +213,8 @@ class FailureReport(Report):
     exact: bool = True
     mismatch: Mismatch | None = None  #: What did not fit, where that is what was wrong; filled in by the diagnoses.
     gaps: tuple[Gap, ...] = ()  #: What could not be read.
-    #: What failed in ``location``, as written there: ``"self.fc1(x)"``, ``"a @ b"``; empty where not known.
-    call: str = ""
-    #: The function of torch's within which it made the refused call on something of its own; else empty.
-    inside: str = ""
+    call: str = ""  #: What failed in ``location``, as written there: ``"self.fc1(x)"``, ``"a @ b"``; else empty.
+    inside: str = ""  #: The function of torch's within which the refused call was made, on something of its own.
     #: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
     node: tuple[int, int] | None = None
     backward: BackwardFault | None = None  #: Why a backward failed, where it was for one of the usual reasons.
@@ -243,8 +240,7 @@ class SwallowedError:
     error_type: str  #: ``"RuntimeError"``.
     error: str  #: torch's message the first time.
     fault: BackwardFault  #: Why.
-    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that called backward, if known.
     #: Whether the code says that it expects the error, with ``pytest.raises``, ``assertRaises`` or
     #: ``contextlib.suppress``, or catches it elsewhere than in an ``except`` of the user's.
     expected: bool = False
@@ -265,8 +261,7 @@ class LossWithoutGraph:
     """A backward called on a value that does not ask for a gradient and that nothing leads back from: torch refuses."""
 
     name: str = ""  #: What the user calls the value; empty where it has no name there.
-    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that called backward, if known.
     shape: tuple[int, ...] = ()  #: Of the value.
     dtype: str = ""  #: Of the value, without the prefix.
     grad_enabled: bool = True  #: Whether gradients were being recorded when backward was called.

@@ -43,8 +43,7 @@ class LeftOut:
     shape: tuple[int, ...] = ()  #: Its shape.
     is_parameter: bool = False  #: Whether it is an ``nn.Parameter``.
     held: bool | None = None  #: Whether an optimizer that stepped in the run was given it; None where none stepped.
-    #: Whether something else writes to it or puts another in its place: a moving average keeps it up.
-    written: bool = False
+    written: bool = False  #: Whether something else writes to it or replaces it, as a moving average does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +192,7 @@ class GradientStatistics:
     zero: int  #: How many are exactly zero.
     nan: int  #: How many are NaN.
     inf: int  #: How many are +Inf or -Inf.
-    #: How many are not zero, but below the smallest normal number of float16 or float8; 0 for wider types.
-    subnormal: int = 0
+    subnormal: int = 0  #: How many are not zero, but below the smallest normal float16 or float8; 0 for wider types.
     saturated: int = 0  #: How many are at the largest finite number of float16 or float8, or beyond; 0 for wider types.
 
 
@@ -215,8 +213,7 @@ class Node:
     index: int  #: Its place in `Graph.nodes`: order of creation in the forward; leaves stand where first used.
     name: str  #: As autograd names it: ``"AddmmBackward0"``.
     op: str  #: The same, readable: ``"addmm"``.
-    #: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (an autograd.Function).
-    kind: NodeKind
+    kind: NodeKind  #: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (autograd.Function).
     location: int | None = None  #: Index into `TraceReport.locations` of the user's line that made it; None if unknown.
     #: False where the node was made by something the tracer did not see itself, and the line is that of the next call
     #: which used it.
@@ -256,8 +253,7 @@ class Frame:
     #: For each node in turn the numbers that `MEASURES` names, `UNTOUCHED` each where there are none; empty for a pass
     #: of which the norms alone were taken.
     measures: Floats = field(default_factory=no_numbers)
-    #: For each of `Graph.shared_edges` in turn the norm of what went along it.
-    parts: Floats = field(default_factory=no_numbers)
+    parts: Floats = field(default_factory=no_numbers)  #: The norms of what went along `Graph.shared_edges`, in turn.
     forward: ForwardValues | None = None  #: What the nodes made in the forward, where that was asked for.
     values: SmallValues | None = None  #: The numbers themselves, of a small graph or where they were asked for.
 

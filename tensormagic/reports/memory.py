@@ -113,8 +113,7 @@ class FreeableMemory:
     nbytes: int  #: Bytes of the storages that nothing else keeps alive: those that would be freed.
     storages: int  #: How many those are.
     reaches: int  #: Bytes of all the storages that it leads to, shared ones included.
-    #: What else leads to the largest of the shared ones: names that would have to go too; at most a few.
-    shared_with: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()  #: What else leads to the largest of the shared ones and would have to go, too.
     device_bytes: dict[str, int] | None = None  #: ``nbytes`` by device.
     code: str = ""  #: What to run; empty where there is no safe way.
     #: What letting go of something inside of it would free: all items of a container, a single one, an attribute. The
@@ -129,8 +128,7 @@ class MemoryReport(Report):
     kind_name: ClassVar[str] = "memory"
 
     devices: tuple[DeviceMemory, ...] = ()  #: Each device that holds something or was asked for.
-    #: The largest first; all of them, or the largest `listed` with the rest in `left_out`.
-    storages: tuple[LiveStorage, ...] = ()
+    storages: tuple[LiveStorage, ...] = ()  #: The largest first; all, or the largest `listed`, the rest in `left_out`.
     #: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty and whose
     #: `tensors` is their number.
     left_out: tuple[LiveStorage, ...] = ()
@@ -186,8 +184,7 @@ class FreeHistoryReport(Report):
 
     kind_name: ClassVar[str] = "freeing"
 
-    #: Each output and error that keeps something, the most first; bytes are what it frees by itself.
-    entries: tuple[FreeableMemory, ...] = ()
+    entries: tuple[FreeableMemory, ...] = ()  #: Each output and error that keeps something, the most first.
     nbytes: int = 0  #: Bytes that all of them free together.
     dropped: bool = False  #: Whether they were let go of.
     freed: int = 0  #: Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.

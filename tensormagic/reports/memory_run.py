@@ -75,8 +75,7 @@ class Timeline:
     seconds: Floats  #: Time since the run began.
     operation: tuple[int, ...]  #: Number of the operation, counted over the run.
     live: tuple[int, ...]  #: Bytes of the storages alive, those from before the run included.
-    #: Bytes that were alive when the run began and still are, at each moment: a part of ``live``.
-    before: tuple[int, ...]
+    before: tuple[int, ...]  #: Bytes that were alive when the run began and are at each moment: a part of ``live``.
     #: ``(category, bytes)``: what was allocated in the run, by what it is for at the end of its life or of the run;
     #: ``before`` comes on top of these.
     by_category: tuple[tuple[Category, tuple[int, ...]], ...] = ()
@@ -140,8 +139,7 @@ class Leak:
     #: goes back over all iterations (``"carried"``), or as one tensor that is made anew each time, ``"joined"`` from
     #: itself and something more.
     form: LeakForm = "items"
-    #: Whether a backward ran between the iterations, time after time: rather than data being collected.
-    training: bool = False
+    training: bool = False  #: Whether a backward ran between the iterations time after time: no collecting of data.
     scalars: bool = False  #: Whether what is stored are single numbers; for `graph` only.
     ended: bool = False  #: Whether it grew up to the peak only and was freed then, as what a function collects is.
 

@@ -83,13 +83,11 @@ class RankRow:
     rank: int  #: Its number, from 0.
     host: str = ""  #: The machine that it ran on.
     pid: int = 0  #: Its process there.
-    #: ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` where it has not said that it ended.
-    state: str = "running"
+    state: str = "running"  #: ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` until it says so.
     error: str = ""  #: Of a rank that failed.
     kinds: tuple[str, ...] = ()  #: By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
     replicas: tuple[int, ...] = ()  #: The ranks that hold the same parameters, itself included; empty where unknown.
-    #: The ranks that reduce gradients together, each given data of its own; empty where that is not certain.
-    shares: tuple[int, ...] = ()
+    shares: tuple[int, ...] = ()  #: The ranks that reduce gradients together, each with data of its own; if certain.
     #: Where it is on the mesh over which its parameters are spread: name and place of each dimension.
     coordinate: tuple[tuple[str, int], ...] = ()
     passes: int = 0  #: How many backward passes it made, as far as it has said.
@@ -189,8 +187,7 @@ class RankReport(Report):
     pass_norms: Floats = field(default_factory=no_numbers)
     step_norms: Floats = field(default_factory=no_numbers)  #: Norms of what that step used, likewise.
     differences: tuple[Difference, ...] = ()  #: What differs where it should not, the first time each.
-    #: The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
-    bad_pass: int = 0
+    bad_pass: int = 0  #: The first pass in which a gradient or the loss of some rank, not of all, was not finite.
     bad_ranks: tuple[int, ...] = ()  #: These ranks.
     bad_line: str = ""  #: The line of that pass.
     bad_passed: bool = False  #: Whether the last pass is finite again on all ranks.

@@ -69,8 +69,7 @@ class SnapshotBlock:
     requested: int  #: Bytes that were asked for.
     state: BlockState = "allocated"  #: In use, or waiting for another stream.
     line: int = -1  #: Index into `SnapshotReport.lines`; -1 where none is known.
-    #: The lines of the user's that led there, the outermost first; the last is the one that allocated it.
-    stack: tuple[Location, ...] = ()
+    stack: tuple[Location, ...] = ()  #: The user's lines that led there, outermost first; the last allocated it.
     stream: int = 0  #: The stream it was allocated for.
     label: str = ""  #: What the program (``torch.cuda.memory._set_memory_metadata``) or a profiler called it.
 

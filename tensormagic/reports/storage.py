@@ -44,8 +44,7 @@ class ViewReport:
 class ViewFailure:
     """Why one view cannot be: a dimension of the wanted shape reaches over a barrier."""
 
-    #: The dimension of the wanted shape that would reach over it; None where the number of elements differs.
-    dim: int | None
+    dim: int | None  #: The dimension of the wanted shape that would reach over it; None where the counts differ.
     barrier: Barrier | None  #: What it would reach over; None where the number of elements differs.
     elements: int  #: How many elements the tensor has.
     wanted: int  #: How many the wanted shape has.

@@ -148,8 +148,7 @@ class StoredList:
     lines: tuple[StoredLine, ...]  #: The arrays, each with a text for every element listed.
     groups: tuple[StoredGroup, ...] = ()  #: Which row, column or item owns which run of them, where there are runs.
     group_name: str = ""  #: The array that says so: ``"crow_indices"``, ``"offsets"``.
-    #: The place whose way is explained step by step (`KindReport.reading`); None where none is.
-    example: int | None = None
+    example: int | None = None  #: The place whose way is explained step by step (`KindReport.reading`); else None.
 
 
 NOT_STORED, OUTSIDE = -1, -2
@@ -288,8 +287,7 @@ class TensorReport(Report):
     gaps: tuple[Gap, ...] = ()  #: What could not be read, and why.
     verdict: CopyVerdict | None = None  #: Whether it shares memory with what its expression read; None for a name.
     holders: HoldersReport | None = None  #: Who keeps it and its storage alive; None where not searched.
-    #: What sort of tensor it is, what holds its numbers first; empty for a plain strided one.
-    kinds: tuple[KindReport, ...] = ()
+    kinds: tuple[KindReport, ...] = ()  #: What sort of tensor it is, what holds its numbers first; empty if plain.
 
     @property
     def metadata(self) -> dict[str, str]:

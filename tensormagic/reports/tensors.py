@@ -71,8 +71,7 @@ class ModuleRow:
     optimized: int = 0  #: How many of the trainable ones an optimizer holds.
     optimizers: tuple[str, ...] = ()  #: The names of these optimizers.
     nbytes: int = 0  #: What its parameters and buffers take; nothing on the meta device.
-    #: The norm of the gradients that stand in ``.grad``, else of the last traced pass; None without any.
-    gradient: float | None = None
+    gradient: float | None = None  #: The norm of the gradients in ``.grad``, else of the last traced pass, if any.
     #: How far the optimizer's last traced step moved the parameter of its own that it moved most: the norm of the
     #: change over the norm before.
     update: float | None = None

@@ -34,8 +34,7 @@ class PassContext:
 class Schedule:
     """What was asked for. A budget stands alone; the others may come together."""
 
-    #: The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
-    budget: float | None = None
+    budget: float | None = None  #: The share of the untraced run's time that tracing may take, as 0.05; None: no limit.
     every: int = 1  #: Trace one step in so many, the first of them first.
     start: int = 1  #: The first step that may be traced, from 1.
     stop: int | None = None  #: The step before which tracing ends, as in a slice; None: never.
@@ -52,8 +51,7 @@ class StepSampling:
     asked: Schedule  #: What was asked for.
     steps: int = 0  #: How many of the run's steps were traced.
     passes: int = 0  #: How many of its backward passes were traced.
-    #: The traced steps, (first, last) of each stretch; of very many the first and the last ones.
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()  #: The traced stretches, (first, last) step; of very many the ends.
     left_out: int = 0  #: How many stretches between these are not listed.
     #: What tracing cost so far, as a share of the untraced run's time: measured where it was the tracer's own code,
     #: else estimated from the times of traced and of untraced steps. None where there is nothing to compare.
@@ -88,11 +86,9 @@ class Pass:
     outcome: str  #: ``"finished"``, ``"failed"`` or ``"running"``.
     seconds: float  #: How long the engine took, the tracer's own share included.
     reached: int  #: How many nodes it reached.
-    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that called backward, if known.
     finite: bool = True  #: Whether every gradient in it was finite.
-    #: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
-    value: float | None = None
+    value: float | None = None  #: What backward was called on, the loss; None: not one number, or unreadable.
     pass_context: PassContext | None = None  #: Where it ran; None: called on the traced thread, outside any other.
     #: In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
     #: nothing there reduces gradients, or it is not known.
@@ -155,9 +151,7 @@ class TraceReport(Report):
     kind_name: ClassVar[str] = "trace"
 
     title: str  #: A name for the run: the model's name where one is known.
-    #: ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only looked
-    #: at.
-    state: State
+    state: State  #: ``"running"``, ``"finished"``, ``"failed"``, ``"interrupted"``; ``"drawn"``: only looked at.
     error: str = ""  #: ``"ValueError: …"`` of a run that failed; empty otherwise.
     cell: Cell  #: The traced source.
     seconds: float  #: Wall time from start to end (or to now, while running).
@@ -183,8 +177,7 @@ class TraceReport(Report):
     failure: FailureReport | None = None  #: The call that ended the run, where it was one of torch's that failed.
     observations: tuple[Observation, ...] = ()  #: What single calls of the forward did that is worth knowing.
     training: Training | None = None  #: What the training loop did from step to step; None where nothing was trained.
-    #: Values without a history that backward was called on, and that torch refused.
-    losses_without_graph: tuple[LossWithoutGraph, ...] = ()
+    losses_without_graph: tuple[LossWithoutGraph, ...] = ()  #: Values without a history on which backward was refused.
     modules: ModulesReport | None = None  #: What its modules hold beside their registries; None before its end.
     silent_errors: SilentErrors | None = None  #: What autograd let pass although it is wrong; None where nothing.
     swallowed_errors: tuple[SwallowedError, ...] = ()  #: Backwards that torch refused, and that did not end the run.

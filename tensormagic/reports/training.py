@@ -124,8 +124,7 @@ class OptimizerUse:
     #: had used before the second ran.
     foreign: int = 0
     foreign_at: int | None = None  #: Index into `TraceReport.locations` of the line of that first backward.
-    #: Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
-    again: bool = False
+    again: bool = False  #: Whether an optimizer before it stepped the same tensors, not another model's of that name.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +263,7 @@ class Training:
     clips: tuple[Clipping, ...] = ()  #: Calls of `clip_grad_norm_`, by line.
     #: Normalisations whose weights are frozen and that took statistics all the same, with gradients on.
     drifting: tuple[UntrainedNorm, ...] = ()
-    #: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
-    alike: tuple[int, ...] = ()
+    alike: tuple[int, ...] = ()  #: Indices into `TraceReport.parameters` of weights with all rows the same at the end.
     frozen: tuple[FrozenUpdate, ...] = ()  #: Parameters that are frozen and move.
     idle: tuple[IdleOptimizer, ...] = ()  #: Optimizers that made no step.
     used_up: tuple[UsedUpIterator, ...] = ()  #: Loops over iterators that are empty from the second round on.

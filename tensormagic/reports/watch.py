@@ -14,9 +14,7 @@ class UnchangedParameters:
 
     owner: str  #: Name of the model: ``"net"``.
     optimizer: str  #: Name of the optimizer that holds them, or of one that trains others of the model.
-    #: Whether that optimizer holds them: then they had no gradient at any step. If not, no optimizer does, and they get
-    #: gradients.
-    held: bool
+    held: bool  #: Whether that optimizer holds them, without a gradient at any step; else none does, and they get some.
     names: tuple[str, ...]  #: All parameters of the model in order: ``"net.fc1.weight"``.
     numels: tuple[int, ...]  #: Elements of each.
     unchanged: tuple[int, ...]  #: The numbers of those that stand still.
@@ -26,8 +24,7 @@ class UnchangedParameters:
     #: changes of the parameter that was changed most.
     watched: int = 0
     steps: int = 0  #: How many steps the optimizer has made in all by its own count; 0 where it keeps none.
-    #: The line that makes them, or the optimizer that leaves them out; None where neither was found.
-    location: Location | None = None
+    location: Location | None = None  #: The line that makes them, or the optimizer that leaves them out; if found.
 
 
 # What modules hold beside their registries: tensors and modules that ``parameters()`` does not list, and broken ties.
@@ -74,8 +71,7 @@ class UnregisteredModules:
     registered: int = 0  #: How many parameters the outermost module has.
     optimized: int = 0  #: How many of the hidden ones an optimizer that could be found updates.
     with_gradient: int = 0  #: How many of the hidden ones have a gradient.
-    #: Whether parameters that the outermost module knows have one, or an optimizer made a step with them.
-    trained: bool = False
+    trained: bool = False  #: Whether an optimizer has, or stepped with, parameters that the outermost module knows.
     location: Location | None = None  #: The line that makes the container.
 
 
@@ -300,8 +296,7 @@ class StartReport(Report):
     without_gradient: tuple[str, ...] | None = None
     zero_gradient: tuple[str, ...] = ()  #: Parameters whose gradient is exactly zero.
     bad_gradient: tuple[str, ...] = ()  #: Parameters whose gradient has NaN or infinities.
-    #: Whether the result of one sample depends on the others, in eval mode; None where that was not asked.
-    mixes: bool | None = None
+    mixes: bool | None = None  #: Whether the result of one sample depends on others, in eval mode; None: not asked.
     overfit: Overfit | None = None  #: How far a copy learned a few samples; None where that was not tried.
     error: str = ""  #: What the model or the loss raised; empty where nothing did.
     function: FunctionCheck | None = None  #: Of a custom Function, in place of a model; None of a model.
