@@ -14,7 +14,7 @@ from tensormagic.collectors.requirements import names_here, require, require_nam
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
-from tensormagic.reports.base import path_of, with_cells
+from tensormagic.reports.base import given_path, with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
 
@@ -166,7 +166,7 @@ def read_snapshot(
     from tensormagic.collectors.memory.snapshot_reading import read_file
 
     if isinstance(snapshot, str | os.PathLike):
-        path = path_of(snapshot, "read_snapshot()")
+        path = given_path(snapshot, "read_snapshot()")
         return snapshot_report(read_file(path), source=path.name, cell_number=cell_number)
     return snapshot_report(snapshot, cell_number=cell_number)
 

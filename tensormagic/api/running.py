@@ -15,7 +15,7 @@ from tensormagic.collectors.requirements import names_here, require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Schedule, TraceReport, WritesReport
-from tensormagic.reports.base import gc_paused, path_of
+from tensormagic.reports.base import gc_paused, given_path
 from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Trace(_Run[TraceReport]):
         if stop is not None:
             self._tracer.stop_at_non_finite()
         if ranks is not None:
-            self._keep_report = self._tracer.ask("ranks", path_of(ranks, "trace(ranks=…)")).keep_report
+            self._keep_report = self._tracer.ask("ranks", given_path(ranks, "trace(ranks=…)")).keep_report
         asked = {"writes": writes, "draws": draws, "memory": memory}
         besides = {name: listener(name, namespace, cell, cell_number=cell_number) for name in asked if asked[name]}
         self._follower = Run(trace=self._tracer, **besides)

@@ -19,7 +19,7 @@ from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
 from tensormagic.comparisons.rank_habits import MOST_NAMES, arrivals, collectives, grouped, habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
-from tensormagic.reports.base import path_of
+from tensormagic.reports.base import given_path
 
 _UNUSED = "Expected to have finished reduction"  # torch's words where a wrapper still waits for gradients
 _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
@@ -65,7 +65,7 @@ def _written(given: Any) -> Sequence[Facts]:
     if not isinstance(given, str | os.PathLike):
         kind = type(given).__name__
         raise TraceError(f"tensormagic.ranks() takes a folder, or the trace report of each rank, but was given {kind}")
-    path = path_of(given, "ranks()")
+    path = given_path(given, "ranks()")
     files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is no folder
     if not files:
         what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"

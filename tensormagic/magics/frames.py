@@ -277,9 +277,9 @@ def _obstacle(path: Path) -> str:
 
 
 def _path(given: str) -> Path:
-    from tensormagic.reports.base import path_of
+    from tensormagic.reports.base import given_path
 
-    return answer_of(path_of, unquoted(given) or "", "--save")
+    return answer_of(given_path, unquoted(given) or "", "--save")
 
 
 def _attempt(action: Callable[[], Any]) -> str:

@@ -19,6 +19,7 @@ from tensormagic.magics.arguments import Magic, Output, check_expression, expres
 from tensormagic.magics.frames import (
     Explained,
     Followed,
+    answer_of,
     check,
     explanation,
     one_expression,
@@ -30,6 +31,7 @@ from tensormagic.magics.frames import (
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number, running_number
 from tensormagic.reports import Cell, Gap, Report, TraceReport
+from tensormagic.reports.base import given_path
 
 
 def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
@@ -136,7 +138,7 @@ def _traced_run(shell: Any, given: str) -> Any:
 
 def _saved_run(given: str) -> Path | None:
     text = unquoted(given) or ""
-    return Path(text).expanduser() if text.endswith(".json") else None
+    return answer_of(given_path, text, "%compare") if text.endswith(".json") else None
 
 
 def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
@@ -151,7 +153,7 @@ def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
 def _run_of_ranks(shell: Any, given: str) -> Any:
     """Return the folder, or what the expression gives in the user namespace."""
     text = unquoted(given) or ""
-    path = Path(text).expanduser()
+    path = answer_of(given_path, text, "%ranks")
     names = given.split(".")
     is_name = all(name.isidentifier() for name in names)
     if text != given or path.is_dir() or not (is_name or set(given) & set("[(")):

@@ -56,10 +56,10 @@ def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output
         mode, progress = "off", mode != "off"
     elif output.text or output.figure is not None or not relays_updates(shell):
         mode = "off"
-    trace = api.Trace(
-        shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
-        level=options.level, forward=options.forward, values=options.values, stop=options.stop, progress=progress,
-        schedule=_schedule(options), ranks=unquoted(options.ranks),
+    trace = answer_of(
+        api.Trace, shell.user_ns, cell, cell_number=functools.partial(cell_number, shell),
+        title=options.title.strip("\"'"), level=options.level, forward=options.forward, values=options.values,
+        stop=options.stop, progress=progress, schedule=_schedule(options), ranks=unquoted(options.ranks),
         memory=options.memory, writes=options.writes, draws=options.draws,
     )  # fmt: skip
     return trace, shown(shell, trace, output, mode), nullcontext()  # the report says which error ended it

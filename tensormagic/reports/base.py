@@ -316,7 +316,7 @@ class Report:
             ReportFormatError: where the file cannot be read, or holds no such report; the message names the file.
             TensorMagicError: where ``path`` is no path.
         """
-        file = path_of(path, "load()")
+        file = given_path(path, "load()")
         try:
             return cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
         except OSError as error:
@@ -339,7 +339,7 @@ class Report:
             TensorMagicError: for an ending that no format has, a report that has not this format, or what is no path.
             OSError: where the file cannot be written; what stood there is left.
         """
-        import_module(f"{_VIEWS}.page.files").save(self, path_of(path, "save()"), slide=slide)
+        import_module(f"{_VIEWS}.page.files").save(self, given_path(path, "save()"), slide=slide)
 
     def figure(self, kind: str = "") -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind; without one, of the first that the report has."""
@@ -360,7 +360,7 @@ class Report:
         return self._repr_mimebundle_()["text/html"]
 
 
-def path_of(given: str | os.PathLike[str], call: str) -> Path:
+def given_path(given: str | os.PathLike[str], call: str) -> Path:
     """Return the path that a user gave a function; ``~`` is home.
 
     Raises:
