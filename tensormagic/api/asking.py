@@ -89,12 +89,11 @@ def why(
             array = f"{called} is an array: only torch tensors have gradients"
             raise NotATensorError(requirements.why_not_a_tensor(x, called) or array)
     if loss is not None and not requirements.is_tensor(loss):
-        raise NotATensorError(
-            f"the loss is {requirements.what(loss)}, not a tensor: give the tensor that backward is called on"
-        )
-    given = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
+        given = requirements.what(loss)
+        raise NotATensorError(f"the loss is {given}, not a tensor: give the tensor that backward is called on")
+    towards = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
-        found = gradient_facts(x, name, names, loss=given, scale=scale_in(namespace))
+        found = gradient_facts(x, name, names, loss=towards, scale=scale_in(namespace))
         return explain_gradient(replace(found, seen=was_met(run, x)), run)
 
 

@@ -87,28 +87,6 @@ def _is_end(end: object) -> bool:
     return end is None or (isinstance(end, int) and not isinstance(end, bool) and end >= 1)
 
 
-# A running trace at the bottom of a terminal.
-
-
-def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceReport]) -> LivePanel | None:
-    """Begin to show a running trace at the bottom of the terminal; None where there is no terminal.
-
-    Args:
-        frame: Returns what changes quickly.
-        report: Returns a consistent snapshot of everything.
-    """
-    from tensormagic.views.page.terminal import INTERVAL, terminal_sender
-
-    sender = terminal_sender()
-    if sender is None:
-        return None
-    from tensormagic.views.page.live import LivePanel
-
-    panel = LivePanel(frame, report, mode="terminal", sender=sender, interval=INTERVAL)
-    panel.start()
-    return panel
-
-
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
 CellNumber = Callable[[str], "int | None"]
 
@@ -234,8 +212,18 @@ class Trace(_Run[TraceReport]):
         """
         super().__enter__()
         if self._progress:
-            self._panel = open_progress(self.frame, lambda: self.live)
+            self._show_progress()
         return self
+
+    def _show_progress(self) -> None:
+        """Show the run at the bottom of the terminal, where there is one."""
+        from tensormagic.views.page.terminal import INTERVAL, terminal_sender
+
+        if (sender := terminal_sender()) is not None:
+            from tensormagic.views.page.live import LivePanel
+
+            self._panel = LivePanel(self.frame, lambda: self.live, mode="terminal", sender=sender, interval=INTERVAL)
+            self._panel.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -30,9 +30,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
-        raise UsageError(
-            f"{message}{self._near(message)}\n{self.format_usage().strip()}\n{self.prog} --help lists the options"
-        )
+        usage = f"{self.format_usage().strip()}\n{self.prog} --help lists the options"
+        raise UsageError(f"{message}{self._near(message)}\n{usage}")
 
     def _near(self, message: str) -> str:
         """Return which option a slip may have meant, where argparse knows none of that name."""

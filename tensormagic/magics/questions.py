@@ -68,9 +68,8 @@ def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Repo
     expression = one_expression(options, "%gradgraph draws one graph, but here are {} expressions")
     value = value_of(shell, expression)
     if hasattr(value, "named_parameters"):
-        raise UsageError(
-            f"{expression} is a model and has no graph: draw what it computes, %gradgraph {expression}(x).sum()"
-        )
+        computed = f"%gradgraph {expression}(x).sum()"
+        raise UsageError(f"{expression} is a model and has no graph: draw what it computes, {computed}")
     return api.gradgraph(value, expression, namespace=shell.user_ns)
 
 

@@ -108,9 +108,8 @@ def _slice(text: str | None) -> Steps | None:
     except ValueError:
         colon = ""
     if not colon:
-        raise UsageError(
-            f"--steps takes two numbers, A:B, as in a slice, but was given {text!r}; 10:21 traces the steps 10 to 20"
-        )
+        takes = "two numbers, A:B, as in a slice"
+        raise UsageError(f"--steps takes {takes}, but was given {text!r}; 10:21 traces the steps 10 to 20")
     return ends
 
 

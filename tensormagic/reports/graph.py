@@ -322,18 +322,15 @@ def check_graph(graph: Graph, lines: int) -> None:
     require(within((node.location for node in graph.nodes), lines), "a node stands on a line")
     require(within((end for edge in graph.edges for end in (edge.source, edge.target)), size), "an edge joins nodes")
     require(within((*graph.roots, *graph.order), size), "backward reached a node")
-    require(
-        within((end for one in graph.first_nonfinite for end in (one.node, one.receiver)), size),
-        "a NaN is born in a node",
-    )
+    born = (end for one in graph.first_nonfinite for end in (one.node, one.receiver))
+    require(within(born, size), "a NaN is born in a node")
     require(within((end for cut in graph.cuts for end in (cut.source, cut.target)), size), "a cut is between nodes")
     check_cuts(graph.cuts, lines)
     require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
     require(within(graph.shared_edges, len(graph.edges)), "an edge shares its end")
     wide = all(len(frame.measures) in {0, size * len(MEASURES)} for frame in graph.frames)
-    require(
-        wide and all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames), "a pass is measured"
-    )
+    parted = all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames)
+    require(wide and parted, "a pass is measured")
     forward = [frame.forward for frame in graph.frames if frame.forward is not None]
     sizes = {(len(values.norms), len(values.measures)) for values in forward}
     require(sizes <= {(size, size * len(MEASURES))}, "a forward is measured")

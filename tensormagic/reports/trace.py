@@ -190,10 +190,8 @@ class TraceReport(Report):
         for graph in self.graphs:
             check_graph(graph, lines)
         check_losses(self.losses_without_graph, self.cuts, lines)
-        require(
-            within((one.location for one in self.swallowed_errors), lines),
-            "a backward that was caught stands on a line",
-        )
+        caught = (one.location for one in self.swallowed_errors)
+        require(within(caught, lines), "a backward that was caught stands on a line")
         require(within((one.location for one in (*self.passes, *self.inner_passes)), lines), "a pass stands on a line")
         seen = (line for one in self.observations for line in (one.location, one.made))
         require(within(seen, lines), "something was seen on a line")

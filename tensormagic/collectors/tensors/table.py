@@ -78,16 +78,14 @@ def _totals(entries: Sequence[Entry], pieces: Sequence[Shared]) -> tuple[MemoryT
 
 
 def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
-    item, names = entry.item, entry.names
+    item, names, kind = entry.item, entry.names, type(entry.item).__name__
     shown = nearest(telling(names)) if len(names) > 1 else names
     if not entry.is_tensor:
         array = np.ndarray
         dtype, shape, nbytes = str(array.dtype.__get__(item)), array.shape.__get__(item), array.nbytes.__get__(item)
-        return TensorRow(
-            shown[0], type(item).__name__, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown)
-        )
+        return TensorRow(shown[0], kind, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown))
     return TensorRow(
-        shown[0], "buffer" if is_buffer and type(item) is torch.Tensor else type(item).__name__, _plain(item.dtype),
+        shown[0], "buffer" if is_buffer and type(item) is torch.Tensor else kind, _plain(item.dtype),
         _shape(item), _device(item), _plain(item.layout), _nbytes(item), group, _gradient(item), names=len(shown),
     )  # fmt: skip
 
