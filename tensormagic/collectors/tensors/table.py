@@ -12,6 +12,7 @@ import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory, gather, with_parts
 from tensormagic.collectors.geometry.parts import named_parts
+from tensormagic.collectors.graphs.live_nodes import is_stale
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import local_shard, number, quiet
@@ -123,10 +124,9 @@ def _gradient(item: torch.Tensor) -> str:
     """Return the place in autograd, read without the warning that torch gives for a non-leaf's ``.grad``."""
     if not item.requires_grad:
         return ""
-    try:
-        if item.is_leaf:
-            return "leaf, grad" if item.grad is not None else "leaf"
-        node = item.grad_fn
-    except RuntimeError:  # a view of several that was written to
+    if is_stale(item):  # asked for its node it would get a new one, or refuse
         return "tracked"
+    if item.is_leaf:
+        return "leaf, grad" if item.grad is not None else "leaf"
+    node = item.grad_fn
     return node.name() if node is not None else "tracked"
