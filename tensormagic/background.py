@@ -25,16 +25,14 @@ class Background:
         run: What it does. It is given an event, and returns soon after that is set. It is called again, from the
             beginning, in the parent of a fork.
         name: The thread's.
-
-    Attributes:
-        left_behind: Whether this is a forked process, in which the thread that ran is not.
     """
 
     def __init__(self, run: Callable[[threading.Event], None], name: str) -> None:
         self._run, self._name = run, name
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._goes_on = self.left_behind = False
+        self._goes_on = False
+        self.left_behind = False  # whether this is a forked process, in which the thread that ran is not
 
     def start(self) -> None:
         """Begin."""

@@ -15,12 +15,9 @@ from typing import Any
 def names(
     package: str, public: Collection[str], module_of: Callable[[str], str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the ``__getattr__`` and the ``__dir__`` of a package.
+    """Return the ``__getattr__`` and the ``__dir__`` of a package, given its name and everything public in it.
 
-    Args:
-        package: Its name.
-        public: Everything public in it.
-        module_of: Gives the module in which a name is found.
+    ``module_of`` gives the module in which a name is found.
     """
 
     def look_up(name: str) -> Any:

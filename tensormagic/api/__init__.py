@@ -21,134 +21,86 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensormagic import lazy_exports
-from tensormagic.errors import TraceError
+from tensormagic.errors import TraceError as TraceError
 
 if TYPE_CHECKING:
-    from tensormagic.api.asking import compare, load, model, rank_report, ranks, why
-    from tensormagic.api.diagnosing import Watch, check, explain_error, ignore, is_out_of_memory, start
+    from tensormagic.api.asking import (
+        compare as compare,
+        load as load,
+        model as model,
+        rank_report as rank_report,
+        ranks as ranks,
+        why as why,
+    )
+    from tensormagic.api.diagnosing import (
+        Watch as Watch,
+        check as check,
+        explain_error as explain_error,
+        ignore as ignore,
+        is_out_of_memory as is_out_of_memory,
+        start as start,
+    )
     from tensormagic.api.looking import (
-        aliases,
-        copy_or_view,
-        evaluate,
-        gradgraph,
-        inspect,
-        overlay,
-        set_repr,
-        tensor_lines,
-        tensors,
+        aliases as aliases,
+        copy_or_view as copy_or_view,
+        evaluate as evaluate,
+        gradgraph as gradgraph,
+        inspect as inspect,
+        overlay as overlay,
+        set_repr as set_repr,
+        tensor_lines as tensor_lines,
+        tensors as tensors,
     )
     from tensormagic.api.process_state import (
-        DrawWatch,
-        MemoryRun,
-        free_history,
-        memory,
-        read_snapshot,
-        rng,
-        track_memory,
-        track_rng,
+        DrawWatch as DrawWatch,
+        MemoryRun as MemoryRun,
+        free_history as free_history,
+        memory as memory,
+        read_snapshot as read_snapshot,
+        rng as rng,
+        track_memory as track_memory,
+        track_rng as track_rng,
     )
-    from tensormagic.api.running import Explanation, Trace, WriteWatch, explain, trace, watch_writes
+    from tensormagic.api.running import (
+        Explanation as Explanation,
+        Trace as Trace,
+        WriteWatch as WriteWatch,
+        explain as explain,
+        trace as trace,
+        watch_writes as watch_writes,
+    )
     from tensormagic.api.showing import (
-        form_of,
-        help_found,
-        help_index,
-        help_page,
-        help_topics,
-        install_display,
-        print_anywhere,
-        print_page,
-        print_text,
-        show,
+        form_of as form_of,
+        help_found as help_found,
+        help_index as help_index,
+        help_page as help_page,
+        help_topics as help_topics,
+        install_display as install_display,
+        print_anywhere as print_anywhere,
+        print_page as print_page,
+        print_text as print_text,
+        show as show,
     )
-
-__all__ = [
-    "DrawWatch",
-    "Explanation",
-    "MemoryRun",
-    "Trace",
-    "TraceError",
-    "Watch",
-    "WriteWatch",
-    "aliases",
-    "check",
-    "compare",
-    "copy_or_view",
-    "evaluate",
-    "explain",
-    "explain_error",
-    "form_of",
-    "free_history",
-    "gradgraph",
-    "help_found",
-    "help_index",
-    "help_page",
-    "help_topics",
-    "ignore",
-    "inspect",
-    "install_display",
-    "is_out_of_memory",
-    "load",
-    "memory",
-    "model",
-    "overlay",
-    "print_anywhere",
-    "print_page",
-    "print_text",
-    "rank_report",
-    "ranks",
-    "read_snapshot",
-    "rng",
-    "set_repr",
-    "show",
-    "start",
-    "tensor_lines",
-    "tensors",
-    "trace",
-    "track_memory",
-    "track_rng",
-    "watch_writes",
-    "why",
-]
 
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
     "asking": ("compare", "load", "model", "rank_report", "ranks", "why"),
     "diagnosing": ("Watch", "check", "explain_error", "ignore", "is_out_of_memory", "start"),
     "looking": (
-        "aliases",
-        "copy_or_view",
-        "evaluate",
-        "gradgraph",
-        "inspect",
-        "overlay",
-        "set_repr",
-        "tensor_lines",
+        "aliases", "copy_or_view", "evaluate", "gradgraph", "inspect", "overlay", "set_repr", "tensor_lines",
         "tensors",
     ),
     "process_state": (
-        "DrawWatch",
-        "MemoryRun",
-        "free_history",
-        "memory",
-        "read_snapshot",
-        "rng",
-        "track_memory",
-        "track_rng",
+        "DrawWatch", "MemoryRun", "free_history", "memory", "read_snapshot", "rng", "track_memory", "track_rng",
     ),
     "running": ("Explanation", "Trace", "WriteWatch", "explain", "trace", "watch_writes"),
     "showing": (
-        "form_of",
-        "help_index",
-        "help_page",
-        "help_found",
-        "help_topics",
-        "install_display",
-        "print_anywhere",
-        "print_page",
-        "print_text",
-        "show",
+        "form_of", "help_found", "help_index", "help_page", "help_topics", "install_display", "print_anywhere",
+        "print_page", "print_text", "show",
     ),
-}
+}  # fmt: skip
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+__all__ = sorted((*_MODULE_OF, "TraceError"), key=lambda name: (name[0].islower(), name))  # noqa: PLE0605
 
 __getattr__, __dir__ = lazy_exports.names(__name__, _MODULE_OF, _MODULE_OF.__getitem__)

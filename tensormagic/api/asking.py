@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from tensormagic import reports
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.looking import readable
 from tensormagic.api.process_state import DrawWatch
 from tensormagic.api.running import Trace, last_trace, was_met
 from tensormagic.collectors import requirements
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import names_here, require, require_name, require_torch
 from tensormagic.comparisons import compare_draws, compare_traces
 from tensormagic.comparisons.ranks import Given as Ranks, ranks_of
 from tensormagic.diagnoses.why import explain as explain_gradient, explain_module
@@ -73,11 +69,12 @@ def why(
     from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    names, run = names_of(seen), _report(trace)
+    namespace = names_here(namespace, "why")
+    require_name(name, "why(x, name)")
+    names, run = names_of(namespace), _report(trace)
     with readable(x, name or "x"):
         if is_module(x):
-            named = name or next((label for label, each in seen.items() if each is x), "")
+            named = name or next((label for label, each in list(namespace.items()) if each is x), "")
             every = []
             for label, each in parameters_of(x, named or type(x).__name__):
                 one = replace(gradient_facts(each, label, names), seen=was_met(run, each))
@@ -92,12 +89,11 @@ def why(
             array = f"{called} is an array: only torch tensors have gradients"
             raise NotATensorError(requirements.why_not_a_tensor(x, called) or array)
     if loss is not None and not requirements.is_tensor(loss):
-        raise NotATensorError(
-            f"the loss is {requirements.what(loss)}, not a tensor: give the tensor that backward is called on"
-        )
-    given = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
+        given = requirements.what(loss)
+        raise NotATensorError(f"the loss is {given}, not a tensor: give the tensor that backward is called on")
+    towards = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
-        found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
+        found = gradient_facts(x, name, names, loss=towards, scale=scale_in(namespace))
         return explain_gradient(replace(found, seen=was_met(run, x)), run)
 
 
@@ -135,7 +131,8 @@ def model(
     from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    namespace = names_here(namespace, "model")
+    require_name(name, "model(net, name)")
     forward, found = None, net
     if not is_module(net) and callable(net):
         with ForwardShapes() as forward:
@@ -147,12 +144,12 @@ def model(
     if not is_module(found):
         given = f"{name or 'this'} is {requirements.what(found)} and calls no model"
         raise TensorMagicError(f"{given}: give a model, or a call of one such as net(x)")
-    own = next((label for label, each in list(seen.items()) if each is found and label[:1] != "_"), "")
+    own = next((label for label, each in list(namespace.items()) if each is found and label[:1] != "_"), "")
     dotted = re.sub(r"\[(\d+)\]", r".\1", name)
     called = own or (dotted if dotted.replace(".", "").isidentifier() else "net")
     run = _report(trace)
-    report = collect_model(found, called, Seen(seen, forward, traced_in(run, found, partial(was_met, run))))
-    odd = diagnosed(WatchReport(modules=modules_report([(called, found)], seen, TiedWeights())))
+    report = collect_model(found, called, Seen(namespace, forward, traced_in(run, found, partial(was_met, run))))
+    odd = diagnosed(WatchReport(modules=modules_report([(called, found)], namespace, TiedWeights())))
     return replace(report, findings=odd.findings, gaps=(*report.gaps, *odd.gaps))
 
 
@@ -175,11 +172,9 @@ def load(path: str | os.PathLike[str]) -> Report:
 
     Raises:
         ReportFormatError: where the file cannot be read, or holds no report; the message names the file.
+        TensorMagicError: where ``path`` is no path.
     """
-    kinds = {
-        kind.kind_name: kind for kind in vars(reports).values() if isinstance(kind, type) and issubclass(kind, Report)
-    }
-    report = kinds.get(_kind_name(path), Report).load(path)
+    report = Report.load(path)
     try:
         str(report)
     except TensorMagicError:
@@ -188,15 +183,6 @@ def load(path: str | os.PathLike[str]) -> Report:
         reason = f"its parts do not fit together ({type(error).__name__}: {error!s:.200})"
         raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {reason}") from error
     return report
-
-
-def _kind_name(path: str | os.PathLike[str]) -> str:
-    """Return what kind of report a file says that it holds; nothing where it cannot be read: `load` says why."""
-    try:
-        data = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    return str(data.get("tensormagic", "")) if isinstance(data, dict) else ""
 
 
 Run = TraceReport | Trace | RngRunReport | DrawWatch | str | os.PathLike[str]
@@ -219,6 +205,10 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
         ReportFormatError: for a file that is no saved run.
         TensorMagicError: for anything else that is no such run, for one of each sort, or other than two names.
     """
+    if names is not None:
+        require(names, Sequence, "compare()", "two names, one per run")
+        for name in names:
+            require_name(name, "compare(names=…)")
     if names is not None and len(names) != 2:
         raise TensorMagicError(f"compare() takes two names, one per run, but was given {len(names)}")
     one, other = _report_of(left), _report_of(right)

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from tensormagic.collectors.requirements import require_names, require_torch
-from tensormagic.diagnoses import diagnose
+from tensormagic.collectors.requirements import require, require_names, require_torch
+from tensormagic.diagnoses import RULES, diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
-from tensormagic.errors import SettingError, TensorMagicError
+from tensormagic.errors import SettingError
 from tensormagic.reports import (
     FailureReport,
     Finding,
@@ -25,15 +25,13 @@ from tensormagic.reports import (
     WatchReport,
 )
 
-# What every report goes through before it is handed over: the diagnoses, less what the user wants silenced.
-
 AnyReport = TypeVar("AnyReport", bound=Report)
 
 _SECTION = "findings"
 
 
 def diagnosed(report: AnyReport) -> AnyReport:
-    """Return the report with what was found in it; what the user silenced is a gap, so that it is not forgotten."""
+    """Return the report with what was found in it, as every one is handed over; what the user silenced is a gap."""
     if isinstance(report, RunReport):
         every = {name: getattr(report, name) for name in ("trace", "memory", "writes", "draws")}
         done = {name: diagnosed(part) for name, part in every.items() if part is not None}
@@ -41,7 +39,7 @@ def diagnosed(report: AnyReport) -> AnyReport:
         return dataclasses.replace(report, findings=joined(report.parts))
     report = _with_mismatch(report)
     found = diagnose(report)
-    described = tuple(finding for finding in found if not is_silenced(finding, ignored()))
+    described = tuple(finding for finding in found if not is_silenced(finding, _ignored))
     report = dataclasses.replace(_with_findings(report, described), findings=described)
     if described == found:
         return report
@@ -78,9 +76,7 @@ def _with_findings(report: AnyReport, described: tuple[Finding, ...]) -> AnyRepo
     return dataclasses.replace(report, failure=dataclasses.replace(report.failure, findings=about))
 
 
-# What the user wants silenced, in this session: ``tm.ignore("TM105, TM7")``.
-
-_ignored: tuple[str, ...] = ()
+_ignored: tuple[str, ...] = ()  # codes that the user wants silenced in this session: ``tm.ignore("TM105, TM7")``
 
 
 def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
@@ -95,37 +91,13 @@ def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
     global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
     several = codes if isinstance(codes, Iterable) and not isinstance(codes, str) else (codes,)
     try:
-        found = _codes_of(",".join(map(str, several)))
+        found = codes_of(",".join(map(str, several)))
     except ValueError as error:
         raise SettingError(f"cannot ignore {codes!r}: {error}") from None
-    if unknown := _unknown(found):
+    if unknown := [code for code in found if not any(rule.code.startswith(code) for rule in RULES)]:
         raise SettingError(f"cannot ignore {codes!r}: there is no finding {unknown[0]}; `%tensormagic help` lists them")
     before, _ignored = _ignored, found
     return before
-
-
-def ignored() -> tuple[str, ...]:
-    """Return the codes that are silenced."""
-    return _ignored
-
-
-def _codes_of(text: str) -> tuple[str, ...]:
-    if not text.strip():  # unloading says so, and needs no diagnosis for it
-        return ()
-
-    return codes_of(text)
-
-
-def _unknown(codes: tuple[str, ...]) -> list[str]:
-    """Return those with which no finding's code begins."""
-    if not codes:
-        return []
-    from tensormagic.diagnoses import RULES
-
-    return [code for code in codes if not any(rule.code.startswith(code) for rule in RULES)]
-
-
-# Errors: the call that torch refused, what it was given, and what would work.
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -158,8 +130,6 @@ def explain_error(
     found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
     return None if found is None else diagnosed(found)
 
-
-# Looking at a whole session: what is kept alive that nothing uses, and what its modules do not know of themselves.
 
 MOST_CODES = 64  # cells whose runs are remembered
 
@@ -214,10 +184,10 @@ def check(
     if parts or is_module(given) or isinstance(given, type):
         return start((given, *parts), {**caller.f_globals, **caller.f_locals})
     if given is not None:
-        require_names(given, "check", "net")
-    given_reports: Sequence[Any] = earlier
-    if not all(isinstance(report, WatchReport) for report in given_reports):
-        raise TensorMagicError("check(earlier=…) takes the reports of earlier checks, the oldest first")
+        require_names(given, "check")
+    require(earlier, Sequence, "check(earlier=…)", "the reports of earlier checks, the oldest first")
+    for report in earlier:
+        require(report, WatchReport, "check(earlier=…)", "the reports of earlier checks, the oldest first")
     seen = caller.f_globals if namespace is None else namespace
     budget = QUICK if quick else THOROUGH
     return diagnosed(look(seen, filename=caller.f_code.co_filename, earlier=earlier, budget=budget))

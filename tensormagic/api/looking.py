@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.collectors import requirements
-from tensormagic.collectors.requirements import require_names, require_torch
+from tensormagic.collectors.requirements import names_here, require, require_name, require_names, require_torch
 from tensormagic.errors import NotATensorError, SettingError, TensorMagicError
 from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
 
@@ -74,12 +73,18 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     from tensormagic.collectors.tensors.picture import with_picture, with_slices
     from tensormagic.collectors.tensors.tensor import collect_tensor
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    namespace = names_here(namespace, "inspect")
+    require_name(name, "inspect(x, name)")
+    for word, given in (("dims", dims), ("at", at)):
+        require(() if given is None else given, Iterable, f"inspect({word}=…)", "one entry for each dimension")
+    require(besides, Iterable, "inspect(besides=…)", "a list of what is inspected as well")
+    if verdict is not None:
+        require(verdict, CopyVerdict, "inspect(verdict=…)", "what copy_or_view() returned")
     with readable(tensor, name):
         if advice := requirements.why_not_a_tensor(tensor, name):
             raise NotATensorError(advice)
         collect = collect_array if requirements.is_array(tensor) else collect_tensor
-        report = collect(tensor, name=name, namespace=seen, besides=besides)
+        report = collect(tensor, name=name, namespace=namespace, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
         bad = report.statistics.first_nan if report.statistics is not None else None
@@ -191,8 +196,10 @@ def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, An
     require_torch()
     from tensormagic.collectors.aliasing.alias_groups import collect_aliases
 
-    seen = sys._getframe(1).f_globals if namespace is None else require_names(namespace, "aliases")  # noqa: SLF001
-    return diagnosed(collect_aliases(seen, only=only))
+    namespace = names_here(namespace, "aliases")
+    if only is not None:
+        require_names(only, "aliases")
+    return diagnosed(collect_aliases(namespace, only=only))
 
 
 def tensors(
@@ -223,9 +230,10 @@ def tensors(
     require_torch()
     from tensormagic.collectors.tensors.table import collect_table
 
-    seen = sys._getframe(1).f_globals if namespace is None else require_names(namespace, "tensors")  # noqa: SLF001
-    others = seen if around is None else around
-    return collect_table(seen, title=title, panels=panels, inspect=partial(inspect, namespace=others))
+    namespace = names_here(namespace, "tensors")
+    require(panels, int, "tensors(panels=…)", "a whole number")
+    others = namespace if around is None else require_names(around, "tensors")
+    return collect_table(namespace, title=str(title or ""), panels=panels, inspect=partial(inspect, namespace=others))
 
 
 def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:
@@ -249,10 +257,12 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     require_torch()
     from tensormagic.collectors.graphs.nodes import collect_graph
 
+    require_name(name, "gradgraph(loss, name)")
     if not requirements.is_tensor(tensor):
-        raise NotATensorError(requirements.why_not_a_tensor(tensor, name))
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    return collect_graph(tensor, name=name, namespace=seen)
+        array = f"{name} is an array: only torch tensors have a graph"
+        raise NotATensorError(requirements.why_not_a_tensor(tensor, name) or array)
+    namespace = names_here(namespace, "gradgraph")
+    return collect_graph(tensor, name=name, namespace=namespace)
 
 
 # A tensor in one line: what ``%tensor x --line`` prints, and every print of a tensor while `set_repr` says so.

@@ -6,22 +6,17 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.running import CellNumber, _Run
-from tensormagic.collectors.requirements import require_names, require_torch
+from tensormagic.collectors.requirements import names_here, require, require_names, require_torch
 from tensormagic.collectors.where.source import cell_of
+from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
-from tensormagic.reports.base import gc_paused, with_cells
+from tensormagic.reports.base import gc_paused, given_path, with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
-
-# Where the memory is: now, over a run, in a snapshot, and what only a session's history keeps.
-
-# Where the memory is, now: nothing is run, changed or kept.
 
 MOST_LISTED = 2_000
 
@@ -47,7 +42,8 @@ def memory(
         cell_number: Gives the number of a notebook's cell from its file name: it identifies lines.
 
     Raises:
-        TensorMagicError: where ``namespace`` or ``only`` is no mapping, or torch knows no device of that name.
+        TensorMagicError: where ``namespace`` or ``only`` is no mapping, torch knows no device of that name, or none is
+            named.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -60,18 +56,20 @@ def memory(
     from tensormagic.collectors.memory.freed import collect_freeable
     from tensormagic.collectors.memory.live_memory import collect_memory, require_devices
 
-    names: tuple[Any, ...] = (namespace, only)
-    for given in names:
-        if given is not None:
-            require_names(given, "memory", "net")
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    seen = caller.f_globals if namespace is None else namespace
+    namespace = names_here(namespace, "memory")
+    caller = sys._getframe(1)  # noqa: SLF001  (its variables are names as well)
+    if only is not None:
+        require_names(only, "memory")
+    require(most, int, "memory(most=…)", "a whole number")
     asked = (devices,) if isinstance(devices, str) else devices
     require_devices(asked or ())
+    if asked is not None and not asked:
+        raise TensorMagicError("memory(devices=…) was given no device: name one, or leave it out to see all of them")
     with gc_paused():
         besides = () if only is None else (only,)
-        freed = collect_freeable(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
-        report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
+        # asked first: a walk holds what it meets
+        freed = collect_freeable(namespace, besides=besides, items=tuple(only or ()))
+        report = collect_memory(namespace, frame=caller, only=only, devices=asked, most=most)
     every = [one for one in freed.freeable if _is_asked_for(one, only, asked)]
     others = (one for one in freed.freeable if one not in every)  # what they hold may have been asked for by itself
     every += [part for one in others for part in one.parts if only and _is_asked_for(part, only, asked)]
@@ -120,12 +118,6 @@ class MemoryRun(_Run[MemoryRunReport]):
         found: MemoryFrame = self._listener.frame()
         return found
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop; an exception goes on."""
-        self._stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
-
 
 def track_memory(
     *, title: str = "", namespace: Mapping[str, Any] | None = None, functions: Iterable[Any] = ()
@@ -143,10 +135,10 @@ def track_memory(
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return MemoryRun(
-        caller.f_globals if namespace is None else namespace, cell_of(caller), title=title, functions=functions
-    )
+    if not callable(functions):
+        require(functions, Iterable, "track_memory(functions=…)", "functions, or their names")
+    cell = cell_of(sys._getframe(1))  # noqa: SLF001  (what runs is the caller's)
+    return MemoryRun(names_here(namespace, "track_memory"), cell, title=str(title or ""), functions=functions)
 
 
 # CUDA memory snapshots: read safely, wherever they were made.
@@ -174,7 +166,8 @@ def read_snapshot(
     from tensormagic.collectors.memory.snapshot_reading import read_file
 
     if isinstance(snapshot, str | os.PathLike):
-        return snapshot_report(read_file(snapshot), source=Path(snapshot).name, cell_number=cell_number)
+        path = given_path(snapshot, "read_snapshot()")
+        return snapshot_report(read_file(path), source=path.name, cell_number=cell_number)
     return snapshot_report(snapshot, cell_number=cell_number)
 
 
@@ -220,8 +213,7 @@ def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:
     require_torch()
     from tensormagic.collectors.rng.generators import collect_rng
 
-    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    return diagnosed(collect_rng(require_names(seen, "rng", "g")))
+    return diagnosed(collect_rng(names_here(namespace, "rng")))
 
 
 class DrawWatch(_Run[RngRunReport]):
@@ -253,5 +245,4 @@ def track_rng(*, namespace: Mapping[str, Any] | None = None) -> DrawWatch:
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return DrawWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
+    return DrawWatch(names_here(namespace, "track_rng"), cell_of(sys._getframe(1)))  # noqa: SLF001

@@ -7,19 +7,19 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from tensormagic.api.diagnosing import AnyReport, diagnosed
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import names_here, require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Schedule, TraceReport, WritesReport
-from tensormagic.reports.base import gc_paused
+from tensormagic.reports.base import gc_paused, given_path
 from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
+    from tensormagic.collectors.runs.run import Run
     from tensormagic.collectors.runs.trace import Tracer
     from tensormagic.views.page.live import LivePanel
 
@@ -74,34 +74,17 @@ def _steps(steps: object) -> Steps:
     return start, stop
 
 
+def _check_options(level: Level, stop: Stop | None, schedule: Schedule | None) -> None:
+    if level not in get_args(Level):
+        raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
+    if stop not in (None, *get_args(Stop)):
+        raise TraceError(f"stop is {stop!r}: expected 'nan', or None to let the run go on")
+    if stop is not None and schedule is not None:
+        raise TraceError("stop looks at every step, but only some are traced: leave out budget, every and steps")
+
+
 def _is_end(end: object) -> bool:
     return end is None or (isinstance(end, int) and not isinstance(end, bool) and end >= 1)
-
-
-# A running trace at the bottom of a terminal.
-
-
-def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceReport]) -> LivePanel | None:
-    """Begin to show a running trace at the bottom of the terminal; None where there is no terminal.
-
-    Args:
-        frame: Returns what changes quickly.
-        report: Returns a consistent snapshot of everything.
-    """
-    from tensormagic.views.text_canvas import is_terminal
-
-    if not (is_terminal(sys.stderr) or is_terminal(sys.stdout)):
-        return None
-    from tensormagic.views.page.terminal import INTERVAL, terminal_sender
-
-    sender = terminal_sender()
-    if sender is None:
-        return None
-    from tensormagic.views.page.live import LivePanel
-
-    panel = LivePanel(frame, report, mode="terminal", sender=sender, interval=INTERVAL)
-    panel.start()
-    return panel
 
 
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
@@ -115,7 +98,7 @@ _met: list[tuple[Cell, list[weakref.ref[Any]]]] = []  # of the run that ended la
 class _Run(Generic[AnyReport]):
     """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
 
-    _follower: Any  # start(), stop(error), abandon(), report()
+    _follower: Run
     _unended: weakref.finalize[Any, Any] | None = None  # ends the run where `__exit__` was interrupted in its call
 
     def __enter__(self: AnyRun) -> AnyRun:
@@ -140,11 +123,11 @@ class _Run(Generic[AnyReport]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop; an exception goes on."""
-        self._stop(error)
+        self._stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
 
-    def _stop(self, *how: Any) -> None:
+    def _stop(self, error: BaseException | None, frame: FrameType) -> None:
         try:
-            self._follower.stop(*how)
+            self._follower.stop(error, frame)
         except BaseException:
             self._follower.abandon()
             raise
@@ -160,7 +143,7 @@ class _Run(Generic[AnyReport]):
 
 
 class Trace(_Run[TraceReport]):
-    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
+    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``; its options are those of `trace`.
 
     While the block runs, one function mode is on torch's stack, and at level ``"ops"`` one dispatch mode; hooks on
     autograd nodes exist only during a backward call.
@@ -177,59 +160,39 @@ class Trace(_Run[TraceReport]):
         forward: bool = False,
         values: bool = False,
         stop: Stop | None = None,
+        progress: bool = False,
         schedule: Schedule | None = None,
         ranks: str | os.PathLike[str] | None = None,
+        memory: bool = False,
+        writes: bool = False,
+        draws: bool = False,
     ) -> None:
         from tensormagic.collectors.runs.run import Run, listener
 
-        if level not in get_args(Level):
-            raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
-        given = {"cell_number": cell_number, "title": title}
+        _check_options(level, stop, schedule)
+        made = {"cell_number": cell_number, "title": title}
         self._tracer: Tracer = (
-            listener("trace", namespace, cell, **given) if schedule is None else
-            listener("sampled", schedule, namespace, cell, **given)
+            listener("trace", namespace, cell, **made) if schedule is None else
+            listener("sampled", schedule, namespace, cell, **made)
         )  # fmt: skip
-        self._follower = Run(trace=self._tracer)
-        if level == "ops":
-            self._tracer.ask("ops")
-        if forward:
-            self._tracer.ask("forward")
+        for part, is_asked in (("ops", level == "ops"), ("forward", forward)):
+            if is_asked:
+                self._tracer.ask(part)
         if values:
             self._tracer.record_values()
-        if stop not in (None, *get_args(Stop)):
-            raise TraceError(f"stop is {stop!r}: expected 'nan', or None to let the run go on")
-        if stop is not None and schedule is not None:
-            raise TraceError("stop looks at every step, but only some are traced: leave out budget, every and steps")
         if stop is not None:
             self._tracer.stop_at_non_finite()
         if ranks is not None:
-            self._keep_report = self._tracer.ask("ranks", Path(ranks).expanduser()).keep_report
-        self._cell, self._namespace, self._cell_number = cell, namespace, cell_number
-        self._logged: dict[
-            int, tuple[Any, int]
-        ] = {}  # by the identity of a writer: itself, and the pass that it had last
-        self._progress = False
-        self._panel: LivePanel | None = None
-
-    def asked(self, *, memory: bool = False, writes: bool = False, draws: bool = False) -> Trace:
-        """Ask more of the run: its memory, its in-place writes, its random numbers; said before it begins.
-
-        Returns:
-            The trace, whose report is a `RunReport` then.
-        """
-        if not (memory or writes or draws):
-            return self
-        from tensormagic.collectors.runs.run import Run, listener
-
+            self._keep_report = self._tracer.ask("ranks", given_path(ranks, "trace(ranks=…)")).keep_report
         asked = {"writes": writes, "draws": draws, "memory": memory}
-        besides = {
-            name: listener(name, self._namespace, self._cell, cell_number=self._cell_number)
-            for name, is_asked in asked.items()
-            if is_asked
-        }
+        besides = {name: listener(name, namespace, cell, cell_number=cell_number) for name in asked if asked[name]}
         self._follower = Run(trace=self._tracer, **besides)
-        self.passed = besides["draws"].passed if draws else None
-        return self
+        if draws:
+            self.passed = besides["draws"].passed
+        self._cell, self._progress = cell, progress
+        self._panel: LivePanel | None = None
+        # By the identity of a writer: the writer, and the pass that it had last.
+        self._logged: dict[int, tuple[Any, int]] = {}
 
     _keep_report: Callable[[Callable[[], TraceReport]], None] | None = None  # of a rank: saves it where it is wanted
     passed: Callable[[str, int, int], None] | None = None
@@ -241,11 +204,6 @@ class Trace(_Run[TraceReport]):
         with gc_paused():
             return diagnosed(self._tracer.report())
 
-    def with_progress(self) -> Trace:
-        """Show the run at the bottom of the terminal while it goes on, where there is one; returns the trace itself."""
-        self._progress = True
-        return self
-
     def __enter__(self) -> Trace:
         """Start.
 
@@ -254,8 +212,18 @@ class Trace(_Run[TraceReport]):
         """
         super().__enter__()
         if self._progress:
-            self._panel = open_progress(self.frame, lambda: self.live)
+            self._show_progress()
         return self
+
+    def _show_progress(self) -> None:
+        """Show the run at the bottom of the terminal, where there is one."""
+        from tensormagic.views.page.terminal import INTERVAL, terminal_sender
+
+        if (sender := terminal_sender()) is not None:
+            from tensormagic.views.page.live import LivePanel
+
+            self._panel = LivePanel(self.frame, lambda: self.live, mode="terminal", sender=sender, interval=INTERVAL)
+            self._panel.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -342,22 +310,22 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
             other.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    seen = caller.f_globals if namespace is None else namespace
     schedule = schedule_of(budget, every, steps)
-    made = Trace(
-        seen,
-        cell_of(caller),
+    return Trace(
+        names_here(namespace, "trace"),
+        cell_of(sys._getframe(1)),  # noqa: SLF001  (what runs is the caller's)
         title=str(title or ""),
         level=level,
         forward=forward,
         values=values,
         stop=stop,
+        progress=progress,
         schedule=schedule,
         ranks=ranks,
+        memory=memory,
+        writes=writes,
+        draws=draws,
     )
-    made.asked(memory=memory, writes=writes, draws=draws)
-    return made.with_progress() if progress else made
 
 
 def last_trace() -> Trace | None:
@@ -395,8 +363,7 @@ def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return WriteWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
+    return WriteWatch(names_here(namespace, "watch_writes"), cell_of(sys._getframe(1)))  # noqa: SLF001
 
 
 # Explaining errors where they happen.
@@ -439,5 +406,4 @@ def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
     [(2, 3), (4, 5)]
     """
     require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return Explanation(caller.f_globals if namespace is None else namespace)
+    return Explanation(names_here(namespace, "explain"))

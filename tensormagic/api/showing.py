@@ -17,9 +17,6 @@ from tensormagic.errors import TensorMagicError, UnknownTopicError
 if TYPE_CHECKING:
     from tensormagic.reports import Report
 
-
-# The ways out of a report: on the screen, or into a file.
-
 _display: Callable[..., None] | None = None
 MOST_FOUND = 12  # pages that are listed for a word
 
@@ -100,8 +97,6 @@ def print_page(text: str) -> None:
     print_markdown(text)
 
 
-# The documentation where the user is: its pages and examples come with the package.
-
 # Where the files are that come with the package beside its code: examples, and the pages of the documentation.
 #
 # In a checkout they lie in its root. An installation puts them under ``share/tensormagic``, of which there are
@@ -113,15 +108,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def shipped(kind: str) -> list[Path]:
     """Return the folders in which files of that kind can lie, ``"examples"`` or ``"docs"``, most likely first."""
-    return [folder / kind for folder in _places()]
-
-
-def _places() -> Iterator[Path]:
-    if (_ROOT / "pyproject.toml").is_file():  # a folder ``examples`` in site-packages is somebody else's
-        yield _ROOT
-    yield Path(sysconfig.get_path("data")) / "share" / "tensormagic"
-    yield Path(sysconfig.get_path("data", sysconfig.get_preferred_scheme("user"))) / "share" / "tensormagic"
-    yield _ROOT / "share" / "tensormagic"
+    installed = (sysconfig.get_path("data"), sysconfig.get_path("data", sysconfig.get_preferred_scheme("user")), _ROOT)
+    checkout = [_ROOT] if (_ROOT / "pyproject.toml").is_file() else []  # else a folder ``examples`` is somebody else's
+    return [folder / kind for folder in (*checkout, *(Path(each, "share", "tensormagic") for each in installed))]
 
 
 # The documentation where the user is: its pages come with the package, so that help needs no network.
@@ -173,10 +162,17 @@ def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
         UnknownTopicError: where there is none; says which are near.
         TensorMagicError: where the pages are not there.
     """
-    topics = {topic: part for part, found in help_topics().items() for topic in found}
-    topic = _topic_of(asked, list(topics), command)
-    text = (_folder() / PARTS[topics[topic]] / f"{topic}.md").read_text(encoding="utf-8")
-    return HelpPage(topic, _title(text), _by_itself(text, command))
+    texts = {topic: text for _, topic, text in _pages()}
+    topic = _topic_of(asked, list(texts), command)
+    return HelpPage(topic, _title(texts[topic]), _by_itself(texts[topic], command))
+
+
+def _pages() -> Iterator[tuple[str, str, str]]:
+    """Yield part, topic and text of every page, in the order of the index."""
+    folder = _folder()
+    for part, topics in help_topics().items():
+        for topic in topics:
+            yield part, topic, (folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8")
 
 
 def help_found(words: str, command: str = "%tensormagic help") -> str:
@@ -199,14 +195,12 @@ def help_search(words: str) -> tuple[tuple[str, str], ...]:
         TensorMagicError: where the pages are not there.
     """
     wanted = [word for word in re.findall(r"\w+", words.lower()) if len(word) > 2]
-    folder, found = _folder(), []
-    for part, topics in help_topics().items():
-        for topic in topics:
-            text = (folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8")
-            counts = [len(re.findall(rf"\b{re.escape(word)}\b", text.lower())) for word in wanted]
-            if counts and all(counts):
-                title = _title(text)
-                found.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
+    found = []
+    for _, topic, text in _pages():
+        counts = [len(re.findall(rf"\b{re.escape(word)}\b", text.lower())) for word in wanted]
+        if counts and all(counts):
+            title = _title(text)
+            found.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
     return tuple((topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(found))
 
 
@@ -216,14 +210,12 @@ def help_index() -> str:
     Raises:
         TensorMagicError: where the pages are not there.
     """
-    folder, lines, every = _folder(), [], help_topics()
-    width = max(len(topic) for topics in every.values() for topic in topics)
-    for part, topics in every.items():
-        lines += ["", f"{part or 'pages'}:"] * bool(topics)
-        for topic in topics:
-            title = _title((folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8"))
-            lines.append(f"  {topic:<{width}} {title.removeprefix(f'{topic}: ')}")
-    return "\n".join(lines[1:])
+    pages = list(_pages())
+    width = max(len(topic) for _, topic, _ in pages)
+    parts: dict[str, list[str]] = {}
+    for part, topic, text in pages:
+        parts.setdefault(part, []).append(f"  {topic:<{width}} {_title(text).removeprefix(f'{topic}: ')}")
+    return "\n\n".join("\n".join((f"{part or 'pages'}:", *lines)) for part, lines in parts.items())
 
 
 def _topic_of(asked: str, topics: list[str], command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -35,12 +36,16 @@ def require_torch() -> None:
         raise RequirementError(
             f"tensormagic needs torch {_NEEDED} or newer, but found none: pip install torch"
         ) from None
-    parts = version.split("+", maxsplit=1)[0].split(".")[:2]
-    release = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
-    if release < OLDEST_TORCH:
+    if numbers_of(version) < OLDEST_TORCH:
         raise RequirementError(
             f"tensormagic needs torch {_NEEDED} or newer, but found torch {version}: pip install --upgrade torch"
         )
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version: ``2.11.0a0+git`` has 2, 11 and 0."""
+    parts = version.split("+", maxsplit=1)[0].split(".")
+    return tuple(int(digits[0]) for part in parts if (digits := re.match(r"\d+", part)))
 
 
 # What torch can use on this machine, and a small program to try the tool on.
@@ -119,16 +124,43 @@ def what(value: Any) -> str:
     return f"{article} {title}"
 
 
-def require_names(given: Any, function: str, example: str = "x") -> Mapping[str, Any]:
+def require(given: Any, kind: type, call: str, takes: str) -> None:
+    """Check that a function was given what it takes.
+
+    Raises:
+        TensorMagicError: where it is of another class; says what the call takes, and what it was given.
+    """
+    if not isinstance(given, kind):
+        raise TensorMagicError(f"{call} takes {takes}, but was given {what(given)}")
+
+
+def require_name(name: Any, call: str) -> None:
+    """Check that what a function was given as a name is text: a loss, say, is given by its own keyword."""
+    require(name, str, call, "a name as text")
+
+
+def require_names(given: Any, function: str) -> Mapping[str, Any]:
     """Return what a function was given as names and their values.
 
     Raises:
-        TensorMagicError: where it is no mapping.
+        TensorMagicError: where it is no mapping, or its keys are no names.
     """
-    if not isinstance(given, Mapping):
-        shown = f'{{"{example}": {example}}}'
-        raise TensorMagicError(f"{function}() takes names and their values, but was given {what(given)}: {shown}")
-    return given
+    takes = 'names and their values, as in {"x": x}'
+    require(given, Mapping, f"{function}()", takes)
+    names: Mapping[str, Any] = given
+    for name in names:
+        require(name, str, f"{function}()", f"{takes}: a name is text")
+    return names
+
+
+def names_here(namespace: Any, function: str) -> Mapping[str, Any]:
+    """Return the names that a public function was given, by default the globals of whoever called that function.
+
+    Raises:
+        TensorMagicError: where what was given is no mapping of names.
+    """
+    caller = sys._getframe(2)
+    return caller.f_globals if namespace is None else require_names(namespace, function)
 
 
 def _instead(value: Any, name: str, torch: Any) -> str:

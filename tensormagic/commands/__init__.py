@@ -50,14 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name.
-
-    Args:
-        arguments: By default those of the process.
-
-    Returns:
-        The exit status: 0 where all went well.
-    """
+    """Run the command that the arguments, by default those of the process, name; return the exit status."""
     commands = parser()
     given = commands.parse_args(arguments)
     if given.version:

@@ -54,9 +54,8 @@ def copied(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         return [_copy(example, folder / example.name) for example in examples()]
     except OSError as error:
-        raise TensorMagicError(
-            f"cannot copy the examples to {folder}: {error.strerror}; name another folder"
-        ) from error
+        reason = f"{error.strerror}; name another folder"
+        raise TensorMagicError(f"cannot copy the examples to {folder}: {reason}") from error
 
 
 def _copy(example: Path, target: Path) -> Path:
@@ -68,9 +67,8 @@ def _copy(example: Path, target: Path) -> Path:
 
 
 def _examples_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", nargs="?", type=Path, help="where to copy them; files that you changed there are kept"
-    )
+    help_ = "where to copy them; files that you changed there are kept"
+    parser.add_argument("folder", nargs="?", type=Path, help=help_)
 
 
 def _examples(given: argparse.Namespace) -> int:

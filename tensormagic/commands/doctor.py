@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tensormagic import api
+from tensormagic.collectors.requirements import numbers_of, small_step, torch_facts
 from tensormagic.commands import Command
 from tensormagic.errors import RequirementError
 from tensormagic.words import error_text, number_of_bytes, plural
@@ -58,12 +59,7 @@ def parsed(requirement: str) -> Needed | None:
 
 def is_older(version: str, oldest: str) -> bool:
     """Return whether one version comes before another, by their numbers."""
-    return _numbers(version) < _numbers(oldest)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = version.split("+", maxsplit=1)[0].split(".")
-    return tuple(int(digits[0]) for part in parts if (digits := re.match(r"\d+", part)))
+    return numbers_of(version) < numbers_of(oldest)
 
 
 # ``python -m tensormagic doctor``: versions, widgets, devices, hosts: what works here, what does not, and the fix.
@@ -147,8 +143,6 @@ def _package(one: Needed) -> Check:
 def torch_checks() -> Iterator[Check]:
     """Yield what torch can use here."""
     try:
-        from tensormagic.collectors.requirements import torch_facts
-
         facts = torch_facts()
     except Exception as error:  # noqa: BLE001  (a broken torch may raise anything when it is imported)
         yield Check("torch", "missing", f"cannot be imported: {error_text(error)}", "pip install torch")
@@ -164,8 +158,7 @@ def torch_checks() -> Iterator[Check]:
 def notebook_checks(folders: Callable[[], list[str]] | None = None) -> Iterator[Check]:
     """Yield whether live panels will show, and what is known of the host.
 
-    Args:
-        folders: Gives the folders in which Jupyter looks for front-end extensions.
+    ``folders`` gives those in which Jupyter looks for front-end extensions.
     """
     places = (folders or _extension_folders)()
     for name, use in _WIDGETS.items():
@@ -204,15 +197,11 @@ def _tried(name: str, action: Callable[[], str]) -> Check:
 
 
 def _look() -> str:
-    from tensormagic.collectors.requirements import small_step
-
     report = api.inspect(small_step()(), "loss")
     return f"{report.name}: {report.dtype}, {number_of_bytes(report.nbytes)}"
 
 
 def _trace() -> str:
-    from tensormagic.collectors.requirements import small_step
-
     step = small_step()
     with api.trace(namespace={}) as trace:
         step()

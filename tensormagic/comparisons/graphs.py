@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tensormagic.reports import UNTOUCHED, Frame, Graph, Node, Pass, TraceReport
@@ -12,20 +12,10 @@ from tensormagic.reports.comparison import APART, GraphDifference, Moment, NodeD
 
 # Names that differ between two runs although they mean the same: the model is ``net`` here and ``net2`` there.
 
-
-@dataclass(frozen=True, slots=True)
-class Renames:
-    """What the owners of the right run are called in the left one."""
-
-    owners: Mapping[str, str]
-
-    def of(self, name: str) -> str:
-        """Return a name of the right run as the left one would say it."""
-        owner = next((one for one in self.owners if name == one or name.startswith((f"{one}.", f"{one}["))), None)
-        return name if owner is None else self.owners[owner] + name[len(owner) :]
+Rename = Callable[[str], str]  # gives a name of the right run as the left one would say it
 
 
-def renames_between(left: TraceReport, right: TraceReport) -> Renames:
+def renames_between(left: TraceReport, right: TraceReport) -> Rename:
     """Pair the models that only one run knows by name, those first whose parameters are most alike."""
     here, there = _owned(left), _owned(right)
     mine = {owner: names for owner, names in here.items() if owner not in there}
@@ -35,23 +25,26 @@ def renames_between(left: TraceReport, right: TraceReport) -> Renames:
     for common, old, new in sorted(likeness, key=lambda entry: -entry[0]):
         if common and new not in found and old not in found.values():
             found[new] = old
-    return Renames(found)
+
+    def renamed(name: str) -> str:
+        owner = next((one for one in found if name == one or name.startswith((f"{one}.", f"{one}["))), None)
+        return name if owner is None else found[owner] + name[len(owner) :]
+
+    return renamed
 
 
 def _owned(report: TraceReport) -> dict[str, set[str]]:
-    """Return for every owner what its parameters are called inside it, with their shapes."""
+    """Return for every owner what its parameters are called inside it."""
     owned: dict[str, set[str]] = {}
-    for parameter in report.parameters:
-        if parameter.owner:
-            inner = parameter.name.removeprefix(parameter.owner)
-            owned.setdefault(parameter.owner, set()).add(inner)
+    for one in report.parameters:
+        if one.owner:
+            owned.setdefault(one.owner, set()).add(one.name.removeprefix(one.owner))
     return owned
 
 
 def side_names(left: TraceReport, right: TraceReport, given: Iterable[str] | None = None) -> tuple[str, str]:
     """Return what to call the two runs: as the user says, else by their titles, else ``a`` and ``b``."""
-    names = tuple(given) if given is not None else (left.title, right.title)
-    first, second = names
+    first, second = given if given is not None else (left.title, right.title)
     return (first, second) if first and second and first != second else ("a", "b")
 
 
@@ -67,14 +60,9 @@ Labels = list[int]
 Links = list[list[tuple[int, int, int]]]  # node → (input number, slot, the node at the other end)
 ROUNDS = 3
 
-Key = Callable[[Node], tuple[str, ...]]
 
-
-def match_nodes(left: Graph, right: Graph, rename: Callable[[str], str] = str) -> dict[int, int]:
-    """Return which node of ``right`` each node of ``left`` is, for those that both graphs have.
-
-    ``rename`` turns a name of the right run into the left one's.
-    """
+def match_nodes(left: Graph, right: Graph, rename: Rename = str) -> dict[int, int]:
+    """Return which node of ``right`` each node of ``left`` is, for those that both graphs have."""
     named = ([_named(node, str) for node in left.nodes], [_named(node, rename) for node in right.nodes])
     if named[0] == named[1] and left.edges == right.edges:
         return {node.index: node.index for node in left.nodes}
@@ -92,7 +80,7 @@ def common_edges(left: Graph, right: Graph, pairs: dict[int, int]) -> int:
     return sum(edge in there for edge in mapped)
 
 
-def _named(node: Node, rename: Callable[[str], str]) -> tuple[str, ...]:
+def _named(node: Node, rename: Rename) -> tuple[str, ...]:
     """Return what a node is; the name of what an op made is the user's, and may be another in the other run."""
     return (node.name, node.kind, rename(node.module), rename(node.variable) if node.kind == "accumulate" else "")
 
@@ -177,11 +165,10 @@ class _Matcher:
         self._taken.add(other)
 
 
-def _places(labels: Labels, taken: Iterable[int]) -> dict[int, list[int]]:
-    done = taken if isinstance(taken, set | dict) else set(taken)
+def _places(labels: Labels, taken: Collection[int]) -> dict[int, list[int]]:
     places: dict[int, list[int]] = {}
     for at, label in enumerate(labels):
-        if at not in done:
+        if at not in taken:
             places.setdefault(label, []).append(at)
     return places
 
@@ -304,10 +291,10 @@ MOST_GRAPHS = 8
 LEAST_ALIKE = 0.3  # share of common nodes below which two graphs are no counterparts
 
 
-def pair_graphs(left: TraceReport, right: TraceReport, renames: Renames) -> list[tuple[Graph, Graph]]:
+def pair_graphs(left: TraceReport, right: TraceReport, rename: Rename) -> list[tuple[Graph, Graph]]:
     """Return the graphs of both runs paired, the most alike first taken; in the left run's order."""
-    mine = [_ingredients(graph, Renames({})) for graph in left.graphs[:MOST_GRAPHS]]
-    theirs = [_ingredients(graph, renames) for graph in right.graphs[:MOST_GRAPHS]]
+    mine = [_ingredients(graph, str) for graph in left.graphs[:MOST_GRAPHS]]
+    theirs = [_ingredients(graph, rename) for graph in right.graphs[:MOST_GRAPHS]]
     alike = [(_likeness(one, other), at, to) for at, one in enumerate(mine) for to, other in enumerate(theirs)]
     found: dict[int, int] = {}
     for likeness, at, to in sorted(alike, key=lambda entry: (-entry[0], entry[1], entry[2])):
@@ -316,8 +303,8 @@ def pair_graphs(left: TraceReport, right: TraceReport, renames: Renames) -> list
     return [(left.graphs[at], right.graphs[to]) for at, to in sorted(found.items())]
 
 
-def _ingredients(graph: Graph, renames: Renames) -> Counter[tuple[str, str]]:
-    return Counter((node.name, renames.of(node.variable) if node.kind == "accumulate" else "") for node in graph.nodes)
+def _ingredients(graph: Graph, rename: Rename) -> Counter[tuple[str, str]]:
+    return Counter((node.name, rename(node.variable) if node.kind == "accumulate" else "") for node in graph.nodes)
 
 
 def _likeness(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> float:
@@ -328,54 +315,40 @@ def _likeness(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) ->
     return (here & there).total() / larger + exact if larger else 0.0
 
 
-class Sides:
-    """Two runs, with what every comparison of their graphs needs.
-
-    Attributes:
-        leaves: What the leaves that were matched are called, in the left run and in the right one.
-    """
-
-    def __init__(self, left: TraceReport, right: TraceReport, renames: Renames, passes: list[PassPair]) -> None:
-        self.left, self.right, self.renames, self.passes = left, right, renames, passes
-        self.leaves: dict[str, str] = {}
-
-    def compare(self, left: Graph, right: Graph) -> GraphDifference:
-        """Match two graphs, and say how every node that both have differs."""
-        pairs = match_nodes(left, right, self.renames.of)
-        leaves = [(left.nodes[at], right.nodes[to]) for at, to in pairs.items() if left.nodes[at].kind == "accumulate"]
-        self.leaves.update({one.variable: other.variable for one, other in leaves if one.variable and other.variable})
-        common = common_edges(left, right, pairs)
-        every = self._nodes(left, right, pairs)
-        different = [one for one in every if one.reshaped or not one.norms.same]
-        only_left = [node for node in left.nodes if node.index not in pairs]
-        taken = set(pairs.values())
-        only_right = [node for node in right.nodes if node.index not in taken]
-        whole = not only_left and not only_right and common == len(left.edges) == len(right.edges)
-        return GraphDifference(
-            left=left.number, right=right.number, matched=len(pairs), same=whole, equal=len(every) - len(different),
-            nodes=tuple(sorted(different, key=lambda one: -one.norms.weight)[:MOST_NODES]), nodes_found=len(different),
-            only_left=_mentions(self.left, only_left[:MOST_NODES]), only_left_found=len(only_left),
-            only_right=_mentions(self.right, only_right[:MOST_NODES]), only_right_found=len(only_right),
-            edges_only_left=len(left.edges) - common, edges_only_right=len(right.edges) - common,
-        )  # fmt: skip
-
-    def _nodes(self, left: Graph, right: Graph, pairs: dict[int, int]) -> list[NodeDifference]:
-        frames = pair_frames(left, right, self.passes)
-        steps = [step for step, _, _ in frames]
-        return [
-            NodeDifference(
-                mention(self.left, left.nodes[at]),
-                mention(self.right, right.nodes[other]),
-                compare_norms(
-                    steps, [one.norms[at] for _, one, _ in frames], [one.norms[other] for _, _, one in frames]
-                ),
-            )
-            for at, other in sorted(pairs.items())
-        ]
+def compare_graphs(
+    runs: tuple[TraceReport, TraceReport], pair: tuple[Graph, Graph], rename: Rename, passes: list[PassPair]
+) -> tuple[GraphDifference, dict[str, str]]:
+    """Return how two graphs of two runs differ, and what matched leaves are called in the left and the right run."""
+    left, right = pair
+    pairs = match_nodes(left, right, rename)
+    leaves = [(left.nodes[at], right.nodes[to]) for at, to in pairs.items() if left.nodes[at].kind == "accumulate"]
+    called = {one.variable: other.variable for one, other in leaves if one.variable and other.variable}
+    common = common_edges(left, right, pairs)
+    every = _node_differences(runs, pair, pairs, passes)
+    different = [one for one in every if one.reshaped or not one.norms.same]
+    only_left = [mention(runs[0], node) for node in left.nodes if node.index not in pairs]
+    taken = set(pairs.values())
+    only_right = [mention(runs[1], node) for node in right.nodes if node.index not in taken]
+    whole = not only_left and not only_right and common == len(left.edges) == len(right.edges)
+    return GraphDifference(
+        left=left.number, right=right.number, matched=len(pairs), same=whole, equal=len(every) - len(different),
+        nodes=tuple(sorted(different, key=lambda one: -one.norms.weight)[:MOST_NODES]), nodes_found=len(different),
+        only_left=tuple(only_left[:MOST_NODES]), only_left_found=len(only_left),
+        only_right=tuple(only_right[:MOST_NODES]), only_right_found=len(only_right),
+        edges_only_left=len(left.edges) - common, edges_only_right=len(right.edges) - common,
+    ), called  # fmt: skip
 
 
-def _mentions(report: TraceReport, nodes: Iterable[Node]) -> tuple[NodeMention, ...]:
-    return tuple(mention(report, node) for node in nodes)
+def _node_differences(
+    runs: tuple[TraceReport, TraceReport], pair: tuple[Graph, Graph], pairs: dict[int, int], passes: list[PassPair]
+) -> list[NodeDifference]:
+    (left, right), frames = pair, pair_frames(*pair, passes)
+    steps = [step for step, _, _ in frames]
+    found = []
+    for at, to in sorted(pairs.items()):
+        norms = compare_norms(steps, [one.norms[at] for _, one, _ in frames], [one.norms[to] for _, _, one in frames])
+        found.append(NodeDifference(mention(runs[0], left.nodes[at]), mention(runs[1], right.nodes[to]), norms))
+    return found
 
 
 def mention(report: TraceReport, node: Node) -> NodeMention:

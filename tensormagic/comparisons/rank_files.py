@@ -120,9 +120,8 @@ def _take(facts: Facts, record: Mapping[str, Any], since: list[int]) -> None:
     if record["k"] == "pass":
         since.append(record["n"])
     elif record["k"] == "step":
-        facts.steps[record["n"]] = OneStep(
-            tuple(record["lr"]), _numbers(record["used"]), list(since), float(record["at"])
-        )
+        rates, used = tuple(record["lr"]), _numbers(record["used"])
+        facts.steps[record["n"]] = OneStep(rates, used, list(since), float(record["at"]))
         since.clear()
     if take := _TAKES.get(record["k"]):
         take(facts, record)
@@ -198,17 +197,10 @@ _UNTIL = {"pass", "step", "end"}  # what comes after all that is known of a step
 
 
 class Posting:
-    """Makes posts of the file of a rank while that grows.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        head: What the posts are about, as JSON: place of the rank, names of its lines, and how it ended.
-    """
+    """Makes posts of the file of a rank while that grows."""
 
     def __init__(self, path: Path) -> None:
-        self.head = b""
+        self.head = b""  # what the posts are about, as JSON: place of the rank, names of its lines, and how it ended
         self._path, self._at = path, 0
         self._facts, self._since = Facts(), list[int]()
         self._lines: dict[str, int] = {}
@@ -217,11 +209,7 @@ class Posting:
         self._last = OnePass(loss=None, finite=True, reduced=None, line="")
 
     def new(self, peak: int) -> bytes:
-        """Return the posts of what was written since the last time.
-
-        Args:
-            peak: Bytes: the most memory that this rank took so far.
-        """
+        """Return the posts of what was written since the last time; ``peak`` is the most memory so far, in bytes."""
         with self._path.open("rb") as file:
             file.seek(self._at)
             *lines, _ = file.read().split(b"\n")
@@ -304,9 +292,8 @@ def of_posts(head: bytes, posts: bytes) -> Facts:
     for step, passes, _, flags, line, at, loss, used, brought, rate, peak, hashed in POST.iter_unpack(posts):
         label = about["lines"][line] if line < len(about["lines"]) else ""
         reduced = bool(flags & _REDUCED) if flags & _IS_REDUCED else None
-        facts.passes[passes] = OnePass(
-            loss if flags & _LOSS else None, bool(flags & _FINITE), reduced, label, np.array([brought], np.float32)
-        )
+        known, norms = loss if flags & _LOSS else None, np.array([brought], np.float32)
+        facts.passes[passes] = OnePass(known, bool(flags & _FINITE), reduced, label, norms)
         if step:
             facts.steps[step] = OneStep((rate,), np.array([used], np.float32), [passes], at)
         if flags & _HASHED:
@@ -337,9 +324,8 @@ def of_report(report: TraceReport) -> Facts:
         norms = np.array([series.norms[at] for series in report.parameters], np.float32)
         facts.passes[one.number] = OnePass(one.value, one.finite, one.reduced, line, norms)
         since.append(one.number)
-        used = np.array(
-            [series.stepped[at] if series.stepped else UNTOUCHED for series in report.parameters], np.float32
-        )
+        steps = [series.stepped[at] if series.stepped else UNTOUCHED for series in report.parameters]
+        used = np.array(steps, np.float32)
         if (used != UNTOUCHED).any():
             facts.steps[one.number] = OneStep((), used, since)
             since = []

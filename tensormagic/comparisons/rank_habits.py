@@ -26,9 +26,9 @@ _TENSOR = {"tp", "tensor"}
 
 def habits(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield what differs between ranks, or is the same, where it should not."""
-    for group in _grouped(found, "shares"):
+    for group in grouped(found, "shares"):
         yield from chain(_inputs(group), _batches(group))
-    for group in _grouped(found, "replicas"):
+    for group in grouped(found, "replicas"):
         yield from _buffers(group)
     for group in _on_one_mesh(found):
         yield from chain(_clipping(group), _placements(group), _hosts(group))
@@ -43,7 +43,7 @@ def odd_ranks(values: Mapping[int, Hashable]) -> tuple[int, ...]:
     return tuple(rank for rank, value in values.items() if value != common)
 
 
-def _grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
+def grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
     """Yield the ranks, several of them, that name the same ranks as their group."""
     groups: dict[tuple[int, ...], list[Facts]] = {}
     for one in found:
@@ -58,8 +58,7 @@ def _forwards(group: Sequence[Facts]) -> list[int]:
 
 
 def _forward(one: Facts, number: int) -> dict[str, Any]:
-    found = one.passes[number].forward
-    return found if found is not None else {}
+    return one.passes[number].forward or {}
 
 
 def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:
@@ -219,13 +218,9 @@ _LAG, _SHARE, _OFTEN = 10e-3, 0.25, 0.9  # seconds, and of a step; the share of 
 
 
 class _Joint:
-    """The collectives of one group, on the ranks of it that reported theirs.
+    """The collectives of one group, on the ranks of it that reported theirs, from ``first`` on, which all know.
 
-    Attributes:
-        group: The name of the group.
-        members: The ranks.
-        moments: Seconds by rank and collective; NaN where a rank did not come, or it is not known.
-        first: The number of the first collective that is known of all.
+    ``moments`` are seconds by rank and collective; NaN where a rank did not come, or it is not known.
     """
 
     def __init__(self, group: str, members: list[Facts]) -> None:
@@ -293,18 +288,16 @@ def _parted(joint: _Joint) -> Difference | None:
         if len(same) > 1:
             described = tuple((rank, _described(*one)) for rank, one in zip(ranks, each, strict=True))
             odd = odd_ranks({rank: one[:2] for rank, one in zip(ranks, each, strict=True)})
-            return Difference(
-                what="collectives", step=joint.first + at, ranks=odd, names=(joint.group,), described=described
-            )
+            number, names = joint.first + at, (joint.group,)
+            return Difference(what="collectives", step=number, ranks=odd, names=names, described=described)
     ahead = int(np.argmax(joint.last))
     waits = joint.members[ahead].row.get("state") in {"failed", "interrupted"}
     if min(joint.last) == max(joint.last) or not waits or common < 0:
         return None
     behind = tuple(rank for rank, last in zip(ranks, joint.last, strict=True) if last < max(joint.last))
     described = ((ranks[ahead], _described(*joint.kind(ahead, common))),)
-    return Difference(
-        what="absence", step=joint.first + common, ranks=behind, names=(joint.group,), described=described
-    )
+    number, names = joint.first + common, (joint.group,)
+    return Difference(what="absence", step=number, ranks=behind, names=names, described=described)
 
 
 def _described(operation: str, sizes: str, line: str) -> str:

@@ -11,17 +11,16 @@ import os
 from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
-from tensormagic.comparisons.rank_habits import arrivals, collectives, habits, odd_ranks, spread_of
+from tensormagic.comparisons.rank_habits import MOST_NAMES, arrivals, collectives, grouped, habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
+from tensormagic.reports.base import given_path
 
-MOST_NAMES = 8
 _UNUSED = "Expected to have finished reduction"  # torch's words where a wrapper still waits for gradients
 _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
 
@@ -66,13 +65,12 @@ def _written(given: Any) -> Sequence[Facts]:
     if not isinstance(given, str | os.PathLike):
         kind = type(given).__name__
         raise TraceError(f"tensormagic.ranks() takes a folder, or the trace report of each rank, but was given {kind}")
-    path = Path(given).expanduser()
+    path = given_path(given, "ranks()")
     files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is no folder
     if not files:
         what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"
-        raise ReportFormatError(
-            f"{str(path)!r} {what}: each rank writes one with tensormagic.trace(ranks={str(path)!r})"
-        )
+        written = f"each rank writes one with tensormagic.trace(ranks={str(path)!r})"
+        raise ReportFormatError(f"{str(path)!r} {what}: {written}")
     return [read_file(file) for file in files]
 
 
@@ -85,12 +83,10 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
     passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
-    norms = {
-        one.rank: {number: each.norms for number, each in one.passes.items() if each.norms is not None} for one in found
-    }
-    at_pass, brought = _last_of_all(found, names, norms, bad_pass)
-    at_step, used = _last_of_all(found, names, {one.rank: _used(one) for one in found})
-    differences = [each for group in _groups(found) for each in _differences(group)]
+    at_pass, brought = _last_of_all(found, names, [_brought(one) for one in found], bad_pass)
+    at_step, used = _last_of_all(found, names, [_used(one) for one in found])
+    same_names = (group for group in grouped(found, "replicas") if all(one.names == group[0].names for one in group))
+    differences = [each for group in same_names for each in _differences(group)]
     differences += [*habits(found), *collectives(found)]
     return RankReport(
         title=title, world_size=world, ranks=tuple(one.made_row() for one in found), names=tuple(names),
@@ -101,6 +97,10 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
+
+
+def _brought(facts: Facts) -> dict[int, Any]:
+    return {number: one.norms for number, one in facts.passes.items() if one.norms is not None}
 
 
 def _used(facts: Facts) -> dict[int, Any]:
@@ -114,14 +114,14 @@ def _common(every: Sequence[Mapping[Key, Any]]) -> list[Key]:
 
 
 def _last_of_all(
-    found: Sequence[Facts], names: list[str], columns: Mapping[int, dict[int, Any]], wanted: int = 0
+    found: Sequence[Facts], names: list[str], columns: Sequence[dict[int, Any]], wanted: int = 0
 ) -> tuple[int, Any]:
     """Return the last number that all ranks have a column for, or the wanted one, and these columns, joined."""
-    common = _common(list(columns.values()))
+    common = _common(columns)
     if not common:
         return 0, array("f")
     at = wanted if wanted in common else common[-1]
-    rows = [_aligned(one, names, columns[one.rank][at]) for one in found]
+    rows = [_aligned(one, names, own[at]) for one, own in zip(found, columns, strict=True)]
     return at, array("f", np.concatenate(rows).tobytes())
 
 
@@ -132,16 +132,6 @@ def _aligned(facts: Facts, names: list[str], column: Any) -> Any:
         return np.concatenate([column[:size], np.full(max(size - len(column), 0), UNTOUCHED, np.float32)])
     place = {name: at for at, name in enumerate(facts.names[: len(column)])}
     return np.array([column[place[name]] if name in place else UNTOUCHED for name in names], np.float32)
-
-
-def _groups(found: Sequence[Facts]) -> Iterator[list[Facts]]:
-    """Yield the ranks that hold the same parameters by the same names, where there are several."""
-    by: dict[tuple[int, ...], list[Facts]] = {}
-    for one in found:
-        by.setdefault(one.row.get("replicas", ()), []).append(one)
-    for replicas, group in by.items():
-        if replicas and len(group) > 1 and all(one.names == group[0].names for one in group):
-            yield group
 
 
 def _differences(group: Sequence[Facts]) -> Iterator[Difference]:

@@ -8,8 +8,8 @@ from itertools import zip_longest
 from tensormagic.comparisons.graphs import (
     MOST_GRAPHS,
     PassPair,
-    Renames,
-    Sides,
+    Rename,
+    compare_graphs,
     compare_norms,
     pair_graphs,
     pair_passes,
@@ -28,16 +28,17 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
 
     They are called by ``names``; by default by their titles, or ``a`` and ``b`` where these are equal.
     """
-    renames, passes = renames_between(left, right), pair_passes(left, right)
-    paired = pair_graphs(left, right, renames)
-    sides = Sides(left, right, renames, passes)
-    graphs = tuple(sides.compare(one, other) for one, other in paired)
-    pairs = _pair_parameters(left, right, renames, sides.leaves)
+    rename, passes = renames_between(left, right), pair_passes(left, right)
+    paired = pair_graphs(left, right, rename)
+    compared = [compare_graphs((left, right), pair, rename, passes) for pair in paired]
+    graphs = tuple(difference for difference, _ in compared)
+    leaves = {name: other for _, called in compared for name, other in called.items()}
+    pairs = _pair_parameters(left, right, rename, leaves)
     first, second = side_names(left, right, names)
     main = paired[0] if paired else (next(iter(left.graphs), None), next(iter(right.graphs), None))
     # Findings are told apart by code and subject: lines move, and numbers differ.
     mine = {(finding.code, finding.subject): finding for finding in left.findings}
-    theirs = {(finding.code, renames.of(finding.subject)): finding for finding in right.findings}
+    theirs = {(finding.code, rename(finding.subject)): finding for finding in right.findings}
     found = [_parameter(one, other, passes) for one, other in pairs]
     return ComparisonReport(
         left=_side(left, first, main[0]),
@@ -71,10 +72,10 @@ def _side(report: TraceReport, name: str, graph: Graph | None) -> Side:
 
 
 def _pair_parameters(
-    left: TraceReport, right: TraceReport, renames: Renames, leaves: Mapping[str, str]
+    left: TraceReport, right: TraceReport, rename: Rename, leaves: Mapping[str, str]
 ) -> list[tuple[ParameterSeries, ParameterSeries]]:
     """Pair parameters by name; and those that are called differently, where the nodes of their leaves are paired."""
-    theirs = {renames.of(parameter.name): parameter for parameter in right.parameters}
+    theirs = {rename(parameter.name): parameter for parameter in right.parameters}
     found = {one.name: theirs[one.name] for one in left.parameters if one.name in theirs}
     taken = {other.name for other in found.values()}
     by_name = {other.name: other for other in right.parameters}
@@ -119,25 +120,24 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
     Lines are not compared with each other: the same call from a line that has moved draws the same.
     """
     complete = len(left.draws) == left.count and len(right.draws) == right.count
-    for at, (one, other) in enumerate(zip_longest(left.draws, right.draws)):
-        difference = _difference(left, right, (one, other))
-        if difference != "none":
-            same = _drawn(left, at)
-            pair = (one, other)
-            runs = (left, right)
-            draw = next(draw for draw in pair if draw is not None)
-            run = runs[0] if pair[0] is not None else runs[1]
-            places = [
-                None if one is None else each.location(one.location) for each, one in zip(runs, pair, strict=True)
-            ]
-            described = [
-                None if one is None else each.before[one.generator] for each, one in zip(runs, pair, strict=True)
-            ]
-            starts = described if difference in {"start", "state"} else [None, None]
-            return RngComparison(
-                names=names, difference=difference, same=same, generator=_name(run, draw), sides=pair,
-                places=(places[0], places[1]), starts=(starts[0], starts[1]), complete=complete,
-            )  # fmt: skip
+    for at, pair in enumerate(zip_longest(left.draws, right.draws)):
+        difference = _difference(left, right, pair)
+        if difference == "none":
+            continue
+        one, other = pair
+        starts = (
+            None if one is None else left.before[one.generator],
+            None if other is None else right.before[other.generator],
+        )
+        known = next(start for start in starts if start is not None)
+        return RngComparison(
+            names=names, difference=difference, same=_drawn(left, at), generator=known.name, sides=pair,
+            places=(
+                None if one is None else left.location(one.location),
+                None if other is None else right.location(other.location),
+            ),
+            starts=starts if difference in {"start", "state"} else (None, None), complete=complete,
+        )  # fmt: skip
     return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)
 
 

@@ -15,9 +15,9 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.errors import TensorMagicError, UnknownTopicError
+from tensormagic.errors import UnknownTopicError
 from tensormagic.magics.arguments import Magic
-from tensormagic.magics.frames import is_notebook
+from tensormagic.magics.frames import answer_of, is_notebook
 
 # Every magic that has options, in the order in which a user meets them; no file of theirs is imported by loading.
 MAGICS = {
@@ -76,13 +76,10 @@ def run(magics: Any, line: str) -> None:
 
 def _help_on(topic: str) -> None:
     """Show the page on a topic, or what a search finds; without one, list the topics."""
-    try:
-        if not topic:
-            print(api.help_index())  # noqa: T201  (asked for)
-        elif refused := _page_or_found(topic):
-            raise UsageError(refused)
-    except TensorMagicError as error:
-        raise UsageError(str(error)) from None
+    if not topic:
+        print(answer_of(api.help_index))  # noqa: T201  (asked for)
+    elif refused := answer_of(_page_or_found, topic):
+        raise UsageError(refused)
 
 
 def _page_or_found(topic: str) -> str:

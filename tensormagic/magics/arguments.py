@@ -26,23 +26,12 @@ _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are a message and the usage line, shown by IPython without a traceback.
-
-    Attributes:
-        needs: The argument without which there is nothing to show but the help; empty where there is none.
-        also: Other magics whose help belongs to it: IPython refuses a cell magic without a cell, with --help too.
-        instead: What is shown without ``--figure``, where there is no figure; empty where there is one.
-    """
-
-    needs = ""
-    also: tuple[Parser, ...] = ()
-    instead = ""
+    """An argument parser whose errors are a message and the usage line, shown by IPython without a traceback."""
 
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
-        raise UsageError(
-            f"{message}{self._near(message)}\n{self.format_usage().strip()}\n{self.prog} --help lists the options"
-        )
+        usage = f"{self.format_usage().strip()}\n{self.prog} --help lists the options"
+        raise UsageError(f"{message}{self._near(message)}\n{usage}")
 
     def _near(self, message: str) -> str:
         """Return which option a slip may have meant, where argparse knows none of that name."""
@@ -57,21 +46,6 @@ class Parser(argparse.ArgumentParser):
         usage = self.format_usage().removeprefix("usage: ").rstrip()
         self.usage = usage.replace("%", "%%")  # argparse takes its own usage line for a template
         return self.parse_intermixed_args(pieces(line))
-
-    def given(self, line: str) -> tuple[argparse.Namespace, Output] | None:
-        """Return what a line asks for and where it is to go; None where that is the help, which is printed then.
-
-        Raises:
-            UsageError: for an unknown option, for a figure where there is none, where ``--into`` is no name.
-        """
-        options = self.parse_line(line)
-        if options.help or (self.needs and not getattr(options, self.needs)):
-            print("\n\n".join(each.format_help().rstrip() for each in (self, *self.also)))  # noqa: T201  (asked for)
-            return None
-        output = output_of(options)
-        if self.instead and output.figure is not None:
-            raise UsageError(f"{self.prog} has no figure; without --figure it shows {self.instead}")
-        return options, output
 
     def _parse_optional(self, arg_string: str) -> Any:
         """Take ``-x`` for the expression that it is: minus x. Every option but -h begins with two."""
@@ -108,14 +82,31 @@ class Magic:
     makes: str  # The class of its report, by its name in `tensormagic.reports`.
     # What its line takes besides the options of all magics: names, and the settings for `add_argument`.
     takes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    needs: str = ""  # See `Parser`.
-    instead: str = ""  # See `Parser`.
+    needs: str = ""  # The argument without which there is nothing to show but the help; empty where there is none.
+    instead: str = ""  # What is shown without ``--figure``, where there is no figure; empty where there is one.
     figures: bool = True  # Whether what it makes can be drawn as the figures that there are of such reports.
-    also: tuple[Magic, ...] = ()  # Magics whose help belongs to its own.
+    # Others whose help belongs to its own: IPython refuses a cell magic without a cell, with --help too.
+    also: tuple[Magic, ...] = ()
     # Makes the report of a line, from the shell, the options and the output; None if it showed it itself.
     report: Callable[[Any, argparse.Namespace, Output], Report | None] = _runs_a_cell
     # Makes what follows a cell, from the shell, how to show it while it runs, the options, the output and the cell.
     follow: Callable[[Any, str, argparse.Namespace, Output, Cell], Any] = _runs_no_cell
+
+    def given(self, line: str) -> tuple[argparse.Namespace, Output] | None:
+        """Return what a line asks for and where it is to go; None where that is the help, which is printed then.
+
+        Raises:
+            UsageError: for an unknown option, for a figure where there is none, where ``--into`` is no name.
+        """
+        options = self.parser().parse_line(line)
+        if options.help or (self.needs and not getattr(options, self.needs)):
+            helps = (one.parser().format_help().rstrip() for one in (self, *self.also))
+            print("\n\n".join(helps))  # noqa: T201  (asked for)
+            return None
+        output = output_of(options)
+        if self.instead and output.figure is not None:
+            raise UsageError(f"{self.name} has no figure; without --figure it shows {self.instead}")
+        return options, output
 
     def parser(self) -> Parser:
         """Return the parser of its line; the parser's help is the help of the magic."""
@@ -139,7 +130,6 @@ class Magic:
         made.add_argument("--help", "-h", action="store_true", help="show this help")
         for name, settings in self.takes.items():
             made.add_argument(name, **settings)
-        made.needs, made.instead, made.also = self.needs, self.instead, tuple(one.parser() for one in self.also)
         return made
 
 

@@ -28,10 +28,6 @@ class CellSyntaxError(Exception):
 
     IPython shows all frames of a `SyntaxError` that is raised while a cell runs, and lets other classes say themselves
     how they are shown.
-
-    Args:
-        shell: The IPython shell.
-        error: As Python's parser raised it.
     """
 
     def __init__(self, shell: Any, error: SyntaxError) -> None:
@@ -46,11 +42,8 @@ class CellSyntaxError(Exception):
 class CellSource:
     """One cell, transformed and parsed, not yet run.
 
-    Args:
-        shell: The IPython shell.
-        cell: The cell's body as typed.
-        first_line: The line of the magic itself. It counts as line 1, as it does in the notebook's margin: a line
-            number in a traceback or a report is the one that the user sees beside the line.
+    ``first_line``, that of the magic itself, counts as line 1, as it does in the notebook's margin: a line number in a
+    traceback or a report is the one that the user sees beside the line.
 
     Raises:
         UsageError: for a cell with a top-level ``await``, which cannot run inside a magic.
@@ -79,8 +72,7 @@ class CellSource:
     def run(self, passed: Passed | None = None) -> Any:
         """Run the cell; return the value of its last expression, or None.
 
-        Args:
-            passed: Called after each statement: with the file's name, the statement's first and last line.
+        ``passed`` is called after each statement, with the file's name, the statement's first and last line.
         """
         __tracebackhide__ = "__ipython_bottom__"  # IPython shows a traceback from the cell's own frame on
         shown = self._shell.ast_node_interactivity

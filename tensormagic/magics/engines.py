@@ -99,11 +99,7 @@ def _so_far(running: Any, folder: Path) -> RankReport | None:
 
 
 class _Posted:
-    """Posts what this process does as a rank, from the file that it writes.
-
-    Args:
-        folder: Where that is.
-    """
+    """Posts what this process does as a rank, from the file that it writes into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -157,13 +153,9 @@ def _view(shell: Any) -> Any:
 
 
 def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[bool, str, str]:
-    """Run a cell under ``%%tracegrad --ranks`` in this process, an engine.
+    """Run a cell under ``%%tracegrad --ranks`` in this process, an engine, with options as they stand behind the magic.
 
-    Args:
-        options: As they stand behind the magic.
-        cell: The code.
-        folder: Where all engines write, if they reach it.
-        live: Whether what is written is looked at while the cell runs.
+    All engines write into ``folder``, if they reach it; ``live``: what is written is looked at while the cell runs.
 
     Returns:
         Whether what this rank wrote is there: if not, `piece` has it. The error that ended the cell, or nothing; what

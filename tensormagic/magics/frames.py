@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
 from IPython.display import display
@@ -35,33 +35,38 @@ if TYPE_CHECKING:
 # What all magics do: read their line or print help, refuse what cannot work, run a cell, show the report.
 
 # What follows a cell, what shows that, and what explains an error that ends it.
+Answer = TypeVar("Answer")
 Followed = tuple[Any, AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
 def run_line(shell: Any, line: str, magic: Magic) -> None:
-    """Show the report that a line asks for, or the help.
-
-    Args:
-        shell: The shell.
-        line: The rest of the magic's line.
-        magic: What makes the report.
+    """Show the report that a line, the rest of the magic's, asks for, or the help.
 
     Raises:
         UsageError: for an unknown option, and for what the magic refuses.
     """
     __tracebackhide__ = True
-    given = magic.parser().given(line)
+    given = magic.given(line)
     if given is None:
         return
-    refused = ""
-    try:
-        report = magic.report(shell, *given)
-    except TensorMagicError as error:
-        refused = str(error)
-    if refused:  # raised here, not above: the first error's frames would keep what they hold
-        raise UsageError(refused)
+    report = answer_of(magic.report, shell, *given)
     if report is not None:
         deliver(shell, report, given[1])
+
+
+def answer_of(function: Callable[..., Answer], *given: Any, **named: Any) -> Answer:
+    """Return what a function returns for what it is given.
+
+    Raises:
+        UsageError: what it refused, in one line.
+    """
+    __tracebackhide__ = True
+    try:
+        return function(*given, **named)
+    except TensorMagicError as error:
+        refused = str(error)
+    del given, named  # raised here, not above: the frames of either error would keep what they hold
+    raise UsageError(refused)
 
 
 def one_expression(options: argparse.Namespace, refusal: str) -> str:
@@ -80,20 +85,14 @@ def one_expression(options: argparse.Namespace, refusal: str) -> str:
 def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") -> Any:
     """Follow a cell while it runs, show the report, and return the value of the cell's last expression.
 
-    Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
-
-    Args:
-        shell: The shell.
-        line: The rest of the magic's line.
-        cell: The cell below it.
-        magic: What follows the cell.
-        live: How a run is shown, where the options do not say.
+    Whatever the cell raises goes on, unchanged, after the report of what happened is shown. ``live`` is how a run is
+    shown where the options on the line do not say.
 
     Raises:
         UsageError: for an unknown option, a figure, or a file that cannot be saved to; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
-    given = magic.parser().given(line)
+    given = magic.given(line)
     if given is None:
         return None
     options, output = given
@@ -126,12 +125,8 @@ _EXPLAINED: set[int] = set()  # shells whose running cell's error was explained 
 class Explained:
     """Explains the error that ends a ``with`` block; the error goes on unchanged.
 
-    A class, not a generator: that would leave frames in the traceback.
-
-    Args:
-        shell: The IPython shell.
-        source: The source of the expression that is evaluated, where Python cannot know it.
-        memory: Whether memory that ran out is explained here; False where the magic itself explains it.
+    A class, not a generator: that would leave frames in the traceback. ``source`` is of the expression that is run,
+    where Python cannot know it; without ``memory`` the magic itself explains memory that ran out.
     """
 
     def __init__(self, shell: Any, source: str = "", *, memory: bool = True) -> None:
@@ -282,7 +277,9 @@ def _obstacle(path: Path) -> str:
 
 
 def _path(given: str) -> Path:
-    return Path(unquoted(given) or "").expanduser()
+    from tensormagic.reports.base import given_path
+
+    return answer_of(given_path, unquoted(given) or "", "--save")
 
 
 def _attempt(action: Callable[[], Any]) -> str:

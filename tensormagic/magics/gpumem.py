@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +13,45 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
 from tensormagic.magics.frames import (
     Explained,
     Followed,
+    answer_of,
     bundle,
     deliver_after_run,
     relays_updates,
     reported,
     value_of,
 )
-from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
+from tensormagic.views.page.sampler import SHARE, Sampler
 from tensormagic.words import binding
 
 if TYPE_CHECKING:
     from tensormagic.views.page.live_memory import MemoryPanel
+
+
+INTERVAL = 1.0  # seconds between two pictures, at least
+
+
+class Repainter(Sampler):
+    """Calls ``paint``, which shows what there is now, while it is entered: where the host shows no widget."""
+
+    def __init__(self, paint: Callable[[], None]) -> None:
+        super().__init__(INTERVAL)
+        self._paint = paint
+
+    def look(self, *, final: bool) -> None:
+        """Paint; not at the end, when the report follows, and not again where it failed."""
+        if not final and not self.gaps:
+            began = self.pace.clock()
+            self._paint()
+            self._interval = max(INTERVAL, (self.pace.clock() - began) / SHARE)
+
+    def retire(self) -> None:
+        """Nothing to leave behind: what was painted last is what stays."""
 
 
 def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
@@ -61,10 +82,8 @@ def _freed(shell: Any, options: argparse.Namespace) -> Report:
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
     number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
-    try:
-        followed = api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)
-    except UnknownNameError as error:
-        raise UsageError(str(error)) from None
+    asked = {"cell_number": number, "title": title, "functions": options.func}
+    followed = answer_of(api.MemoryRun, shell.user_ns, cell, **asked)
     is_live = relays_updates(shell) and not output.text and output.figure is None
     mode = options.live or live if is_live else "off"
     return followed, _shown(shell, followed, output, mode=mode), Explained(shell, memory=False)
@@ -82,21 +101,17 @@ def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) ->
     widget = panel.view() if panel is not None else {}
     place = Placement()
     handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
-    repaint = functools.partial(_repaint, handle, followed, place)
-    live = Repainter(repaint) if panel is None else panel
+    live = panel or Repainter(lambda: handle.update(bundle(followed.report, place=place), raw=True))
+    live.start()
     try:
-        with live:
-            yield
+        yield
     finally:
+        live.stop()
         report = followed.report
         report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
         handle.update(bundle(report, slide=output.slide, place=place), raw=True)
         live.retire()
         deliver_after_run(shell, report, output, shown=True)
-
-
-def _repaint(handle: Any, followed: api.MemoryRun, place: Placement) -> None:
-    handle.update(bundle(followed.report, place=place), raw=True)
 
 
 def _panel(followed: api.MemoryRun) -> MemoryPanel | None:

@@ -1,92 +1,22 @@
-"""What is shown below a cell while it runs: a live panel, or a report shown again and again; then the report."""
+"""What is shown below a traced cell: first a live panel, then, in its place, the report."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.frames import bundle, deliver_after_run, note_explained
-from tensormagic.words import error_text
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Gap, RunReport, TraceReport
+    from tensormagic.reports import RunReport, TraceReport
     from tensormagic.views.page.live import LivePanel, Mode
-
-
-AnyRun = TypeVar("AnyRun", "TraceReport", "RunReport")
-
-# Shows a report again and again while a cell runs, where the output may be replaced: in a notebook.
-#
-# A thread asks for the newest report at its own pace: once a second, and less often where that takes long. It shares
-# the interpreter with the run, and takes at most one fiftieth of the time. It never raises into the run.
-
-THREAD_NAME = "tensormagic-repainter"
-INTERVAL = 1.0  # seconds between two pictures, at least
-SHARE = 0.02  # of the time, at most, goes into making them
-JOIN_SECONDS = 5.0
-
-
-class Repainter:
-    """Calls ``paint`` while it is entered.
-
-    Args:
-        paint: Shows what there is now.
-        interval: Seconds between two calls, at least.
-        clock: Processor seconds of the thread that asks.
-
-    Attributes:
-        gaps: What went wrong while showing.
-    """
-
-    def __init__(
-        self,
-        paint: Callable[[], None],
-        *,
-        interval: float | None = None,
-        clock: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._paint, self._clock = paint, clock
-        self._interval = INTERVAL if interval is None else interval
-        self._thread = Background(self._run, THREAD_NAME)
-        self.gaps: list[Gap] = []
-
-    def __enter__(self) -> Repainter:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End, and wait until what is being shown is shown."""
-        self._thread.stop(JOIN_SECONDS)
-
-    def retire(self) -> None:
-        """Nothing to leave behind: what was painted last is what stays."""
-
-    def _run(self, stopping: threading.Event) -> None:
-        wait = self._interval
-        while not stopping.wait(wait):
-            began = self._clock()
-            try:
-                self._paint()
-            except Exception as error:  # noqa: BLE001  (showing never raises into the run)
-                from tensormagic.reports import Gap
-
-                self.gaps.append(Gap("live panel", error_text(error)))
-                return
-            wait = max(self._interval, (self._clock() - began) / SHARE)
-
-
-# What is shown below a traced cell: first a live panel, then, in its place, the report.
 
 _LAST: dict[int, TraceReport] = {}  # a shell's last traced run; plain data, and one of it
 
@@ -107,9 +37,7 @@ def forget(shell: Any) -> None:
 def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[None]:
     """Show the trace while it runs, and its report when it has ended, however it ended."""
     __tracebackhide__ = "__ipython_bottom__"
-    if mode in {"off", "terminal"}:
-        if mode == "terminal":
-            trace.with_progress()
+    if mode == "off":
         try:
             yield
         finally:
@@ -120,9 +48,8 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
         yield
     finally:
         panel.stop()
-        report = (
-            dataclasses.replace(trace.report, gaps=(*trace.report.gaps, *panel.gaps)) if panel.gaps else trace.report
-        )
+        report = trace.report
+        report = dataclasses.replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report
         handle.update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide), raw=True)
         for one in kept:
             one.update({"text/plain": ""}, raw=True)

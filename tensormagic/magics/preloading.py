@@ -38,15 +38,11 @@ _OF_TRACE = (
 NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "views.page.live", *(f"magics.{name}" for name in FILES))
 
 
-def preload_soon(*, delay: float = DELAY) -> Callable[[], None]:
+def preload_soon(*, delay: float = DELAY) -> Callable[[], object]:
     """Begin to import after a moment; returns what calls it off, and waits for the module that has begun."""
     thread = Background(_Preload(delay), "tensormagic-preload")
     thread.start()
-
-    def call_off() -> None:
-        thread.stop()
-
-    return call_off
+    return thread.stop
 
 
 class _Preload:

@@ -10,7 +10,7 @@ import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core.error import UsageError
 
@@ -19,6 +19,7 @@ from tensormagic.magics.arguments import Magic, Output, check_expression, expres
 from tensormagic.magics.frames import (
     Explained,
     Followed,
+    answer_of,
     check,
     explanation,
     one_expression,
@@ -28,10 +29,9 @@ from tensormagic.magics.frames import (
 )
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number, running_number
+from tensormagic.reports import Cell, Gap, Report, TraceReport
+from tensormagic.reports.base import given_path
 from tensormagic.words import binding
-
-if TYPE_CHECKING:
-    from tensormagic.reports import Cell, Report
 
 
 def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
@@ -68,9 +68,8 @@ def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Repo
     expression = one_expression(options, "%gradgraph draws one graph, but here are {} expressions")
     value = value_of(shell, expression)
     if hasattr(value, "named_parameters"):
-        raise UsageError(
-            f"{expression} is a model and has no graph: draw what it computes, %gradgraph {expression}(x).sum()"
-        )
+        computed = f"%gradgraph {expression}(x).sum()"
+        raise UsageError(f"{expression} is a model and has no graph: draw what it computes, {computed}")
     return api.gradgraph(value, expression, namespace=shell.user_ns)
 
 
@@ -98,8 +97,6 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
     number = report.stack[0].cell if report.stack else None
     if number is None or number >= running_number(shell) - 1:
         return report
-    from tensormagic.reports import Gap
-
     since = Gap("the operands as they were", f"cells have run since cell {number}; the names stand for these now")
     return replace(report, gaps=(*report.gaps, since))
 
@@ -130,8 +127,6 @@ def _traced_run(shell: Any, given: str) -> Any:
         return path
     check_expression(given)
     if given.isidentifier() and given not in shell.user_ns:
-        from tensormagic.reports import TraceReport
-
         runs = [name for name, value in shell.user_ns.items() if isinstance(value, TraceReport | api.Trace)]
         raise UsageError(
             f"there is no name {given!r} here; a run is a name that %%tracegrad --into NAME bound; here "
@@ -142,7 +137,7 @@ def _traced_run(shell: Any, given: str) -> Any:
 
 def _saved_run(given: str) -> Path | None:
     text = unquoted(given) or ""
-    return Path(text).expanduser() if text.endswith(".json") else None
+    return answer_of(given_path, text, "%compare") if text.endswith(".json") else None
 
 
 def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
@@ -157,7 +152,7 @@ def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
 def _run_of_ranks(shell: Any, given: str) -> Any:
     """Return the folder, or what the expression gives in the user namespace."""
     text = unquoted(given) or ""
-    path = Path(text).expanduser()
+    path = answer_of(given_path, text, "%ranks")
     names = given.split(".")
     is_name = all(name.isidentifier() for name in names)
     if text != given or path.is_dir() or not (is_name or set(given) & set("[(")):

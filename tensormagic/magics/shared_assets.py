@@ -121,9 +121,7 @@ class SharedPieces:
     def elsewhere(self, pieces: Iterable[str], number: int) -> dict[str, int]:
         """Return which of these pieces another output carries, with its cell's number; this output carries the rest.
 
-        Args:
-            pieces: Their keys.
-            number: What the page shows beside the running cell.
+        ``number`` is what the page shows beside the running cell.
         """
         found = {}
         now = self._now
@@ -140,12 +138,7 @@ class SharedPieces:
 
 
 class Pages:
-    """The pages on which the outputs of one shell are.
-
-    Args:
-        shell: The shell.
-        mode: Returns how the user wants it: one of `MODES`.
-    """
+    """The pages on which the outputs of one shell are; ``mode`` returns how the user wants it: one of `MODES`."""
 
     def __init__(self, shell: Any, mode: Callable[[], str]) -> None:
         self._shell, self._mode = shell, mode
@@ -154,22 +147,20 @@ class Pages:
 
     def elsewhere(self, pieces: Iterable[str]) -> dict[str, int]:
         """Return which pieces the output that is about to be shown need not carry, and where they are."""
-        request = self._request()
-        if request is None or not self._shared(request):
+        request, mode = self._request(), self._mode()
+        if request is None or mode == "each" or (mode == "auto" and not request.on_one_page):
             return {}
-        self._note_request(request)
-        return self._pieces_of_pages[request.page].elsewhere(pieces, running_number(self._shell))
+        return self._noted(request).elsewhere(pieces, running_number(self._shell))
 
     def note_run(self, _info: Any = None) -> None:
         """A cell is about to run; IPython calls this."""
         if (request := self._request()) is not None:
-            self._note_request(request)
+            self._noted(request)
 
     def note_message(self, message: dict[str, Any]) -> dict[str, Any]:
         """Something is about to be sent to the page; ipykernel calls this, and sends what is returned."""
         if message.get("msg_type") == "clear_output" and (request := self._request()) is not None:
-            self._note_request(request)
-            self._pieces_of_pages[request.page].clear()
+            self._noted(request).clear()
         return message
 
     def _request(self) -> Request | None:
@@ -182,21 +173,17 @@ class Pages:
         caught = any(getattr(widget, "msg_id", "") == request.number for widget in _widgets())
         return None if not request.number or caught else request
 
-    def _shared(self, request: Request) -> bool:
-        mode = self._mode()
-        return mode == "once" or (mode == "auto" and request.on_one_page)
-
-    def _note_request(self, request: Request) -> None:
-        """Write down a request, once; and which cells are gone since the one before."""
-        if request.number == self._last_request:
-            return
-        self._last_request = request.number
-        shared_pieces = self._pieces_of_pages.pop(request.page, None) or SharedPieces()
-        self._pieces_of_pages[request.page] = shared_pieces  # the newest last
-        while len(self._pieces_of_pages) > MOST_PAGES:
-            del self._pieces_of_pages[next(iter(self._pieces_of_pages))]
-        shared_pieces.forget(request.deleted)
-        shared_pieces.begin(request.cell or f"text {hash(request.code)}", request.code)
+    def _noted(self, request: Request) -> SharedPieces:
+        """Write down a request, once, and which cells are gone since the one before; return what its page carries."""
+        pages = self._pieces_of_pages
+        if request.number != self._last_request:
+            self._last_request = request.number
+            pages[request.page] = carried = pages.pop(request.page, None) or SharedPieces()  # the newest last
+            while len(pages) > MOST_PAGES:
+                del pages[next(iter(pages))]
+            carried.forget(request.deleted)
+            carried.begin(request.cell or f"text {hash(request.code)}", request.code)
+        return pages[request.page]
 
 
 def _widgets() -> tuple[Any, ...]:

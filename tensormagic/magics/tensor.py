@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -13,9 +14,10 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
-from tensormagic.magics.frames import Explained, check_names, deliver, path_errors_in_one_line
+from tensormagic.magics.frames import Explained, answer_of, check_names, deliver, path_errors_in_one_line
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
-from tensormagic.reports import Holder, Report, TensorReport, TensorTable
+from tensormagic.reports import Report, TensorReport, TensorTable
+from tensormagic.reports.base import with_cells
 from tensormagic.words import binding
 
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
@@ -42,14 +44,10 @@ def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
 
 def _print_lines(found: list[tuple[str, Any]]) -> None:
     __tracebackhide__ = True
-    refused = ""
-    try:
-        lines = [line for expression, one in found for line in api.tensor_lines(one.value, binding(expression))]
-        print("\n".join(lines))  # noqa: T201  (asked for)
-    except TensorMagicError as error:
-        refused = str(error)
-    if refused:  # raised here: the first error's frames would keep the tensor
-        raise UsageError(refused)
+    lines: list[str] = []
+    for expression, one in found:
+        lines += answer_of(api.tensor_lines, one.value, binding(expression))
+    print("\n".join(lines))  # noqa: T201  (asked for)
 
 
 def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -> None:
@@ -72,11 +70,7 @@ def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> boo
     Returns:
         Whether some of them share memory, so that a picture of it is there now.
     """
-    tensors = {
-        expression: value
-        for expression, value in values.items()
-        if requirements.is_tensor(value) or requirements.is_array(value)
-    }
+    tensors = {expression: value for expression, value in values.items() if _is_one(value)}
     if len(tensors) < 2 or output.figure is not None:
         return False
     try:
@@ -86,6 +80,10 @@ def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> boo
         return False
     deliver(shell, overlay, Output(text=output.text, slide=output.slide))
     return bool(overlay.shared)
+
+
+def _is_one(value: Any) -> bool:
+    return requirements.is_tensor(value) or requirements.is_array(value)
 
 
 def _evaluated(shell: Any, expression: str) -> Any:
@@ -100,26 +98,15 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
     __tracebackhide__ = True
     if not requirements.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
-    refused = ""
-    name = (
-        binding(expression) if requirements.is_tensor(found.value) or requirements.is_array(found.value) else expression
-    )
-    try:
-        report = api.inspect(found.value, name, namespace=shell.user_ns, verdict=found.verdict, **chosen)
-    except TensorMagicError as error:
-        refused = str(error)
-    if refused:  # raised here, not above: the first error's frames would keep the tensor
-        raise UsageError(refused)
-    return _with_cells(shell, report)
+    name = binding(expression) if _is_one(found.value) else expression
+    given = {"namespace": shell.user_ns, "verdict": found.verdict, **chosen}
+    return _with_cells(shell, answer_of(api.inspect, found.value, name, **given))
 
 
 def _with_cells(shell: Any, report: TensorReport) -> TensorReport:
     """Return the report with the numbers of the cells in which tracebacks, generators and hooks stand."""
-    report = _with_hooks_in_cells(shell, report)
-    if report.holders is None:
-        return report
-    found = tuple(_in_cell(shell, holder) for holder in report.holders.holders)
-    return replace(report, holders=replace(report.holders, holders=found))
+    holders = with_cells(report.holders, partial(cell_number, shell))
+    return _with_hooks_in_cells(shell, replace(report, holders=holders))
 
 
 def _with_hooks_in_cells(shell: Any, report: TensorReport) -> TensorReport:
@@ -132,13 +119,6 @@ def _with_hooks_in_cells(shell: Any, report: TensorReport) -> TensorReport:
         filename, _, line = hook.place.rpartition(", ")
         hooks.append(replace(hook, place=f"cell {numbers[filename]}, {line}") if filename in numbers else hook)
     return replace(report, autograd=replace(autograd, details=replace(autograd.details, hooks=tuple(hooks))))
-
-
-def _in_cell(shell: Any, holder: Holder) -> Holder:
-    place = holder.location
-    return (
-        holder if place is None else replace(holder, location=replace(place, cell=cell_number(shell, place.filename)))
-    )
 
 
 def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:

@@ -11,10 +11,9 @@ from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.api.running import Steps, schedule_of
-from tensormagic.errors import TraceError
 from tensormagic.magics import engines
 from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
-from tensormagic.magics.frames import Followed, check, deliver, is_notebook, relays_updates, run_cell
+from tensormagic.magics.frames import Followed, answer_of, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.magics.shared_assets import cell_number
 from tensormagic.reports import Cell, Schedule
@@ -31,7 +30,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     __tracebackhide__ = "__ipython_bottom__"
     if cell is None and (words := pieces(line)) and not words[0].startswith("-"):
         raise UsageError("%%tracegrad must be alone in the first line of a cell, with the code below it")
-    given = MAGICS["tracegrad"].parser().given(line)
+    given = MAGICS["tracegrad"].given(line)
     if given is None:
         return None
     options, output = given
@@ -52,17 +51,17 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
 
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    trace = api.Trace(
-        shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
-        level=options.level, forward=options.forward, values=options.values, stop=options.stop,
-        schedule=_schedule(options), ranks=unquoted(options.ranks),
-    )  # fmt: skip
-    trace.asked(memory=options.memory, writes=options.writes, draws=options.draws)
-    mode = options.live or live
-    if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):
+    mode, progress = options.live or live, False
+    if not is_notebook(shell):
+        mode, progress = "off", mode != "off"
+    elif output.text or output.figure is not None or not relays_updates(shell):
         mode = "off"
-    elif not is_notebook(shell) and mode != "off":
-        mode = "terminal"
+    trace = answer_of(
+        api.Trace, shell.user_ns, cell, cell_number=functools.partial(cell_number, shell),
+        title=options.title.strip("\"'"), level=options.level, forward=options.forward, values=options.values,
+        stop=options.stop, progress=progress, schedule=_schedule(options), ranks=unquoted(options.ranks),
+        memory=options.memory, writes=options.writes, draws=options.draws,
+    )  # fmt: skip
     return trace, shown(shell, trace, output, mode), nullcontext()  # the report says which error ended it
 
 
@@ -80,10 +79,7 @@ def _schedule(options: argparse.Namespace) -> Schedule | None:
     Raises:
         UsageError: says what was given, what was expected, and what to do.
     """
-    try:
-        return schedule_of(_share(options.budget), _whole("--every", options.every), _slice(options.steps))
-    except TraceError as error:
-        raise UsageError(str(error)) from None
+    return answer_of(schedule_of, _share(options.budget), _whole("--every", options.every), _slice(options.steps))
 
 
 def _share(text: str | None) -> float | None:
@@ -112,9 +108,8 @@ def _slice(text: str | None) -> Steps | None:
     except ValueError:
         colon = ""
     if not colon:
-        raise UsageError(
-            f"--steps takes two numbers, A:B, as in a slice, but was given {text!r}; 10:21 traces the steps 10 to 20"
-        )
+        takes = "two numbers, A:B, as in a slice"
+        raise UsageError(f"--steps takes {takes}, but was given {text!r}; 10:21 traces the steps 10 to 20")
     return ends
 
 

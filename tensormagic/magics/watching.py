@@ -7,12 +7,9 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.error import UsageError
-
 from tensormagic import api
-from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import expressions
-from tensormagic.magics.frames import show
+from tensormagic.magics.frames import answer_of, show, value_of
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number
 from tensormagic.words import error_text
@@ -27,11 +24,7 @@ _Key = tuple[str, str]
 
 
 class Watcher:
-    """Looks after each cell of a shell, while it is switched on.
-
-    Args:
-        shell: The shell.
-    """
+    """Looks after each cell of a shell, while it is switched on."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -62,16 +55,10 @@ class Watcher:
         Raises:
             UsageError: for what is no expression, for a name that is not there, or where there is no model among them.
         """
-        from tensormagic.magics.frames import value_of
-
         expression = ", ".join(expressions(expression.split()))  # with or without commas, as for %tensor
         given = value_of(self._shell, expression)
         several = isinstance(ast.parse(expression, mode="eval").body, ast.Tuple)
-        try:
-            report = api.start(given if several else (given,), self._shell.user_ns)
-        except TensorMagicError as error:
-            raise UsageError(str(error)) from None
-        show(report)
+        show(answer_of(api.start, given if several else (given,), self._shell.user_ns))
 
     def _look(self, result: Any) -> None:
         """Look, and show what is new; what goes wrong is one line: the cell's own outcome counts."""

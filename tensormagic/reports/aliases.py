@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.base import Gap, Location, Report
-
-# Who keeps a tensor alive: what has to let go before its memory is free.
 
 HolderKind = Literal[
     "name", "item", "attribute", "history", "module", "optimizer",
@@ -39,8 +38,7 @@ class HoldersReport:
     found: int  #: How many there are in truth; more than are listed where there are very many.
     looked: int  #: How many objects were looked through.
     cut: str = ""  #: Why the search ended before everything was looked at; empty where it did not.
-    #: How many more tensors torch counts on the storage than were found; None where it cannot be counted.
-    unreached: int | None = None
+    unreached: int | None = None  #: How many tensors torch counts on the storage beyond these; None where unknown.
 
     @property
     def of_tensor(self) -> tuple[Holder, ...]:
@@ -52,8 +50,6 @@ class HoldersReport:
         """Those that hold only its storage."""
         return tuple(holder for holder in self.holders if holder.holds == "storage")
 
-
-# Who else touches a tensor's memory.
 
 Overlap = Literal["yes", "no", "maybe"]
 
@@ -111,11 +107,9 @@ class AliasMember:
     elements: int  #: How many elements it has.
     relation: str  #: How it comes to lie there, one of `RELATIONS`.
     base: str = ""  #: What it is a view of, or whose memory it has; empty where that has no name.
-    #: The view operations that made it from its base, first to last, as far as autograd recorded them.
-    operations: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()  #: The view operations that made it from its base, first to last, where recorded.
     version: int | None = None  #: The value of its version counter; None where it has none.
-    #: Which of the group's version counters that is, from 1; None where it has none, or is not known.
-    counter: int | None = None
+    counter: int | None = None  #: Which of the group's version counters that is, from 1; None without or unknown.
     requires_grad: bool = False  #: Whether gradients are recorded for it.
     overlap: Overlap = "no"  #: Whether two of its own elements are the same memory.
     #: For each of the group's cells, which part of its bytes it reads; None where that was not counted.
@@ -136,8 +130,7 @@ class AliasPair:
     overlap: Overlap  #: ``"yes"``, ``"no"`` or ``"maybe"``: exact wherever it is not maybe.
     #: How many different elements of ``left`` have a byte in common with ``right``; None where counting was given up.
     overlap_elements: int | None
-    #: How many different elements of ``right`` have a byte in common with ``left``; None likewise.
-    reverse_elements: int | None
+    reverse_elements: int | None  #: How many different elements of ``right`` have a byte in common with ``left``.
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +144,7 @@ class AliasGroup:
     cell_bytes: int  #: Bytes in one cell of the members' ``coverage``; the last cell may hold fewer.
     members: tuple[AliasMember, ...]  #: What lies in it; at most a few dozen.
     found: int  #: How many there are.
-    #: Which members were compared; every two of them in a small group, else those that overlap.
-    pairs: tuple[AliasPair, ...] = ()
+    pairs: tuple[AliasPair, ...] = ()  #: Which members were compared: all of a small group, else those that overlap.
     pairs_complete: bool = True  #: Whether none that overlap was left out for being too many.
 
 
@@ -196,17 +188,13 @@ class OverlayMember:
     shape: tuple[int, ...]  #: Sizes.
     stride: tuple[int, ...]  #: In elements of its own; in bytes where an array's strides are no whole elements.
     element_size: int  #: Bytes an element.
-    #: Where its lowest byte lies, counted from the first byte of the memory; None without elements.
-    first_byte: int | None
+    first_byte: int | None  #: Where its lowest byte lies, from the first byte of the memory; None without elements.
     distinct_bytes: int | None  #: How many bytes it reads; None where that is too hard to count.
 
     @property
     def elements(self) -> int:
         """How many elements it has, repeats counted."""
-        number = 1
-        for size in self.shape:
-            number *= size
-        return number
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +211,8 @@ class OverlayRow:
     """What one member reads of the part of the memory that is drawn."""
 
     member: int  #: Its place in `OverlayReport.members`.
-    #: For each cell how many of its bytes are read; None where that is not known exactly.
-    bytes_read: tuple[int | None, ...]
-    #: Every stored element, by position; empty where there are too many to draw one by one.
-    elements: tuple[OverlayElement, ...] = ()
+    bytes_read: tuple[int | None, ...]  #: For each cell how many of its bytes are read; None where not known exactly.
+    elements: tuple[OverlayElement, ...] = ()  #: Every stored element, by position; empty where there are too many.
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +239,7 @@ class OverlayStorage:
     stop: int = 0  #: One past the last byte drawn.
     cell_bytes: int = 1  #: Bytes in one cell.
     rows: tuple[OverlayRow, ...] = ()  #: What each member reads; empty for a single one.
-    #: For each cell how many members read in it; empty where elements are not drawn one by one.
-    readers: tuple[int, ...] = ()
+    readers: tuple[int, ...] = ()  #: For each cell how many members read in it; empty where elements are joined.
     pairs: tuple[OverlayPair, ...] = ()  #: What each two of them have in common.
     exact: bool = True  #: False where counts had to be sampled.
 

@@ -7,15 +7,12 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
 
-# What is behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves.
-
 
 @dataclass(frozen=True, slots=True)
 class Hook:
     """A function that the user had called with a gradient."""
 
-    #: ``"tensor hook"`` (before the gradient goes on) or ``"post-accumulate hook"`` (after ``.grad`` was filled).
-    kind: str
+    kind: str  #: ``"tensor hook"`` (before the gradient goes on), ``"post-accumulate hook"`` (``.grad`` was filled).
     function: str  #: Its name; ``"<lambda>"`` for one without.
     place: str = ""  #: ``"train.py, line 12"``: where it was defined; empty where that is not known.
 
@@ -74,8 +71,6 @@ class AutogradDetails:
     path: Path | None = None  #: The way to its leaves; None for a tensor that no node made.
 
 
-# Why a gradient is what it is: what was seen of a tensor, the way from it to the loss, and the answer.
-
 GradState = Literal["none", "present", "unreadable"]
 StepKind = Literal["tensor", "op", "cut", "more", "loss", "nothing"]
 
@@ -86,8 +81,7 @@ class LivePath:
 
     end: str  #: What the user calls what was computed: ``"loss"``.
     is_scalar: bool = True  #: Whether that is one number, on which backward can be called.
-    #: The operations, from the tensor on; by the names of what they made where these have one.
-    ops: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()  #: The operations, from the tensor on; by the names of what they made, where named.
     freed: bool = False  #: Whether a backward has gone through and freed what was saved.
 
 
@@ -115,8 +109,7 @@ class GradientFacts:
     relative: str = ""  #: A tensor that asks for a gradient and shares memory with this one, which does not.
     copies: tuple[str, ...] = ()  #: Names that share its memory but not its history.
     loss: str = ""  #: What the user says backward was called on; empty where nothing was said.
-    #: The way to that loss, or to something computed from it that has a name; None where there is none.
-    path: LivePath | None = None
+    path: LivePath | None = None  #: The way to that loss, or to a named tensor computed from it; None without one.
     scale: float = 1.0  #: The factor of a ``GradScaler`` in sight; 1 where there is none.
     searched: int = 0  #: How many things with a history were looked through for a way.
     seen: bool | None = None  #: Whether the last traced run met this very tensor as a leaf; None where that is unknown.
@@ -131,8 +124,7 @@ class PathStep:
     kind: StepKind = "op"  #: What it is; ``"nothing"`` where the way ends for no reason that is known.
     detail: str = ""  #: A few words more: a shape, what the gradient is here.
     location: Location | None = None  #: The line, where known.
-    #: Norm of the gradient that came here in the last pass; None where that was not measured.
-    norm: float | None = None
+    norm: float | None = None  #: Norm of the gradient that came here in the last pass; None where not measured.
     bad: bool = False  #: Whether the trouble is here.
 
 

@@ -19,9 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from tensormagic.errors import ReportFormatError
-
-# What every report uses: a finding, where in the user's own source something happened, what could not be read and why.
+from tensormagic.errors import ReportFormatError, TensorMagicError
+from tensormagic.words import shortened
 
 Severity = Literal["error", "warning", "note"]
 Scalar = bool | int | float | str | None
@@ -91,8 +90,6 @@ class Finding:
         return f"%tensormagic help {self.code}"
 
 
-# Tells the cell of each line in a report: what collects without a notebook knows files alone.
-
 AnyData = TypeVar("AnyData")
 
 
@@ -100,25 +97,22 @@ def with_cells(data: AnyData, cell_number: Callable[[str], int | None]) -> AnyDa
     """Return plain data with the cell's number in every `Location` that has none; what does not change is kept.
 
     Args:
-        data: A report, or a part of one.
+        data: A report, or a part of one: what collects without a notebook knows files alone.
         cell_number: Gives a cell's execution count from its file name, or None.
     """
-    described: AnyData = _described(data, cell_number)
+    given: Any = data
+    if isinstance(given, Location):
+        number = cell_number(given.filename) if given.cell is None else None
+        given = given if number is None else replace(given, cell=number)
+    elif type(given) is tuple:
+        made = tuple(with_cells(item, cell_number) for item in given)
+        given = made if any(one is not other for one, other in zip(made, given, strict=True)) else given
+    elif is_dataclass(given) and not isinstance(given, type):
+        every = ((each.name, getattr(given, each.name)) for each in fields(given))
+        changed = {name: new for name, value in every if (new := with_cells(value, cell_number)) is not value}
+        given = replace(given, **changed) if changed else given
+    described: AnyData = given
     return described
-
-
-def _described(data: Any, cell_number: Callable[[str], int | None]) -> Any:
-    if isinstance(data, Location):
-        number = cell_number(data.filename) if data.cell is None else None
-        return data if number is None else replace(data, cell=number)
-    if type(data) is tuple:
-        made = tuple(_described(item, cell_number) for item in data)
-        return made if any(one is not other for one, other in zip(made, data, strict=True)) else data
-    if not is_dataclass(data) or isinstance(data, type):
-        return data
-    every = ((field.name, getattr(data, field.name)) for field in fields(data))
-    changed = {name: made for name, value in every if (made := _described(value, cell_number)) is not value}
-    return replace(data, **changed) if changed else data
 
 
 # Turns report dataclasses into JSON-ready dictionaries and back, from their type hints alone.
@@ -297,29 +291,34 @@ class Report:
 
     @classmethod
     def from_dict(cls: type[ReportType], data: dict[str, Any]) -> ReportType:
-        """Build a report from what `to_dict` returned.
+        """Build a report from what `to_dict` returned: of this class, or of `Report` any.
 
         Raises:
             ReportFormatError: for another kind of report, another format version, or other data.
         """
         given = data.get("tensormagic") if isinstance(data, dict) else data
-        if given != cls.kind_name or cls is Report:
-            kind = "" if cls is Report else f"{cls.kind_name!r} "
-            raise ReportFormatError(f"expected a saved {kind}report, but this is {given!r:.80}")
+        every = vars(import_module("tensormagic.reports")).values() if cls is Report else (cls,)
+        kinds = (one for one in every if isinstance(one, type) and issubclass(one, cls) and one is not Report)
+        kind = next((one for one in kinds if one.kind_name == given), None)
+        if kind is None:
+            wanted = "" if cls is Report else f"{cls.kind_name!r} "
+            raise ReportFormatError(f"expected a saved {wanted}report, but this is {given!r:.80}")
         _require_format(data.get("format"))
-        report: ReportType = decode(data, cls)
+        report: ReportType = decode(data, kind)
         report.check()
         return report
 
     @classmethod
     def load(cls: type[ReportType], path: str | os.PathLike[str]) -> ReportType:
-        """Read a report that `save` wrote as ``.json``.
+        """Read a report that `save` wrote as ``.json``: of this class, or of `Report` any.
 
         Raises:
             ReportFormatError: where the file cannot be read, or holds no such report; the message names the file.
+            TensorMagicError: where ``path`` is no path.
         """
+        file = given_path(path, "load()")
         try:
-            return cls.from_dict(json.loads(Path(path).expanduser().read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(file.read_text(encoding="utf-8")))
         except OSError as error:
             raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
@@ -337,10 +336,10 @@ class Report:
             slide: For a wall: large type, one part at a time; only for .html.
 
         Raises:
-            TensorMagicError: for an ending that no format has, or a report that has not this format.
+            TensorMagicError: for an ending that no format has, a report that has not this format, or what is no path.
             OSError: where the file cannot be written; what stood there is left.
         """
-        import_module(f"{_VIEWS}.page.files").save(self, path, slide=slide)
+        import_module(f"{_VIEWS}.page.files").save(self, given_path(path, "save()"), slide=slide)
 
     def figure(self, kind: str = "") -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind; without one, of the first that the report has."""
@@ -359,6 +358,18 @@ class Report:
     def _repr_html_(self) -> str:
         """Show the report in hosts that ask for HTML alone, such as marimo."""
         return self._repr_mimebundle_()["text/html"]
+
+
+def given_path(given: str | os.PathLike[str], call: str) -> Path:
+    """Return the path that a user gave a function; ``~`` is home.
+
+    Raises:
+        TensorMagicError: where it is none, or in the home of a user that there is not.
+    """
+    try:
+        return Path(given).expanduser()
+    except (TypeError, RuntimeError):
+        raise TensorMagicError(f"{call} takes a path, but was given {shortened(repr(given), 80)}") from None
 
 
 # Makes frozen records in a quarter of the time: a graph of a hundred thousand nodes has half a million of them.

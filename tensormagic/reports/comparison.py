@@ -52,10 +52,8 @@ class NormDifference:
     compared: int  #: How many steps.
     first: Moment | None = None  #: At the first of them; None where none was.
     last: Moment | None = None  #: At the last of them.
-    #: Where they are furthest apart, the first such step; None where no two could be compared.
-    worst: Moment | None = None
-    #: The step from which on, up to the last, one is always `APART` times the other; None without one.
-    from_step: int | None = None
+    worst: Moment | None = None  #: Where they are furthest apart, first such step; None where none could be compared.
+    from_step: int | None = None  #: The step from which on one is always `APART` times the other; None without one.
     apart_steps: int = 0  #: How many compared steps that is.
     same: bool = True  #: Whether they agree in every compared step, to five digits.
     bad_left: int = 0  #: Compared steps at which the left one was NaN or infinite.
@@ -131,8 +129,7 @@ class GraphDifference:
     equal: int = 0  #: How many matched nodes have the same shapes, and the same norms in every compared step.
     nodes: tuple[NodeDifference, ...] = ()  #: The other matched nodes, the most different first; see ``nodes_found``.
     nodes_found: int = 0  #: How many there are.
-    #: Nodes that the left graph alone has, in order of creation; see ``only_left_found``.
-    only_left: tuple[NodeMention, ...] = ()
+    only_left: tuple[NodeMention, ...] = ()  #: The first nodes that the left graph alone has, in order of creation.
     only_left_found: int = 0  #: How many there are.
     only_right: tuple[NodeMention, ...] = ()  #: Nodes that the right graph alone has.
     only_right_found: int = 0  #: How many there are.
@@ -158,8 +155,7 @@ class ComparisonReport(Report):
     left: Side  #: The run that the other is compared with.
     right: Side  #: The other run.
     steps_compared: int = 0  #: How many passes were compared with one another.
-    #: The graphs of both, paired by likeness; those of the left run's order, its main graph first.
-    graphs: tuple[GraphDifference, ...] = ()
+    graphs: tuple[GraphDifference, ...] = ()  #: The graphs of both, paired by likeness, in the left run's order.
     graphs_only_left: int = 0  #: Graphs of the left run without a counterpart.
     graphs_only_right: int = 0  #: Graphs of the right run without a counterpart.
     parameters: tuple[ParameterDifference, ...] = ()  #: Parameters that both have, the most different first.

@@ -68,8 +68,7 @@ class FreedGraph:
     joint: str = ""  #: The op whose result the earlier graph and this one share, seen from the loss.
     joint_name: str = ""  #: What the user calls that result; empty where it has no name.
     joint_location: Location | None = None  #: The line that made it.
-    #: Whether that line ran again since the earlier backward: then it is a state that is handed on.
-    joint_again: bool = False
+    joint_again: bool = False  #: Whether that line ran again since the earlier backward: then a state is handed on.
     joint_tuples: tuple[str, ...] = ()  #: Names on that line that are tuples of tensors, as the state of an LSTM is.
     shared: int = 0  #: How many nodes the two graphs share.
     graph: int | None = None  #: Index into `TraceReport.graphs`; None outside a trace.
@@ -83,8 +82,7 @@ class WrongReturn:
     function: str  #: Name of the class.
     problem: ReturnProblem  #: What does not fit.
     arguments: tuple[str, ...] = ()  #: Names of the forward's arguments, as many as gradients are expected.
-    #: The one whose gradient does not fit; empty where that is not known or it is about all of them.
-    argument: str = ""
+    argument: str = ""  #: The one whose gradient does not fit; empty where unknown, or where it is about all of them.
     got: str = ""  #: What was returned: ``"(2,)"``, ``"2"``, ``"float"``.
     expected: str = ""  #: What fits.
     returns: tuple[Location, ...] = ()  #: The lines on which its backward returns.
@@ -126,8 +124,7 @@ class IgnoredGradient:
     argument: str  #: What its backward calls that gradient.
     location: Location | None = None  #: A line on which its backward returns.
     applied: Location | None = None  #: The line that applied the Function.
-    #: The norm of a gradient that arrived and was no tensor of ones; 0 where all that is known of may have been one.
-    norm: float = 0.0
+    norm: float = 0.0  #: The norm of a gradient that arrived and was not all ones; 0 where each may have been.
     graph: int | None = None  #: Index into `TraceReport.graphs`.
     node: int | None = None  #: Index into that graph's nodes.
 
@@ -141,8 +138,6 @@ class SilentErrors:
     reads: tuple[GradientRead, ...] = ()  #: ``.grad`` of what keeps none.
     ignored: tuple[IgnoredGradient, ...] = ()  #: Custom Functions whose backward does not read what it is given.
 
-
-# A call that torch refused: what it was given, so that the error can be explained without running anything again.
 
 MismatchKind = Literal["shape", "dtype", "device", "view", "layout", "index", "argument"]
 Phase = Literal["forward", "backward", "elsewhere"]
@@ -164,8 +159,7 @@ class Operand:
     layout: str = ""  #: ``"strided"``, ``"sparse_coo"``, …; empty where it is no tensor.
     requires_grad: bool = False  #: Whether the tensor asks for a gradient.
     is_leaf: bool = True  #: Whether it is a leaf of the graph.
-    #: A number, a tuple, a string: what was given, as one would write it, shortened; empty for a tensor.
-    text: str = ""
+    text: str = ""  #: Anything else that was given: a number, a tuple, a string, as one would write it, shortened.
     location: Location | None = None  #: The user's line that made it, where known.
     place: str = ""  #: Which list it is in and where, for ``torch.cat([a, b])``: ``"tensors[1]"``; empty otherwise.
     #: The least number that it held, where it is small and in the computer's own memory; None where that was not read.
@@ -194,10 +188,8 @@ class Mismatch:
     kind: MismatchKind  #: What clashes.
     rule: str  #: What the call asks for, in one sentence: ``"The last dimension of input must be in_features, 128."``
     parts: tuple[Clashing, ...] = ()  #: Where it is violated; the operands named here are those that clash.
-    #: Calls that would have worked, as code, the likeliest first; tried on stand-ins of the operands.
-    works: tuple[str, ...] = ()
-    #: What may help and could not be tried, as code: ``"net.eval()"``, ``"i.max()  # at most 9"``.
-    maybe: tuple[str, ...] = ()
+    works: tuple[str, ...] = ()  #: Calls that would have worked, as code, the likeliest first; tried on stand-ins.
+    maybe: tuple[str, ...] = ()  #: What may help and could not be tried: ``"net.eval()"``, ``"i.max()  # at most 9"``.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,10 +213,8 @@ class FailureReport(Report):
     exact: bool = True
     mismatch: Mismatch | None = None  #: What did not fit, where that is what was wrong; filled in by the diagnoses.
     gaps: tuple[Gap, ...] = ()  #: What could not be read.
-    #: What failed in ``location``, as written there: ``"self.fc1(x)"``, ``"a @ b"``; empty where not known.
-    call: str = ""
-    #: The function of torch's within which it made the refused call on something of its own; else empty.
-    inside: str = ""
+    call: str = ""  #: What failed in ``location``, as written there: ``"self.fc1(x)"``, ``"a @ b"``; else empty.
+    inside: str = ""  #: The function of torch's within which the refused call was made, on something of its own.
     #: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
     node: tuple[int, int] | None = None
     backward: BackwardFault | None = None  #: Why a backward failed, where it was for one of the usual reasons.
@@ -243,9 +233,6 @@ class FailureReport(Report):
         check_losses(self.losses_without_graph, self.cuts, len(self.locations))
 
 
-# A backward that torch refused and whose exception did not end the run: the code around it caught it.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwallowedError:
     """Backwards of one line that torch refused for one reason, and that the run has survived."""
@@ -253,15 +240,11 @@ class SwallowedError:
     error_type: str  #: ``"RuntimeError"``.
     error: str  #: torch's message the first time.
     fault: BackwardFault  #: Why.
-    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that called backward, if known.
     #: Whether the code says that it expects the error, with ``pytest.raises``, ``assertRaises`` or
     #: ``contextlib.suppress``, or catches it elsewhere than in an ``except`` of the user's.
     expected: bool = False
     count: int = 1  #: How often.
-
-
-# A value without a history that backward was called on: what stood around it, so that it can be said why.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,8 +261,7 @@ class LossWithoutGraph:
     """A backward called on a value that does not ask for a gradient and that nothing leads back from: torch refuses."""
 
     name: str = ""  #: What the user calls the value; empty where it has no name there.
-    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that called backward, if known.
     shape: tuple[int, ...] = ()  #: Of the value.
     dtype: str = ""  #: Of the value, without the prefix.
     grad_enabled: bool = True  #: Whether gradients were being recorded when backward was called.

@@ -42,10 +42,8 @@ class LeftOut:
     owner: str = ""  #: Name of the outermost module it belongs to; empty for a plain tensor.
     shape: tuple[int, ...] = ()  #: Its shape.
     is_parameter: bool = False  #: Whether it is an ``nn.Parameter``.
-    #: Whether an optimizer that made a step in the run was given it; None where no optimizer made one.
-    held: bool | None = None
-    #: Whether something else writes to it or puts another in its place: a moving average keeps it up.
-    written: bool = False
+    held: bool | None = None  #: Whether an optimizer that stepped in the run was given it; None where none stepped.
+    written: bool = False  #: Whether something else writes to it or replaces it, as a moving average does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +64,19 @@ class Cut:
     #: known.
     location: int | None = None
     line: int = 0  #: Its line number, for a drawing of the graph alone; 0 where not known.
-    #: Index of the node that made what went in, or of the leaf that it was; None where it is not in this graph.
-    source: int | None = None
+    source: int | None = None  #: Index of the node that made what went in, or of that leaf; None outside this graph.
     source_name: str = ""  #: The same in words, also where it is not in this graph: ``"sub"``, ``"target.0.weight"``.
     source_location: int | None = None  #: Index of the line that made it; None where not known, and for leaves.
-    #: Whether an earlier pass went through ``source``: what was made in one step is used in the next.
-    earlier: bool = False
-    #: Index of the node that used what came out; None where nothing that backward went through did.
-    target: int | None = None
+    earlier: bool = False  #: Whether an earlier pass went through ``source``: made in one step, used in the next.
+    target: int | None = None  #: Index of the node that used what came out; None where backward went through none.
     #: Which input of ``target`` it is (its place in ``next_functions``); None where not known, or where ``target`` has
     #: none for it.
     input_number: int | None = None
-    #: Whether it only chose elements (an index, a mask): ``target`` has no input that a gradient of it could take.
-    selects: bool = False
+    selects: bool = False  #: Whether it only chose elements (index, mask): ``target`` has no input for their gradient.
     shape: tuple[int, ...] = ()  #: Of what came out.
     dtype: str = ""  #: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
     count: int = 1  #: How often, over the whole run.
-    #: The leaves behind it that got no gradient from anywhere, as far as they are known.
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()  #: The leaves behind it that got no gradient from anywhere, where known.
     #: Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's on the user's
     #: behalf.
     by_library: bool = False
@@ -95,8 +88,6 @@ class Cut:
         """Whether a gradient would flow here, had the way not ended; otherwise the value was only read, or chose."""
         return self.target is not None and not self.selects
 
-
-# Where a forward whose result is not finite first held a NaN or Inf, as far as its nodes' saved tensors show.
 
 NonfiniteOrigin = Literal["made", "data", "leaf"]
 
@@ -117,8 +108,6 @@ class NonfiniteSource:
     negative: int = 0  #: The same of elements outside the op's domain: below zero, mostly.
     certain: bool = True  #: Whether everything that went into the node was seen, and was finite.
 
-
-# The values that the forward made, node by node, in one pass: on demand, beside the gradients.
 
 if TYPE_CHECKING:
     Floats = array[float]
@@ -203,8 +192,7 @@ class GradientStatistics:
     zero: int  #: How many are exactly zero.
     nan: int  #: How many are NaN.
     inf: int  #: How many are +Inf or -Inf.
-    #: How many are not zero, but below the smallest normal number of float16 or float8; 0 for wider types.
-    subnormal: int = 0
+    subnormal: int = 0  #: How many are not zero, but below the smallest normal float16 or float8; 0 for wider types.
     saturated: int = 0  #: How many are at the largest finite number of float16 or float8, or beyond; 0 for wider types.
 
 
@@ -214,8 +202,7 @@ class Edge:
 
     source: int  #: Index of the node that computes the gradient.
     target: int  #: Index of the node that receives it: the one that made that input.
-    #: Which input of the source's forward op it is the gradient of (its place in ``next_functions``).
-    input_number: int
+    input_number: int  #: Which input of the source's forward op it is the gradient of (as in ``next_functions``).
     slot: int  #: Which forward output of the target it belongs to.
 
 
@@ -226,10 +213,8 @@ class Node:
     index: int  #: Its place in `Graph.nodes`: order of creation in the forward; leaves stand where first used.
     name: str  #: As autograd names it: ``"AddmmBackward0"``.
     op: str  #: The same, readable: ``"addmm"``.
-    #: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (an autograd.Function).
-    kind: NodeKind
-    #: Index into `TraceReport.locations`: the user's line that made it; None where not known.
-    location: int | None = None
+    kind: NodeKind  #: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (autograd.Function).
+    location: int | None = None  #: Index into `TraceReport.locations` of the user's line that made it; None if unknown.
     #: False where the node was made by something the tracer did not see itself, and the line is that of the next call
     #: which used it.
     exact_location: bool = True
@@ -239,8 +224,7 @@ class Node:
     dtype: str = ""  #: Of its first forward output, without the prefix.
     device: str = ""  #: Of its first forward output.
     saved: tuple[SavedTensor, ...] = ()  #: What it keeps for backward.
-    #: Of the gradient it received, in the first pass that reached it; None where none did.
-    statistics: GradientStatistics | None = None
+    statistics: GradientStatistics | None = None  #: Of the gradient it received, in the first pass that reached it.
 
 
 def is_small(nodes: Sequence[Node]) -> bool:
@@ -269,8 +253,7 @@ class Frame:
     #: For each node in turn the numbers that `MEASURES` names, `UNTOUCHED` each where there are none; empty for a pass
     #: of which the norms alone were taken.
     measures: Floats = field(default_factory=no_numbers)
-    #: For each of `Graph.shared_edges` in turn the norm of what went along it.
-    parts: Floats = field(default_factory=no_numbers)
+    parts: Floats = field(default_factory=no_numbers)  #: The norms of what went along `Graph.shared_edges`, in turn.
     forward: ForwardValues | None = None  #: What the nodes made in the forward, where that was asked for.
     values: SmallValues | None = None  #: The numbers themselves, of a small graph or where they were asked for.
 
@@ -298,8 +281,7 @@ class FirstNonfinite:
     saved_negative: int = 0  #: How many are negative.
     saved_bad: int = 0  #: How many are NaN or infinite.
     certain: bool = True  #: False where several nodes feed the receiver and only their sum was seen.
-    #: Whether a hook of the user's saw the gradient before the receiver did: it may have made it so.
-    hooked: bool = False
+    hooked: bool = False  #: Whether a hook of the user's saw the gradient before the receiver, and may have made it so.
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,18 +322,15 @@ def check_graph(graph: Graph, lines: int) -> None:
     require(within((node.location for node in graph.nodes), lines), "a node stands on a line")
     require(within((end for edge in graph.edges for end in (edge.source, edge.target)), size), "an edge joins nodes")
     require(within((*graph.roots, *graph.order), size), "backward reached a node")
-    require(
-        within((end for one in graph.first_nonfinite for end in (one.node, one.receiver)), size),
-        "a NaN is born in a node",
-    )
+    born = (end for one in graph.first_nonfinite for end in (one.node, one.receiver))
+    require(within(born, size), "a NaN is born in a node")
     require(within((end for cut in graph.cuts for end in (cut.source, cut.target)), size), "a cut is between nodes")
     check_cuts(graph.cuts, lines)
     require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
     require(within(graph.shared_edges, len(graph.edges)), "an edge shares its end")
     wide = all(len(frame.measures) in {0, size * len(MEASURES)} for frame in graph.frames)
-    require(
-        wide and all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames), "a pass is measured"
-    )
+    parted = all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames)
+    require(wide and parted, "a pass is measured")
     forward = [frame.forward for frame in graph.frames if frame.forward is not None]
     sizes = {(len(values.norms), len(values.measures)) for values in forward}
     require(sizes <= {(size, size * len(MEASURES))}, "a forward is measured")

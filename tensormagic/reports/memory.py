@@ -11,8 +11,6 @@ from tensormagic.reports.aliases import Holder
 from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.watch import RetainedMemory, StorageKeepingView, StoredGraph
 
-# The moment at which an allocation was refused: what was asked for, where, and what torch reported of the device.
-
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
@@ -67,16 +65,13 @@ class DeviceMemory:
     live: int = 0  #: Bytes of the storages that were found on it, each once.
     storages: int = 0  #: How many those are.
     tensors: int = 0  #: How many tensors lie over them.
-    #: Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
-    allocated: int | None = None
+    allocated: int | None = None  #: Bytes that torch's allocator counts as in use by tensors; None on the CPU.
     reserved: int | None = None  #: Bytes that torch's allocator has taken from the device; None likewise.
     peak: int | None = None  #: The most that was allocated since the counters were reset; None likewise.
     largest_free: int | None = None  #: The largest block that is free inside what is reserved; None likewise.
-    #: Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
-    free: int | None = None
+    free: int | None = None  #: Bytes free on the device, as the driver says (CPU: memory available to this process).
     total: int | None = None  #: Bytes of the device.
-    #: Bytes that this process takes as the driver reports (on the CPU: its resident memory).
-    process: int | None = None
+    process: int | None = None  #: Bytes that this process takes, as the driver says (CPU: its resident memory).
     others: tuple[ProcessUse, ...] = ()  #: Other processes on the device, the largest first.
     context: int | None = None  #: Bytes that this process takes beyond what torch has reserved; None where unknown.
 
@@ -102,12 +97,10 @@ class LiveStorage:
     tensors: int = 1  #: How many tensors lie over it, as far as they were met.
     holders: tuple[Holder, ...] = ()  #: Who keeps it alive: the nearest few.
     found: int = 0  #: How many places hold it in truth.
-    #: Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
-    module: str = ""
+    module: str = ""  #: Path of the module it belongs to, for parameters, buffers, gradients: ``"net.layer1.0"``.
     #: The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
     location: Location | None = None
-    #: Whether the backward of what that line computed allocated it, rather than the line itself.
-    backward: bool = False
+    backward: bool = False  #: Whether the backward of what that line computed allocated it, not the line itself.
     shared: bool = False  #: Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
 
 
@@ -120,8 +113,7 @@ class FreeableMemory:
     nbytes: int  #: Bytes of the storages that nothing else keeps alive: those that would be freed.
     storages: int  #: How many those are.
     reaches: int  #: Bytes of all the storages that it leads to, shared ones included.
-    #: What else leads to the largest of the shared ones: names that would have to go too; at most a few.
-    shared_with: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()  #: What else leads to the largest of the shared ones and would have to go, too.
     device_bytes: dict[str, int] | None = None  #: ``nbytes`` by device.
     code: str = ""  #: What to run; empty where there is no safe way.
     #: What letting go of something inside of it would free: all items of a container, a single one, an attribute. The
@@ -136,17 +128,14 @@ class MemoryReport(Report):
     kind_name: ClassVar[str] = "memory"
 
     devices: tuple[DeviceMemory, ...] = ()  #: Each device that holds something or was asked for.
-    #: The largest first; all of them, or the largest `listed` with the rest in `left_out`.
-    storages: tuple[LiveStorage, ...] = ()
+    storages: tuple[LiveStorage, ...] = ()  #: The largest first; all, or the largest `listed`, the rest in `left_out`.
     #: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty and whose
     #: `tensors` is their number.
     left_out: tuple[LiveStorage, ...] = ()
     freeable: tuple[FreeableMemory, ...] = ()  #: What letting go of each name would free, the most first.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
     retained: tuple[RetainedMemory, ...] = ()
-    views: tuple[
-        StorageKeepingView, ...
-    ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    views: tuple[StorageKeepingView, ...] = ()  #: Views that alone keep a larger storage alive, the largest first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     looked: int = 0  #: How many objects were looked through.
     title: str = ""  #: What was asked for; empty for the whole session.
@@ -177,9 +166,6 @@ class MemoryReport(Report):
                 raise ReportFormatError(f"a memory report does not add up: {described}")
 
 
-# What only a session's history keeps in memory, and what letting go of it brought.
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceGain:
     """By how much a device's figures went down; None where nobody counts them."""
@@ -198,8 +184,7 @@ class FreeHistoryReport(Report):
 
     kind_name: ClassVar[str] = "freeing"
 
-    #: Each output and error that keeps something, the most first; bytes are what it frees by itself.
-    entries: tuple[FreeableMemory, ...] = ()
+    entries: tuple[FreeableMemory, ...] = ()  #: Each output and error that keeps something, the most first.
     nbytes: int = 0  #: Bytes that all of them free together.
     dropped: bool = False  #: Whether they were let go of.
     freed: int = 0  #: Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.

@@ -75,8 +75,7 @@ class Timeline:
     seconds: Floats  #: Time since the run began.
     operation: tuple[int, ...]  #: Number of the operation, counted over the run.
     live: tuple[int, ...]  #: Bytes of the storages alive, those from before the run included.
-    #: Bytes that were alive when the run began and still are, at each moment: a part of ``live``.
-    before: tuple[int, ...]
+    before: tuple[int, ...]  #: Bytes that were alive when the run began and are at each moment: a part of ``live``.
     #: ``(category, bytes)``: what was allocated in the run, by what it is for at the end of its life or of the run;
     #: ``before`` comes on top of these.
     by_category: tuple[tuple[Category, tuple[int, ...]], ...] = ()
@@ -104,10 +103,8 @@ class LineMemory:
     backward: int = 0  #: The part of these that its backward allocated.
     freed: int = 0  #: Bytes that were freed while it ran, whoever allocated them.
     kept: int = 0  #: Bytes of what it allocated that is alive after the run.
-    #: Bytes of what it allocated that was alive at the peak of the run (of the device that peaked highest).
-    at_peak: int = 0
-    #: The most that was alive in all, on the device that it allocated on, right after one of its allocations.
-    peak: int = 0
+    at_peak: int = 0  #: Bytes of what it allocated that were alive at the peak of the device that peaked highest.
+    peak: int = 0  #: The most that was alive in all, on the device that it allocated on, after one of its allocations.
     largest: int = 0  #: Its largest single allocation.
     calls: int = 0  #: How many operations allocated something.
     executions: int = 0  #: How often the line was reached anew; 0 where that is not counted.
@@ -122,8 +119,7 @@ class AllocatedBlock:
     op: str  #: The operation that allocated it.
     line: int  #: Index into `MemoryRunReport.lines`; -1 where no line is known.
     allocated_at: int  #: Number of the operation that allocated it.
-    #: Number of the operation during or after which it was freed; None where it is alive after the run.
-    freed_at: int | None = None
+    freed_at: int | None = None  #: Number of the operation at which it was freed; None where it is alive after the run.
     phase: str = "other"  #: ``"forward"``, ``"backward"``, ``"optimizer"`` or ``"other"``.
 
 
@@ -138,17 +134,14 @@ class Leak:
     kept: int  #: Bytes in all.
     holder: str = ""  #: What keeps them: ``"losses"``, ``"the graph of total"``; empty where unknown.
     holder_location: Location | None = None  #: The line that stores them: ``losses.append(loss)``.
-    #: Whether it is an autograd graph that keeps them (TM503), rather than a container of tensors (TM504).
-    graph: bool = False
+    graph: bool = False  #: Whether an autograd graph keeps them (TM503), not a container of tensors (TM504).
     #: How they are held: as ``"items"`` of something, by one tensor that was added up (``"sum"``), by one whose graph
     #: goes back over all iterations (``"carried"``), or as one tensor that is made anew each time, ``"joined"`` from
     #: itself and something more.
     form: LeakForm = "items"
-    #: Whether a backward ran between the iterations, time after time: rather than data being collected.
-    training: bool = False
+    training: bool = False  #: Whether a backward ran between the iterations time after time: no collecting of data.
     scalars: bool = False  #: Whether what is stored are single numbers; for `graph` only.
-    #: Whether it grew up to the peak only and was freed then, as what a function collects is when it returns.
-    ended: bool = False
+    ended: bool = False  #: Whether it grew up to the peak only and was freed then, as what a function collects is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +185,16 @@ class MemoryRunReport(Report):
     after: tuple[DeviceMemory, ...] = ()  #: The devices as they are at its end.
     timelines: tuple[Timeline, ...] = ()  #: One a device.
     lines: tuple[LineMemory, ...] = ()  #: What each line did, the most allocated first.
-    #: What was alive at the peak of the device that peaked highest, the largest first.
-    peak_blocks: tuple[AllocatedBlock, ...] = ()
+    peak_blocks: tuple[AllocatedBlock, ...] = ()  #: What was alive at the highest peak of any device, largest first.
     peak_left_out: tuple[int, int] = (0, 0)  #: How many more storages there were, and their bytes.
     kept: tuple[AllocatedBlock, ...] = ()  #: Blocks that the run allocated and left alive, the largest first.
     kept_left_out: tuple[int, int] = (0, 0)  #: How many more there were, and their bytes.
     leaks: tuple[Leak, ...] = ()  #: Memory that grows with every iteration.
     out_of_memory: OutOfMemory | None = None  #: Where the run ran out of it.
-    #: What was alive at the end (or at the moment of the error), by name and holder.
-    at_end: tuple[LiveStorage, ...] = ()
-    #: What letting go of each name would free, where the run ran out of memory.
-    freeable: tuple[FreeableMemory, ...] = ()
+    at_end: tuple[LiveStorage, ...] = ()  #: What was alive at the end (or at the error), by name and holder.
+    freeable: tuple[FreeableMemory, ...] = ()  #: What letting go of each name would free, of a run out of memory.
     functions: tuple[FunctionMemory, ...] = ()  #: Functions that were gone through line by line (``--func``).
-    #: What the CUDA allocator itself recorded, a device each; empty where there is none.
-    allocator: tuple[AllocatorRun, ...] = ()
+    allocator: tuple[AllocatorRun, ...] = ()  #: What the CUDA allocator itself recorded, by device; empty without one.
     gaps: tuple[Gap, ...] = ()  #: What could not be seen, and why.
 
     def check(self) -> None:

@@ -73,8 +73,6 @@ class Placed:
         return found
 
 
-# Many ranks as one picture: what the ranks of a run wrote down, compared with each other.
-
 EVERYTHING = "all parameters"  # what ranks post while they run is of all of them together
 
 
@@ -85,14 +83,11 @@ class RankRow:
     rank: int  #: Its number, from 0.
     host: str = ""  #: The machine that it ran on.
     pid: int = 0  #: Its process there.
-    #: ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` where it has not said that it ended.
-    state: str = "running"
+    state: str = "running"  #: ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` until it says so.
     error: str = ""  #: Of a rank that failed.
     kinds: tuple[str, ...] = ()  #: By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
-    #: The ranks that hold the same parameters, itself included; empty where that is not known.
-    replicas: tuple[int, ...] = ()
-    #: The ranks that reduce gradients together, each given data of its own; empty where that is not certain.
-    shares: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()  #: The ranks that hold the same parameters, itself included; empty where unknown.
+    shares: tuple[int, ...] = ()  #: The ranks that reduce gradients together, each with data of its own; if certain.
     #: Where it is on the mesh over which its parameters are spread: name and place of each dimension.
     coordinate: tuple[tuple[str, int], ...] = ()
     passes: int = 0  #: How many backward passes it made, as far as it has said.
@@ -129,8 +124,7 @@ class Difference:
     #: By rank, as far as it is one number: the norm of the first parameter's gradient, `UNTOUCHED` without one; the
     #: learning rate.
     values: tuple[tuple[int, float], ...] = ()
-    #: By rank, where it is words: the collective, the placements, the host.
-    described: tuple[tuple[int, str], ...] = ()
+    described: tuple[tuple[int, str], ...] = ()  #: By rank, where it is words: collective, placements, host.
     line: str = ""  #: Where it happened.
     #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them;
     #: ``"apart"`` where ranks used those of different passes, ``"unused"`` where DistributedDataParallel waited for
@@ -193,8 +187,7 @@ class RankReport(Report):
     pass_norms: Floats = field(default_factory=no_numbers)
     step_norms: Floats = field(default_factory=no_numbers)  #: Norms of what that step used, likewise.
     differences: tuple[Difference, ...] = ()  #: What differs where it should not, the first time each.
-    #: The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
-    bad_pass: int = 0
+    bad_pass: int = 0  #: The first pass in which a gradient or the loss of some rank, not of all, was not finite.
     bad_ranks: tuple[int, ...] = ()  #: These ranks.
     bad_line: str = ""  #: The line of that pass.
     bad_passed: bool = False  #: Whether the last pass is finite again on all ranks.

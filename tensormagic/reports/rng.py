@@ -49,13 +49,10 @@ class Draw:
 
     generator: int  #: Index into `RngRunReport.before`.
     kind: DrawKind  #: ``"drew"``, or ``"set"``: seeded anew, or put back to an earlier state.
-    #: What drew: ``"aten.rand"``; ``"seed"`` where torch was seeded. Empty where that was not seen (NumPy, Python).
-    op: str
+    op: str  #: What drew: ``"aten.rand"``; ``"seed"`` where torch was seeded. Empty where unseen (NumPy, Python).
     location: int | None  #: Index into `RngRunReport.locations`; None where no line is known.
-    #: Likewise: the line after which it was, where only that is known; else the same as ``location``.
-    since: int | None
-    #: How many elements the call filled; for NumPy and Python, how many numbers were taken; None: unknown.
-    values: int | None
+    since: int | None  #: Likewise: the line after which it was, where only that is known; else as ``location``.
+    values: int | None  #: How many elements the call filled, or numbers NumPy and Python took; None: unknown.
     digest: str  #: Of the state afterwards.
 
 
@@ -114,6 +111,5 @@ class RngComparison(Report):
     generator: str = ""  #: Name of the generator that differs first; empty where none does.
     sides: tuple[Draw | None, Draw | None] = (None, None)  #: The draw of each run; None where it has ended.
     places: tuple[Location | None, Location | None] = (None, None)  #: The line of each.
-    #: The generator of each, as it stood when the run began.
-    starts: tuple[GeneratorState | None, GeneratorState | None] = (None, None)
+    starts: tuple[GeneratorState | None, GeneratorState | None] = (None, None)  #: Each one's generator at the start.
     complete: bool = True  #: Whether all draws were compared with each other; long runs keep only their first.

@@ -14,8 +14,6 @@ from tensormagic.reports.rng import RngRunReport
 from tensormagic.reports.trace import Cell, Pass, State, TraceReport
 from tensormagic.reports.writes import WritesReport
 
-# Several questions asked of one run: the reports that each would have had alone.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport(Report):
@@ -44,8 +42,6 @@ class RunReport(Report):
         for part in self.parts:
             part.check()
 
-
-# The numbers of a traced run for an experiment tracker: TensorBoard, Weights & Biases, MLflow, or a function.
 
 Send = Callable[[dict[str, float], int], None]
 

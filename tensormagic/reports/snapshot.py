@@ -28,8 +28,7 @@ class SnapshotRange:
     nbytes: int  #: Its length.
     used: int = 0  #: Bytes of it that are in use.
     blocks: int = 1  #: How many blocks it is.
-    #: Index into `SnapshotReport.lines` of the line that allocated the most of it; -1 where none is known.
-    line: int = -1
+    line: int = -1  #: Index into `SnapshotReport.lines` of the line that allocated the most of it; -1: none known.
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,9 @@ class SnapshotBlock:
     requested: int  #: Bytes that were asked for.
     state: BlockState = "allocated"  #: In use, or waiting for another stream.
     line: int = -1  #: Index into `SnapshotReport.lines`; -1 where none is known.
-    #: The lines of the user's that led there, the outermost first; the last is the one that allocated it.
-    stack: tuple[Location, ...] = ()
+    stack: tuple[Location, ...] = ()  #: The user's lines that led there, outermost first; the last allocated it.
     stream: int = 0  #: The stream it was allocated for.
-    #: What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
-    label: str = ""
+    label: str = ""  #: What the program (``torch.cuda.memory._set_memory_metadata``) or a profiler called it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +88,7 @@ class SnapshotDevice:
     blocks: int = 0  #: How many blocks are in use.
     events: int = 0  #: How many events its history holds.
     actions: dict[str, int] | None = None  #: How many of each kind: ``{"alloc": 40, "free_requested": 12}``.
-    #: The most bytes that were asked for at any moment of the history; None where there is no history.
-    peak: int | None = None
+    peak: int | None = None  #: The most bytes that were asked for at any moment of the history; None without one.
     reserved_peak: int | None = None  #: The most bytes that were reserved; None likewise.
 
     @property
@@ -131,10 +127,8 @@ class SnapshotReport(Report):
     live: tuple[SnapshotBlock, ...] = ()  #: The blocks in use at the end, the largest first.
     live_left_out: tuple[int, int] = (0, 0)  #: How many more there are, and their bytes.
     timelines: tuple[Timeline, ...] = ()  #: The bytes asked for over the history, a device each; stacked by line.
-    #: The bytes reserved at each moment of the timeline with the same index.
-    reserved: tuple[tuple[int, ...], ...] = ()
-    #: What was in use at the peak of the device that peaked highest, the largest first.
-    peak_blocks: tuple[SnapshotBlock, ...] = ()
+    reserved: tuple[tuple[int, ...], ...] = ()  #: The bytes reserved at each moment of the same timeline.
+    peak_blocks: tuple[SnapshotBlock, ...] = ()  #: What was in use at the highest peak of any device, largest first.
     peak_left_out: tuple[int, int] = (0, 0)  #: How many more there were, and their bytes.
     lines: tuple[LineMemory, ...] = ()  #: What each line allocated, the most first.
     lines_left_out: tuple[int, int] = (0, 0)  #: How many more there were, and their bytes.

@@ -8,8 +8,6 @@ from itertools import accumulate
 from math import prod
 from typing import Literal
 
-# What ``Tensor.view`` can do with a tensor: which of its dimensions merge, and what keeps the others apart.
-
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
@@ -30,8 +28,7 @@ class Barrier:
 class ViewReport:
     """Which shapes ``.view()`` gives without a copy: those that keep every group of dimensions to itself."""
 
-    #: Dimensions that merge, from the outermost group inwards; dimensions of size 1 are in none of them.
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[int, ...], ...]  #: Dimensions that merge, from the outermost group inwards; none of size 1.
     sizes: tuple[int, ...]  #: How many elements each group spans.
     strides: tuple[int, ...]  #: The stride each group has once it is merged.
     barriers: tuple[Barrier, ...]  #: What is between one group and the next; one less than there are groups.
@@ -47,8 +44,7 @@ class ViewReport:
 class ViewFailure:
     """Why one view cannot be: a dimension of the wanted shape reaches over a barrier."""
 
-    #: The dimension of the wanted shape that would reach over it; None where the number of elements differs.
-    dim: int | None
+    dim: int | None  #: The dimension of the wanted shape that would reach over it; None where the counts differ.
     barrier: Barrier | None  #: What it would reach over; None where the number of elements differs.
     elements: int  #: How many elements the tensor has.
     wanted: int  #: How many the wanted shape has.
@@ -83,8 +79,7 @@ class Grid:
     row_count: int  #: Length of ``row_dim``: how many rows there are in truth.
     column_count: int  #: Length of ``column_dim``.
     fixed: tuple[int, ...]  #: The index of every dimension (0 at row_dim and column_dim): which slice this is.
-    #: ``offsets[r][c]`` is the storage offset of the element shown at row r, column c.
-    offsets: tuple[tuple[int, ...], ...]
+    offsets: tuple[tuple[int, ...], ...]  #: ``offsets[r][c]`` is the storage offset of the element at row r, column c.
     #: ``values[r][c]`` the element as short text (``"15"``, ``"nan"``, ``"1+2j"``); empty tuple where values cannot be
     #: read.
     values: tuple[tuple[str, ...], ...] = ()
@@ -116,8 +111,7 @@ class Strip:
     cell_elements: int  #: Storage elements in one cell (the last cell may hold fewer).
     cells: tuple[StripCell, ...]  #: From ``start`` on.
     exact: bool = True  #: False where counts had to be sampled; renderers say so.
-    #: Where the base tensor has rows worth drawing under the strip: their length in elements, else 0.
-    row_length: int = 0
+    row_length: int = 0  #: Where the base tensor has rows worth drawing under the strip: their length in elements.
     row_name: str = ""  #: What those rows are rows of, e.g. ``"a"``; empty where nothing is known.
 
 
@@ -147,10 +141,8 @@ class LayoutReport:
     lowest: int | None  #: The smallest storage offset read (None for an empty tensor).
     highest: int | None  #: The largest storage offset read (None for an empty tensor).
     distinct: int | None  #: How many storage elements are read at all; None where that is too hard to count.
-    #: ``"no"``, ``"yes"`` or ``"maybe"``: whether two indices read the same element.
-    internal_overlap: Literal["no", "yes", "maybe"]
-    #: The first few differences between successive offsets, row by row; shows the walking order.
-    jumps: tuple[int, ...]
+    internal_overlap: Literal["no", "yes", "maybe"]  #: Whether two indices read the same element.
+    jumps: tuple[int, ...]  #: The first few differences between offsets, row by row: the order of walking.
     contiguous_bytes: int  #: What a contiguous copy of the tensor would take.
     views: ViewReport | None = None  #: Which dimensions ``.view()`` can merge.
     #: Every element as short text in reading order, for small tensors with more slices than the one in ``grid``; else
@@ -280,8 +272,6 @@ def why_not(shape: Sequence[int], stride: Sequence[int], wanted: Sequence[int]) 
     return None
 
 
-# Whether the result of an expression shares memory with what it was made from: step by step, and in the end.
-
 Outcome = Literal["same object", "view", "written in place", "copy", "new", "separate", "unknown"]
 Verdict = Literal["same object", "view", "same storage", "copy", "new", "separate", "unknown"]
 Relation = Literal["same object", "overlap", "may overlap", "same storage", "separate", "unknown"]
@@ -308,8 +298,7 @@ class Sharing:
 
     name: str  #: The operand: ``"x"``, ``"net.weight"``, ``"batch[0]"``.
     relation: Relation  #: ``"same storage"`` says that they lie in one storage without an element in common.
-    #: How many different elements of the operand the result reaches; None where counting was given up.
-    elements: int | None = 0
+    elements: int | None = 0  #: How many different elements of the operand the result reaches; None if not counted.
     of_elements: int | None = None  #: How many different elements the operand has; None where counting was given up.
     #: Whether both count writes on one version counter, so that autograd notices a write to either; None where that is
     #: unknown, or where one of them has none (a NumPy array).

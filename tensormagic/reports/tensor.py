@@ -15,8 +15,6 @@ from tensormagic.reports.ranks import Placed
 from tensormagic.reports.storage import CopyVerdict, LayoutReport, StorageReport
 from tensormagic.words import number_of_bytes
 
-# A tensor slice by slice: which row, channel or batch item is bad, empty, or far larger than the others.
-
 
 @dataclass(frozen=True, slots=True)
 class BadSlice:
@@ -44,8 +42,7 @@ class DimensionSlices:
     elements: int  #: How many elements a slice has.
     looked: int  #: How many of them were looked at for everything but NaN and infinities.
     cell_slices: int  #: How many slices a cell of the picture stands for.
-    #: For each cell the mean magnitude of the finite values of its largest slice; NaN where none is finite.
-    levels: tuple[float, ...]
+    levels: tuple[float, ...]  #: The mean magnitude of each cell's largest slice, of its finite values, else NaN.
     cell_bad: tuple[int, ...]  #: For each cell how many elements are NaN or infinite.
     bad_count: int = 0  #: How many slices hold NaN or infinities.
     bad: tuple[BadSlice, ...] = ()  #: The first few of them.
@@ -53,9 +50,6 @@ class DimensionSlices:
     zero_count: int = 0  #: How many slices are zero everywhere (of what was looked at).
     zero: tuple[int, ...] = ()  #: The first few of them.
     large: tuple[LargeSlice, ...] = ()  #: Slices far larger than the others, the largest first.
-
-
-# A tensor looked at as what it may be: an image, a batch of images, or a signal over time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +113,6 @@ class TensorPicture:
     bad: int = 0  #: How many of the values shown are NaN or infinite.
 
 
-# What a kind of tensor stores: facts, the stored elements as they lie in memory, and a map of the stored cells.
-#
-# The kinds themselves are described by `tensormagic.reports.tensor.KindReport`.
-
-
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One thing that is true of this kind: what it is called, its value as text, and what to know about it."""
@@ -157,11 +146,9 @@ class StoredList:
     count: int  #: How many stored elements there are.
     shown: int  #: How many are listed: the first ones.
     lines: tuple[StoredLine, ...]  #: The arrays, each with a text for every element listed.
-    #: Which row, column or item owns which run of them; empty where there are no such runs.
-    groups: tuple[StoredGroup, ...] = ()
+    groups: tuple[StoredGroup, ...] = ()  #: Which row, column or item owns which run of them, where there are runs.
     group_name: str = ""  #: The array that says so: ``"crow_indices"``, ``"offsets"``.
-    #: The place whose way is explained step by step (`KindReport.reading`); None where none is.
-    example: int | None = None
+    example: int | None = None  #: The place whose way is explained step by step (`KindReport.reading`); else None.
 
 
 NOT_STORED, OUTSIDE = -1, -2
@@ -197,8 +184,7 @@ class Statistics:
     positive_infinity: int  #: How many are +Inf.
     negative_infinity: int  #: How many are -Inf.
     zero: int  #: How many are exactly zero.
-    #: Smallest finite value, an exact int for integers; None where nothing is finite (as for all that follow).
-    minimum: int | float | None
+    minimum: int | float | None  #: Smallest finite value, exact for integers; None (as all that follow) if nothing is.
     maximum: int | float | None  #: Largest finite value.
     mean: float | None  #: Of the finite values, accumulated in float64.
     std: float | None  #: Of the finite values, divisor n - 1; None for fewer than two.
@@ -231,8 +217,7 @@ class AutogradReport:
     grad_shape: tuple[int, ...] | None  #: Shape of ``.grad`` where present.
     grad_norm: float | None  #: Euclidean norm of ``.grad`` where present and readable.
     hooks: int  #: How many tensor hooks are registered on it.
-    #: Names (or ``"(8, 3) leaf"`` where there is none) of the leaves its graph leads to, at most a few.
-    leaves: tuple[str, ...]
+    leaves: tuple[str, ...]  #: Names, or ``"(8, 3) leaf"``, of the leaves its graph leads to, at most a few.
     leaf_count: int  #: How many leaves there are.
     sentence: str  #: The state in one sentence, e.g. "a leaf that requires grad: backward() will fill x.grad".
     details: AutogradDetails | None = None  #: What is behind it: hooks, saved tensors, the way to the leaves.
@@ -300,11 +285,9 @@ class TensorReport(Report):
     slices: tuple[DimensionSlices, ...] = ()
     picture: TensorPicture | None = None  #: It as images or signals, where a picture was asked for.
     gaps: tuple[Gap, ...] = ()  #: What could not be read, and why.
-    #: Whether it shares memory with the operands of the expression that made it; None for a plain name.
-    verdict: CopyVerdict | None = None
+    verdict: CopyVerdict | None = None  #: Whether it shares memory with what its expression read; None for a name.
     holders: HoldersReport | None = None  #: Who keeps it and its storage alive; None where not searched.
-    #: What sort of tensor it is, what holds its numbers first; empty for a plain strided one.
-    kinds: tuple[KindReport, ...] = ()
+    kinds: tuple[KindReport, ...] = ()  #: What sort of tensor it is, what holds its numbers first; empty if plain.
 
     @property
     def metadata(self) -> dict[str, str]:

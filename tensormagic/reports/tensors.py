@@ -8,24 +8,20 @@ from typing import ClassVar, Literal
 from tensormagic.reports.base import Gap, Report
 from tensormagic.reports.tensor import TensorReport
 
-# Every tensor a user has, a line each: the report behind ``%tensors``, and behind ``%tensor`` for a collection.
-
 
 @dataclass(frozen=True, slots=True)
 class TensorRow:
     """One tensor or NumPy array."""
 
     name: str  #: The shortest name that reaches it.
-    #: Its class: ``"Tensor"``, ``"Parameter"``, ``"ndarray"``; ``"buffer"`` where a module has registered it.
-    kind: str
+    kind: str  #: Its class: ``"Tensor"``, ``"Parameter"``, ``"ndarray"``; ``"buffer"`` where a module registered it.
     dtype: str  #: Without the ``torch.`` prefix.
     shape: tuple[int, ...]  #: Its shape.
     device: str  #: As torch writes it.
     layout: str  #: ``"strided"``, ``"sparse_coo"`` …, without the prefix.
     nbytes: int  #: What its elements take; of sparse and nested tensors, what their parts take.
     group: int  #: Which memory it shares with others in this table, from 1; 0 where with none.
-    #: ``""`` (not tracked), ``"leaf"``, ``"leaf, grad"`` (``.grad`` is there), or the ``grad_fn`` that made it.
-    gradient: str
+    gradient: str  #: ``""`` (not tracked), ``"leaf"``, ``"leaf, grad"`` (``.grad`` is there), or its ``grad_fn``.
     names: int = 1  #: How many names reach it.
 
 
@@ -55,8 +51,6 @@ class TensorTable(Report):
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
 
-# A model as a tree of its modules: the report behind ``%model``.
-
 ShapesFrom = Literal["", "forward", "trace"]
 
 
@@ -69,18 +63,15 @@ class ModuleRow:
     details: str = ""  #: What torch prints between its brackets; empty of classes that are not torch's.
     depth: int = 0  #: How many modules are around it.
     training: bool = True  #: Whether it is in train mode.
-    #: Of the tensors that its forward returned; empty where that was not seen.
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()  #: Of the tensors that its forward returned; empty where not seen.
     calls: int = 0  #: How often its forward ran; 0 where that was not counted.
     parameters: int = 0  #: How many elements its parameters have, those inside it included, each Parameter once.
     trainable: int = 0  #: How many of these ask for a gradient.
-    #: How many of its parameters and buffers do not exist yet: those of lazy modules that have not run.
-    unmade: int = 0
+    unmade: int = 0  #: How many of its parameters and buffers do not exist yet, in lazy modules that have not run.
     optimized: int = 0  #: How many of the trainable ones an optimizer holds.
     optimizers: tuple[str, ...] = ()  #: The names of these optimizers.
     nbytes: int = 0  #: What its parameters and buffers take; nothing on the meta device.
-    #: The norm of the gradients that stand in ``.grad``, else of the last traced pass; None without any.
-    gradient: float | None = None
+    gradient: float | None = None  #: The norm of the gradients in ``.grad``, else of the last traced pass, if any.
     #: How far the optimizer's last traced step moved the parameter of its own that it moved most: the norm of the
     #: change over the norm before.
     update: float | None = None
@@ -99,9 +90,7 @@ class ModelReport(Report):
     buffer_bytes: int = 0  #: What all buffers take.
     gradient_bytes: int = 0  #: What their gradients take.
     state_bytes: int = 0  #: What optimizers keep for them.
-    #: What those parameters and buffers would take that are on the meta device, which has no memory.
-    meta_bytes: int = 0
+    meta_bytes: int = 0  #: What those parameters and buffers would take that are on the meta device, without memory.
     optimizers: tuple[str, ...] = ()  #: The names of all optimizers that hold one of its parameters.
-    #: Whether shapes are those of a forward that ran for this report, or of the last traced run.
-    shapes_from: ShapesFrom = ""
+    shapes_from: ShapesFrom = ""  #: Whether shapes are of a forward run for this report, or of the last traced run.
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -13,8 +12,6 @@ from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.training import Observation, Parallel, Training
 from tensormagic.reports.watch import ModulesReport
-
-# Where a backward ran that was not simply called on the traced thread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +30,11 @@ class PassContext:
     levels: tuple[str, ...] = ()
 
 
-# Which steps of a run were traced, and why those: what was asked for, what came of it, and what it cost.
-
-
-def _no_numbers() -> Floats:
-    return array("f")
-
-
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What was asked for. A budget stands alone; the others may come together."""
 
-    #: The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
-    budget: float | None = None
+    budget: float | None = None  #: The share of the untraced run's time that tracing may take, as 0.05; None: no limit.
     every: int = 1  #: Trace one step in so many, the first of them first.
     start: int = 1  #: The first step that may be traced, from 1.
     stop: int | None = None  #: The step before which tracing ends, as in a slice; None: never.
@@ -62,8 +51,7 @@ class StepSampling:
     asked: Schedule  #: What was asked for.
     steps: int = 0  #: How many of the run's steps were traced.
     passes: int = 0  #: How many of its backward passes were traced.
-    #: The traced steps, (first, last) of each stretch; of very many the first and the last ones.
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()  #: The traced stretches, (first, last) step; of very many the ends.
     left_out: int = 0  #: How many stretches between these are not listed.
     #: What tracing cost so far, as a share of the untraced run's time: measured where it was the tracer's own code,
     #: else estimated from the times of traced and of untraced steps. None where there is nothing to compare.
@@ -74,7 +62,7 @@ class StepSampling:
     last_traced: bool = True  #: Whether the last step of the run so far was traced.
     #: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run ended, one
     #: for each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
-    last_norms: Floats = field(default_factory=_no_numbers)
+    last_norms: Floats = field(default_factory=no_numbers)
     paused: bool = False  #: Whether the run goes on untraced right now.
     next_step: int = 0  #: About the step that will be traced next; 0 where none is known.
     unsampled: str = ""  #: Why the tracer could not leave between the steps; empty where it could.
@@ -98,13 +86,10 @@ class Pass:
     outcome: str  #: ``"finished"``, ``"failed"`` or ``"running"``.
     seconds: float  #: How long the engine took, the tracer's own share included.
     reached: int  #: How many nodes it reached.
-    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that called backward, if known.
     finite: bool = True  #: Whether every gradient in it was finite.
-    #: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
-    value: float | None = None
-    #: Where it ran: None for a backward called on the traced thread, outside any other.
-    pass_context: PassContext | None = None
+    value: float | None = None  #: What backward was called on, the loss; None: not one number, or unreadable.
+    pass_context: PassContext | None = None  #: Where it ran; None: called on the traced thread, outside any other.
     #: In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
     #: nothing there reduces gradients, or it is not known.
     reduced: bool | None = None
@@ -166,9 +151,7 @@ class TraceReport(Report):
     kind_name: ClassVar[str] = "trace"
 
     title: str  #: A name for the run: the model's name where one is known.
-    #: ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only looked
-    #: at.
-    state: State
+    state: State  #: ``"running"``, ``"finished"``, ``"failed"``, ``"interrupted"``; ``"drawn"``: only looked at.
     error: str = ""  #: ``"ValueError: …"`` of a run that failed; empty otherwise.
     cell: Cell  #: The traced source.
     seconds: float  #: Wall time from start to end (or to now, while running).
@@ -183,8 +166,7 @@ class TraceReport(Report):
     inner_passes_seen: int = 0  #: How many of these there were.
     steps_seen: int = 0  #: How many steps there were.
     forward_nodes: int = 0  #: How many autograd nodes the forward made, whether or not a backward reached them.
-    #: Every leaf that took part and every parameter of every module that took part.
-    parameters: tuple[ParameterSeries, ...] = ()
+    parameters: tuple[ParameterSeries, ...] = ()  #: Every leaf, and every parameter of every module, that took part.
     gaps: tuple[Gap, ...] = ()  #: What could not be seen, and why.
     saved: SavedTotals | None = None  #: What the graph keeps for its backward; None for a run.
     #: What ended the way of values that backward was called on, where nothing was left to go back along; those within a
@@ -195,16 +177,12 @@ class TraceReport(Report):
     failure: FailureReport | None = None  #: The call that ended the run, where it was one of torch's that failed.
     observations: tuple[Observation, ...] = ()  #: What single calls of the forward did that is worth knowing.
     training: Training | None = None  #: What the training loop did from step to step; None where nothing was trained.
-    #: Values without a history that backward was called on, and that torch refused.
-    losses_without_graph: tuple[LossWithoutGraph, ...] = ()
-    #: What the modules that ran hold beside their registries; None before the run has ended.
-    modules: ModulesReport | None = None
-    #: What autograd let pass although it is wrong; None where nothing was seen.
-    silent_errors: SilentErrors | None = None
+    losses_without_graph: tuple[LossWithoutGraph, ...] = ()  #: Values without a history on which backward was refused.
+    modules: ModulesReport | None = None  #: What its modules hold beside their registries; None before its end.
+    silent_errors: SilentErrors | None = None  #: What autograd let pass although it is wrong; None where nothing.
     swallowed_errors: tuple[SwallowedError, ...] = ()  #: Backwards that torch refused, and that did not end the run.
     parallel: Parallel | None = None  #: The place of this process in a run of several; None in a run of one.
-    #: How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
-    forked: int = 0
+    forked: int = 0  #: How many processes were forked in the run, known at its end: nothing that they did is in here.
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""
@@ -212,10 +190,8 @@ class TraceReport(Report):
         for graph in self.graphs:
             check_graph(graph, lines)
         check_losses(self.losses_without_graph, self.cuts, lines)
-        require(
-            within((one.location for one in self.swallowed_errors), lines),
-            "a backward that was caught stands on a line",
-        )
+        caught = (one.location for one in self.swallowed_errors)
+        require(within(caught, lines), "a backward that was caught stands on a line")
         require(within((one.location for one in (*self.passes, *self.inner_passes)), lines), "a pass stands on a line")
         seen = (line for one in self.observations for line in (one.location, one.made))
         require(within(seen, lines), "something was seen on a line")

@@ -7,8 +7,6 @@ from typing import Literal
 
 from tensormagic.reports.failure import Operand
 
-# What a training loop did from step to step, and what single calls did.
-
 # What single calls of the forward did that is worth knowing: plain facts, which the diagnoses judge.
 #
 # A watcher looks closely at the first calls of a line and at exponentially rarer ones after that, so that an
@@ -42,8 +40,7 @@ class Observation:
     #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement).
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
-    #: Index into `TraceReport.locations` of the user's line; None where all of it is library code.
-    location: int | None = None
+    location: int | None = None  #: Index into `TraceReport.locations` of the user's line; None if all is library code.
     module: str = ""  #: Path of the innermost module whose forward was running.
     calls: int = 1  #: How often this line made this call.
     looked: int = 1  #: At how many of these it was looked closely.
@@ -94,9 +91,7 @@ class Accumulation:
     first_norm: float  #: The norm that this step used.
     last_step: int  #: The last step that was measured.
     last_norm: float  #: The norm that this one used.
-    last_pass_norm: float | None = (
-        None  #: The norm of what the one backward before it brought; None where there were several.
-    )
+    last_pass_norm: float | None = None  #: The norm that the one backward before it brought; None of several.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +113,11 @@ class OptimizerUse:
     unknown_owner: str = ""  #: The name of the module that they are parameters of, where one has a name.
     unknown_idle: bool = True  #: Whether none of these had a gradient at any step that was looked at.
     accumulation: Accumulation | None = None  #: How a gradient grew that was never cleared.
-    #: How many backward passes of one line brought gradients that were cleared before any step used them.
-    discarded: int = 0
+    discarded: int = 0  #: How many backwards of one line brought gradients that were cleared before a step used them.
     discarded_at: int | None = None  #: Index into `TraceReport.locations` of that line, the one with most of them.
     rate: float | None = None  #: The largest learning rate of any step; None where it was not read.
-    #: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
-    zero_rate_steps: int = 0
-    #: How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
-    graphed: int = 0
+    zero_rate_steps: int = 0  #: How many of the last steps in a row had less than a ten-millionth of that.
+    graphed: int = 0  #: How many of its steps used gradients with a graph of their own; by hand, passes that left such.
     scaled: int = 0  #: How many of its steps used gradients with the factor of a ``GradScaler``, which did not step.
     repeated: int = 0  #: How many different states of torch's generator came back at later steps: it was seeded anew.
     repeated_at: int = 0  #: The first such step; 0 where there is none.
@@ -136,8 +128,7 @@ class OptimizerUse:
     foreign_at: int | None = None  #: Index into `TraceReport.locations` of the line of that first backward.
     #: Of updates by hand: whether values of other leaves were written to these, as a moving average does.
     follows: bool = False
-    #: Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
-    again: bool = False
+    again: bool = False  #: Whether an optimizer before it stepped the same tensors, not another model's of that name.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,8 +267,7 @@ class Training:
     clips: tuple[Clipping, ...] = ()  #: Calls of `clip_grad_norm_`, by line.
     #: Normalisations whose weights are frozen and that took statistics all the same, with gradients on.
     drifting: tuple[UntrainedNorm, ...] = ()
-    #: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
-    alike: tuple[int, ...] = ()
+    alike: tuple[int, ...] = ()  #: Indices into `TraceReport.parameters` of weights with all rows the same at the end.
     frozen: tuple[FrozenUpdate, ...] = ()  #: Parameters that are frozen and move.
     idle: tuple[IdleOptimizer, ...] = ()  #: Optimizers that made no step.
     used_up: tuple[UsedUpIterator, ...] = ()  #: Loops over iterators that are empty from the second round on.
@@ -285,8 +275,6 @@ class Training:
     loads: tuple[StateLoad, ...] = ()  #: Calls of ``load_state_dict(strict=False)`` with keys that do not fit.
     names: tuple[tuple[str, ...], ...] = ()  #: The names of each module that has several.
 
-
-# What a rank knows of its place in a run of several processes, by itself.
 
 Spread = Literal["DDP", "FSDP1", "FSDP2", "DTensor"]
 
@@ -321,7 +309,5 @@ class Parallel:
     #: are reduced), ``"FSDP1"``, ``"FSDP2"`` (each holds a shard, gradients are reduced and sharded), ``"DTensor"``
     #: (the gradients are DTensors themselves, as under tensor parallelism).
     kinds: tuple[Spread, ...] = ()
-    unsharded: UnshardedParameters | None = (
-        None  #: Parameters that lie whole on each rank, where others are cut; None without such.
-    )
+    unsharded: UnshardedParameters | None = None  #: Parameters that lie whole on each rank, where others are cut.
     partial_sums: tuple[PartialSum, ...] = ()  #: Parts of sums that were taken for the whole.

@@ -7,10 +7,6 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
 
-# What is in a session: what is kept alive by whom, what its modules do not know, what stood still.
-
-# Parameters that stood still while others of their model were trained.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnchangedParameters:
@@ -18,21 +14,17 @@ class UnchangedParameters:
 
     owner: str  #: Name of the model: ``"net"``.
     optimizer: str  #: Name of the optimizer that holds them, or of one that trains others of the model.
-    #: Whether that optimizer holds them: then they had no gradient at any step. If not, no optimizer does, and they get
-    #: gradients.
-    held: bool
+    held: bool  #: Whether that optimizer holds them, without a gradient at any step; else none does, and they get some.
     names: tuple[str, ...]  #: All parameters of the model in order: ``"net.fc1.weight"``.
     numels: tuple[int, ...]  #: Elements of each.
     unchanged: tuple[int, ...]  #: The numbers of those that stand still.
     trained: tuple[int, ...]  #: The numbers of those that an optimizer changed.
-    #: The numbers of those that stand still beside modules of the same make that are trained.
-    alike: tuple[int, ...] = ()
+    alike: tuple[int, ...] = ()  #: The numbers of those that stand still beside trained modules of the same make.
     #: How far the optimizer got while they were seen to stand still: steps where ``steps`` is not 0, else in-place
     #: changes of the parameter that was changed most.
     watched: int = 0
     steps: int = 0  #: How many steps the optimizer has made in all by its own count; 0 where it keeps none.
-    #: The line that makes them, or the optimizer that leaves them out; None where neither was found.
-    location: Location | None = None
+    location: Location | None = None  #: The line that makes them, or the optimizer that leaves them out; if found.
 
 
 # What modules hold beside their registries: tensors and modules that ``parameters()`` does not list, and broken ties.
@@ -79,8 +71,7 @@ class UnregisteredModules:
     registered: int = 0  #: How many parameters the outermost module has.
     optimized: int = 0  #: How many of the hidden ones an optimizer that could be found updates.
     with_gradient: int = 0  #: How many of the hidden ones have a gradient.
-    #: Whether parameters that the outermost module knows have one, or an optimizer made a step with them.
-    trained: bool = False
+    trained: bool = False  #: Whether an optimizer has, or stepped with, parameters that the outermost module knows.
     location: Location | None = None  #: The line that makes the container.
 
 
@@ -135,8 +126,6 @@ class ModulesReport:
     flags: tuple[FlagWithoutEffect, ...] = ()
 
 
-# What is in a session: what is kept alive by whom, and what its modules hold beside their registries.
-
 RetainedBy = Literal["history", "traceback", "both"]
 GraphForm = Literal["items", "sum"]
 
@@ -171,13 +160,10 @@ class StoredGraph:
     name: str  #: What holds them: ``"losses"``, ``"history['loss']"``, ``"val_loss"``.
     form: GraphForm  #: ``"items"`` of a container, or ``"sum"``: one tensor that was added up.
     items: int  #: How many tensors are stored.
-    #: How many of them have a graph that shares nothing but leaves with the others'; of a sum, of its terms.
-    graphs: int
+    graphs: int  #: How many of them share nothing but leaves with the others' graphs; of a sum, of its terms.
     nodes: int  #: Their nodes in all.
     saved: int  #: Tensors that these nodes still keep for a backward.
-    #: Bytes of the storages of these that nothing else in reach keeps alive, each counted once; those of leaves left
-    #: out.
-    nbytes: int
+    nbytes: int  #: Bytes of the storages of these that nothing else in reach keeps, each once, leaves left out.
     scalars: bool  #: Whether all stored tensors hold one number.
     freed: bool  #: Whether a backward has used and freed what they saved.
     complete: bool = True  #: Whether all nodes were looked at; if not, there are more of everything.
@@ -216,19 +202,13 @@ class WatchReport(Report):
     modules: ModulesReport = field(default_factory=ModulesReport)  #: What modules hold beside their registries.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
     retained: tuple[RetainedMemory, ...] = ()
-    views: tuple[
-        StorageKeepingView, ...
-    ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    views: tuple[StorageKeepingView, ...] = ()  #: Views that alone keep a larger storage alive, the largest first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     sizes: tuple[HeldSize, ...] = ()  #: What holds the most, the largest first: containers, and tensors with a name.
-    #: What grew by the same amount from look to look; only where earlier looks were given.
-    growing: tuple[Growth, ...] = ()
-    #: Parameters that nothing changed while others of their model were trained.
-    unchanged: tuple[UnchangedParameters, ...] = ()
+    growing: tuple[Growth, ...] = ()  #: What grew by the same amount from look to look, given earlier looks.
+    unchanged: tuple[UnchangedParameters, ...] = ()  #: Those that nothing changed while others were trained.
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
-
-# What the check before training found, from one batch, on copies.
 
 ProbeState = Literal["fine", "look", "wrong", "unknown"]
 
@@ -302,12 +282,10 @@ class StartReport(Report):
     missing: tuple[str, ...] | None = None
     unknown_parameters: int = 0  #: How many parameters the optimizer holds that are not the model's.
     training: bool = True  #: Whether the model is in train mode.
-    #: Modules in it that are in eval mode, although it is in train mode, and to which that matters.
-    in_eval: tuple[str, ...] = ()
+    in_eval: tuple[str, ...] = ()  #: Modules to which it matters, in eval mode inside a model in train mode.
     inputs: tuple[Extent, ...] = ()  #: What the model is given.
     target: Extent | None = None  #: What the loss compares with; None where there is nothing.
-    #: The shape of what comes out; None where that is no tensor, or nothing came out.
-    outputs: tuple[int, ...] | None = None
+    outputs: tuple[int, ...] | None = None  #: The shape of what comes out; None where that is no tensor, or nothing.
     loss: str = ""  #: What the loss is called; empty where there is none.
     #: What the model ends with: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``; empty for others, and where the loss
     #: is not torch's own.
@@ -318,8 +296,7 @@ class StartReport(Report):
     without_gradient: tuple[str, ...] | None = None
     zero_gradient: tuple[str, ...] = ()  #: Parameters whose gradient is exactly zero.
     bad_gradient: tuple[str, ...] = ()  #: Parameters whose gradient has NaN or infinities.
-    #: Whether the result of one sample depends on the others, in eval mode; None where that was not asked.
-    mixes: bool | None = None
+    mixes: bool | None = None  #: Whether the result of one sample depends on others, in eval mode; None: not asked.
     overfit: Overfit | None = None  #: How far a copy learned a few samples; None where that was not tried.
     error: str = ""  #: What the model or the loss raised; empty where nothing did.
     function: FunctionCheck | None = None  #: Of a custom Function, in place of a model; None of a model.

@@ -28,26 +28,22 @@ class ChangedName:
     relation: str
     kind: str  #: ``"Tensor"``, ``"Parameter"``, ``"ndarray"`` …
     shape: tuple[int, ...]  #: Its shape.
-    #: How many of its elements the first such write reached; None where that is too many to count.
-    elements: int | None
+    elements: int | None  #: How many of its elements the first such write reached; None where not counted.
     of_elements: int  #: How many elements it has.
     first: tuple[int, ...] | None = None  #: Index of the first of them, row by row; None where not known.
     #: Where these elements lie, row by row: a digit for each of at most 48 equal parts of the tensor, from 0 (nothing
     #: in it was reached) to 9 (all of it); empty where not known.
     marks: str = ""
-    #: False where the write reached at most these elements: which ones depended on a mask or indices.
-    certain: bool = True
+    certain: bool = True  #: False where the write reached at most these: which ones depended on a mask or indices.
     #: Of what it reads against what was written to as a whole: ``"same"``, ``"within"`` (it is a part), ``"around"``
     #: (what was written to is a part of it), ``"crosses"`` (neither), ``""`` (not known).
     extent: Extent = ""
-    #: Whether autograd notices the change (a shared version counter); None where that is unknown.
-    noticed: bool | None = None
+    noticed: bool | None = None  #: Whether autograd notices the change (a shared version counter); None if unknown.
     saved: bool = False  #: Whether a backward graph seems to hold its values.
     items: int = 1  #: For items of a list: how many of them are this one memory; else 1.
     writes: int = 1  #: How many writes of this line changed it.
     at_least: bool = False  #: Whether that may be more: who shares the memory was not asked each time.
-    #: What was written to, where a line writes to several tensors and it was not the first; else empty.
-    through: str = ""
+    through: str = ""  #: What was written to, where a line writes to several tensors and it was not the first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +54,10 @@ class Clash:
     #: part of a tensor that holds each element several times; ``"reads what it writes"``.
     kind: ClashKind
     tensor: str  #: The tensor that the line names and writes through; empty where it names none.
-    #: How many elements were used twice (for ``"repeats"``: how many the write changed); None: not counted.
-    elements: int | None
+    elements: int | None  #: How many were used twice (``"repeats"``: how many the write changed); None: not counted.
     of_elements: int  #: How many elements were written to.
-    #: How many elements differ from what the same op gives on separate memory; None where that was not tried.
-    wrong: int | None = None
-    #: Index of the first of those, in ``tensor`` where it has a name, else in what was written to.
-    index: tuple[int, ...] | None = None
+    wrong: int | None = None  #: How many differ from what the same op gives on separate memory; None: not tried.
+    index: tuple[int, ...] | None = None  #: Of the first of those, in ``tensor`` if named, else in what was written to.
     got: str = ""  #: The element there.
     expected: str = ""  #: The element that separate memory gives.
     refused: bool = False  #: Whether torch raised an error instead of writing.
@@ -76,9 +69,7 @@ class Write:
 
     location: Location | None  #: The user's line.
     op: str  #: As torch names it: ``"add_"``, ``"copy_"``, ``"mm.out"``.
-    #: What was written to first, as named in the code or the namespace: ``"x"``, ``"net.weight"``; empty where it has
-    #: no name.
-    target: str
+    target: str  #: What was written to first, as named in code or namespace: ``"x"``, ``"net.weight"``; else empty.
     shape: tuple[int, ...]  #: Of what was written to first.
     count: int  #: How often.
     several: bool = False  #: Whether other tensors were written to as well.
@@ -98,6 +89,5 @@ class WritesReport(Report):
     writes: tuple[Write, ...] = ()  #: By line, in the order in which the lines first wrote.
     writes_seen: int = 0  #: How many writes there were.
     engine_writes: int = 0  #: Writes that backward made itself (it adds up gradients): not the user's, and not listed.
-    #: How many names and attributes were looked through for others that share memory, last time.
-    names_searched: int = 0
+    names_searched: int = 0  #: How many names and attributes were looked through for others sharing memory, last time.
     gaps: tuple[Gap, ...] = ()  #: What could not be seen.

@@ -66,6 +66,7 @@ def test_missing(monkeypatch):
         requirements.require_torch()
 
 
+X = torch.ones(2, requires_grad=True)
 WRONG = (3, [1, 2], "x", torch.relu)
 TAKERS = {
     "aliases": tm.aliases, "tensors": tm.tensors, "memory": tm.memory, "rng": tm.rng, "check": tm.check,
@@ -77,19 +78,77 @@ TAKERS = {
 @pytest.mark.parametrize("given", WRONG, ids=("number", "list", "text", "function"))
 def test_what_is_no_mapping_of_names_is_refused_with_what_was_given(name, given):
     """By every function that takes names, in the same words."""
-    expected = f"{name}() takes names and their values, but was given {what(given)}: "
-    with pytest.raises(tm.TensorMagicError, match=re.escape(expected)):
+    expected = rf'^{name}\(\) takes names and their values, as in {{"x": x}}, but was given {re.escape(what(given))}$'
+    with pytest.raises(tm.TensorMagicError, match=expected):
         TAKERS[name](given)
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_a_name_that_is_no_text_is_refused(name):
+    """A list that was numbered is no namespace."""
+    expected = rf"^{name}\(\) takes names .*: a name is text, but was given an int$"
+    with pytest.raises(tm.TensorMagicError, match=expected):
+        TAKERS[name]({0: torch.ones(2), 1: torch.ones(2)})
+
+
+NAMESPACES = {
+    "inspect": lambda given: tm.inspect(torch.ones(2), namespace=given),
+    "gradgraph": lambda given: tm.gradgraph(torch.ones(2, requires_grad=True) * 2, namespace=given),
+    "why": lambda given: tm.why(torch.ones(2), namespace=given),
+    "model": lambda given: tm.model(torch.nn.ReLU(), namespace=given),
+    "trace": lambda given: tm.trace(namespace=given),
+    "watch_writes": lambda given: tm.watch_writes(namespace=given),
+    "explain": lambda given: tm.explain(namespace=given),
+    "track_memory": lambda given: tm.track_memory(namespace=given),
+    "track_rng": lambda given: tm.track_rng(namespace=given),
+}
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+@pytest.mark.parametrize("given", WRONG, ids=("number", "list", "text", "function"))
+def test_a_namespace_is_a_mapping_of_names(name, given):
+    """For every function that looks names up, before anything is looked at."""
+    with pytest.raises(tm.TensorMagicError, match=rf"^{name}\(\) takes names and their values"):
+        NAMESPACES[name](given)
 
 
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda: tm.overlay(None), "overlay() takes names and their values, but was given None"),
+        (lambda: tm.overlay(None), 'overlay() takes names and their values, as in {"x": x}, but was given None'),
         (lambda: tm.show(3), "was given an int"),
         (lambda: tm.ignore(None), "cannot ignore None: codes look like TM201"),
         (lambda: tm.ignore([None]), "cannot ignore [None]: codes look like TM201"),
         (lambda: tm.memory({}, devices=3.5), "torch knows no device 3.5"),
+        (lambda: tm.memory({}, devices=[]), "was given no device: name one, or leave it out"),
+        (lambda: tm.memory({}, most="all"), "memory(most=…) takes a whole number, but was given a str"),
+        (lambda: tm.memory({}, only=[X]), "memory() takes names and their values"),
+        (lambda: tm.aliases({}, only=[X]), "aliases() takes names and their values"),
+        (lambda: tm.tensors({}, around=[X]), "tensors() takes names and their values"),
+        (lambda: tm.tensors({}, panels="all"), "tensors(panels=…) takes a whole number, but was given a str"),
+        (lambda: tm.inspect(X, X), "inspect(x, name) takes a name as text, but was given a torch.Tensor"),
+        (lambda: tm.inspect(X, at=0), "inspect(at=…) takes one entry for each dimension, but was given an int"),
+        (lambda: tm.inspect(X, dims=0), "inspect(dims=…) takes one entry for each dimension, but was given an int"),
+        (lambda: tm.inspect(X, verdict="copy"), "inspect(verdict=…) takes what copy_or_view() returned"),
+        (lambda: tm.inspect(X, besides=None), "inspect(besides=…) takes a list"),
+        (lambda: tm.gradgraph(X * 2, X), "gradgraph(loss, name) takes a name as text, but was given a torch.Tensor"),
+        (lambda: tm.why(X, X * 2), "why(x, name) takes a name as text, but was given a torch.Tensor"),
+        (lambda: tm.model(torch.nn.ReLU(), X), "model(net, name) takes a name as text, but was given a torch.Tensor"),
+        (lambda: tm.load(None), "load() takes a path, but was given None"),
+        (lambda: tm.load("~nobody-of-that-name/run.json"), "load() takes a path, but was given '~nobody"),
+        (lambda: tm.ranks("~nobody-of-that-name/run"), "ranks() takes a path, but was given '~nobody"),
+        (lambda: tm.read_snapshot("~nobody-of-that-name/s.pickle"), "read_snapshot() takes a path, but was given '~no"),
+        (lambda: tm.gradgraph(X.detach().numpy()), "loss is an array: only torch tensors have a graph"),
+        (lambda: tm.compare(None, None, names=("a", 3)), "compare(names=…) takes a name as text, but was given an int"),
+        (lambda: tm.inspect(X).save(None), "save() takes a path, but was given None"),
+        (lambda: tm.trace(ranks=3), "trace(ranks=…) takes a path, but was given 3"),
+        (lambda: tm.compare(None, None, names=2), "compare() takes two names, one per run, but was given an int"),
+        (
+            lambda: tm.check({}, earlier=3),
+            "check(earlier=…) takes the reports of earlier checks, the oldest first",
+        ),
+        (lambda: tm.check({}, earlier=[3]), "the oldest first, but was given an int"),
+        (lambda: tm.track_memory(functions=3), "track_memory(functions=…) takes functions, or their names"),
         (lambda: tm.ranks(None), "takes a folder, or the trace report of each rank, but was given NoneType"),
         (lambda: tm.ranks([]), "no report was given"),
         (lambda: tm.why(torch.ones(2), trace=3), "not an int"),

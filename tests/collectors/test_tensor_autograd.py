@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tensormagic.collectors.tensors import autograd as autograd_module
-from tensormagic.collectors.tensors.autograd import autograd
+from tensormagic.collectors.tensors.autograd import autograd, path_of
+from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.reports import AutogradReport
 
 
@@ -131,3 +132,18 @@ def test_sparse_gradient_has_a_norm() -> None:
     table(torch.tensor([1, 1])).sum().backward()
     report = look(table.weight)
     assert (report.grad_shape, report.grad_norm) == ((5, 2), pytest.approx(8**0.5))
+
+
+def test_views_that_were_written_to_are_not_asked_for_their_nodes() -> None:
+    """One of several raises where it is asked, another gets a new node: neither is asked for the sake of a third."""
+    x = torch.ones(4, requires_grad=True)
+    several, whole = x * 2, x * 3
+    part, view = several.chunk(2)[0], whole.view(2, 2)
+    with torch.no_grad():
+        part.mul_(2)
+    whole.add_(1)
+    y = (x * x).sum()
+    before = sequence_number()
+    way = path_of(y.grad_fn, {x._cdata: "x"}, [("part", part), ("view", view), ("y", y)])
+    assert sequence_number() == before
+    assert [node.name for node in way.nodes] == ["y", "", "x"]

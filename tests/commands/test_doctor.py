@@ -67,9 +67,7 @@ def test_a_missing_extra_is_a_note(monkeypatch):
 
 def test_a_torch_that_cannot_be_imported(monkeypatch):
     """Its own error is told."""
-    from tensormagic.collectors import requirements
-
-    monkeypatch.setattr(requirements, "torch_facts", lambda: (_ for _ in ()).throw(OSError("libtorch.so is broken")))
+    monkeypatch.setattr(doctor, "torch_facts", lambda: (_ for _ in ()).throw(OSError("libtorch.so is broken")))
     (check,) = doctor.torch_checks()
     assert check.described == "cannot be imported: OSError: libtorch.so is broken"
 

@@ -7,8 +7,7 @@ import time
 import pytest
 import torch
 
-from tensormagic.magics import live_output
-from tensormagic.magics.live_output import Repainter
+from tensormagic.magics import gpumem
 from tests.support.shell import KERNEL
 
 CELL = """%%gpumem {options}
@@ -23,8 +22,8 @@ del kept
 def notebook(shell, monkeypatch):
     """A shell whose front end replaces outputs, and a panel that is painted often."""
     monkeypatch.setattr(type(shell), "kernel", KERNEL, raising=False)
-    monkeypatch.setattr(live_output, "INTERVAL", 0.02)
-    monkeypatch.setattr(live_output, "SHARE", 1.0)
+    monkeypatch.setattr(gpumem, "INTERVAL", 0.02)
+    monkeypatch.setattr(gpumem, "SHARE", 1.0)
     return shell
 
 
@@ -100,7 +99,7 @@ def test_the_report_is_bound_with_its_title(shell, capsys):
     assert "kept = torch.zeros(1000)" in capsys.readouterr().out
 
 
-def test_painting_never_disturbs_the_run():
+def test_painting_never_disturbs_the_run(monkeypatch):
     """What fails is remembered, and nothing is painted after that."""
     calls = []
 
@@ -108,7 +107,8 @@ def test_painting_never_disturbs_the_run():
         calls.append(torch.zeros(1))
         raise ValueError("no page")
 
-    with Repainter(paint, interval=0.01) as painter:
+    monkeypatch.setattr(gpumem, "INTERVAL", 0.01)
+    with gpumem.Repainter(paint) as painter:
         time.sleep(0.1)
     assert [gap.reason for gap in painter.gaps] == ["ValueError: no page"]
     assert len(calls) == 1

@@ -224,7 +224,9 @@ def test_steps_that_cannot_be_are_refused_before_the_cell_runs(cell, shell, opti
     assert "ran" not in shell.user_ns
 
 
-@pytest.mark.parametrize("line", ["--nosuch", "y = 3", "--live maybe", "--live", "--into 1x"])
+@pytest.mark.parametrize(
+    "line", ["--nosuch", "y = 3", "--live maybe", "--live", "--into 1x", "--ranks ~nobody-of-that-name"]
+)
 def test_a_wrong_line_runs_nothing(cell, shell, line):
     """A UsageError, and the cell has not run: it can be mended and run once."""
     ran = cell(f"%%tracegrad {line}\nran = True")

@@ -26,6 +26,12 @@ def test_data_without_a_kind_is_refused():
     """A dictionary of anything else is no report."""
     assert saying({"x": 1}) == "expected a saved 'tensor' report, but this is None"
     assert saying({"x": 1}, reports.Report) == "expected a saved report, but this is None"
+    assert saying({"tensormagic": ["trace"]}, reports.Report) == "expected a saved report, but this is ['trace']"
+
+
+def test_the_base_of_reports_reads_any_of_them():
+    """What is in a file says of which class it is."""
+    assert repr(reports.Report.from_dict(trace_report().to_dict())) == repr(trace_report())
 
 
 @pytest.mark.parametrize("data", [[], None, 5, "x" * 1000])

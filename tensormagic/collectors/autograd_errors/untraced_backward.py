@@ -25,7 +25,7 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
     find_modified_saved,
     subject_of,
 )
-from tensormagic.collectors.graphs.live_nodes import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import has_history, is_stale, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import is_freed, same_start
 from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import is_kind
@@ -59,20 +59,20 @@ def untraced_fault(
         source = _Source(*around, spaces) if around is not None else None
         maker_name = partial(_maker_name, spaces)
         blame = Blame(None, _nowhere, source.location if source else _no_line, partial(_name_in, spaces), maker_name)
-        modified = freed = returned = None
+        fault: Any = None
         if subject == "modified":
             changed = find_modified_saved(nodes, error, None)
-            modified = blame.modified(*changed, nodes) if changed is not None else None
-            if source is not None and modified is not None and changed is not None:
-                modified = source.with_write(modified, changed[1].tensor, nodes[changed[0]])
+            fault = blame.modified(*changed, nodes) if changed is not None else None
+            if source is not None and changed is not None:
+                fault = source.with_write(fault, changed[1].tensor, nodes[changed[0]])
         elif subject == "freed":
             blame.gone.extend(source.earlier() if source is not None else ())
-            freed = blame.freed(nodes, range(len(starts)), None)
-            if source is not None and freed is not None:
-                freed = source.in_loop(freed, nodes) if not freed.known else source.with_line(freed)
+            fault = blame.freed(nodes, range(len(starts)), None)
+            if source is not None and fault is not None:
+                fault = source.in_loop(fault, nodes) if not fault.known else source.with_line(fault)
         else:
-            returned = custom_function_return(error, nodes, None, _no_line, locate)
-        return BackwardFault(modified, freed, returned) if modified or freed or returned else None
+            fault = custom_function_return(error, nodes, None, _no_line, locate)
+        return None if fault is None else BackwardFault(**{subject: fault})
 
 
 @dataclass(slots=True)
@@ -192,19 +192,22 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _has_graph(value: Any) -> bool:
-    return is_kind(value, torch.Tensor) and value.grad_fn is not None
+    """Return whether something is a tensor that can be asked what made it."""
+    return is_kind(value, torch.Tensor) and has_history(value) and not is_stale(value)
+
+
+def _named(spaces: Spaces) -> list[tuple[str, Any]]:
+    return [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
 
 
 def _maker_name(spaces: Spaces, node: Any) -> str:
     """Return what the user calls what a node made; empty where it has no name."""
-    named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
-    return next((name for name, value in named if is_kind(value, torch.Tensor) and value.grad_fn is node), "")
+    return next((name for name, value in _named(spaces) if _has_graph(value) and value.grad_fn is node), "")
 
 
 def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
     """Return what the user calls a tensor: by its own name, or as a parameter of a model that has one."""
-    named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
-    for name, value in named:
+    for name, value in _named(spaces):
         if is_kind(value, torch.Tensor) and same_start(value, tensor):
             return name
         if is_kind(value, nn.Module):

@@ -64,9 +64,8 @@ def collect_array(
             element_size=plain.itemsize, nbytes=plain.nbytes, numel=plain.size, version=None, is_view=False,
             data_text=_text(plain), gaps=(Gap("layout and statistics", why),),
         )  # fmt: skip
-    own = KindReport(
-        "numpy", "NumPy array", _summary(plain, name), _facts(plain, array), tuple(_components(plain, array, name))
-    )
+    summary, parts = _summary(plain, name), tuple(_components(plain, array, name))
+    own = KindReport("numpy", "NumPy array", summary, _facts(plain, array), parts)
     return replace(
         report,
         type_name=type(array).__name__,
@@ -129,10 +128,8 @@ def _over_root(plain: np.ndarray, array: Any) -> torch.Tensor:
     tensor = torch.from_numpy(np.asarray(_Interface(plain)))
     root = np.ndarray.view(root_of(array), np.ndarray)
     start = _address(plain) - _address(root)
-    fits = (
-        root.nbytes >= start + tensor.untyped_storage().nbytes() and start >= 0 and start % max(plain.itemsize, 1) == 0
-    )
-    if not (fits and root.dtype.kind not in _WORDS and (root.flags.c_contiguous or root.flags.f_contiguous)):
+    inside = 0 <= start <= root.nbytes - tensor.untyped_storage().nbytes() and start % max(plain.itemsize, 1) == 0
+    if not (inside and root.dtype.kind not in _WORDS and (root.flags.c_contiguous or root.flags.f_contiguous)):
         return tensor
     whole = np.asarray(_Interface(root)).ravel(order="K").view(np.uint8)
     storage = torch.from_numpy(whole).untyped_storage()
@@ -154,17 +151,13 @@ def _text(plain: np.ndarray) -> str:
 
 
 def _summary(plain: np.ndarray, name: str) -> str:
-    why = _why_not(plain)
-    if why:
+    shared = f"torch.from_numpy({name})"
+    if why := _why_not(plain):
         return f"Not a tensor, and torch cannot share its memory: {why}."
     if not plain.flags.writeable:
-        return (
-            f"Not a tensor. torch.from_numpy({name}) shares its memory, which is read-only: writing to it is undefined."
-        )
-    return (
-        f"Not a tensor, but torch.from_numpy({name}) makes one that shares its memory; its version counter does not "
-        "see writes to the array."
-    )
+        return f"Not a tensor. {shared} shares its memory, which is read-only: writing to it is undefined."
+    unseen = "its version counter does not see writes to the array"
+    return f"Not a tensor, but {shared} makes one that shares its memory; {unseen}."
 
 
 def _facts(plain: np.ndarray, array: Any) -> tuple[Fact, ...]:

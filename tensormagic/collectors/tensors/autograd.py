@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
@@ -58,7 +58,8 @@ def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]
     places = {id(node): place for place, node in enumerate(listed)}
     made: dict[int, str] = {}  # what the listed nodes made that has a name; the first name counts
     for label, item in islice(named, MOST_NAMED):
-        if getattr(item, "requires_grad", False) and (place := places.get(id(item.grad_fn))) is not None:
+        askable = has_history(item) and not is_stale(item)  # a view that was written to would get a new node
+        if askable and (place := places.get(id(item.grad_fn))) is not None:
             made.setdefault(place, label)
     described = tuple(_node(node, names, places, made.get(place, "")) for place, node in enumerate(listed))
     return Path(described, walked=min(len(nodes), MOST_COUNTED), complete=len(nodes) <= MOST_COUNTED)

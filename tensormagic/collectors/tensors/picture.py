@@ -104,9 +104,8 @@ def _images(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     domain = Domain.of(x)
     planes = _host(torch.stack([_plane(x, reading, index, step, domain) for index in indices]))
     low, high, scale = _scale(planes, x.dtype)
-    images = (
-        _frame(plane, (0,) * reading.leading + index, low, high) for plane, index in zip(planes, indices, strict=True)
-    )
+    leading = (0,) * reading.leading
+    images = (_frame(plane, leading + index, low, high) for plane, index in zip(planes, indices, strict=True))
     bad = int((~np.isfinite(planes)).any(-1).sum())
     return TensorPicture(
         reading.words, planes.shape[-1], low, high, scale, tuple(images), of=math.prod(counts), step=step,

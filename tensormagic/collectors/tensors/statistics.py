@@ -118,9 +118,8 @@ def _swept(x: torch.Tensor, chunk: int) -> Statistics:
     low, high = swept.low + domain.bias, swept.high + domain.bias
     if sample.finite and (sample.minimum, sample.maximum) != (low, high):
         sample, _ = _measured(part, domain, chunk, ends=(swept.low, swept.high))  # the histogram from end to end of all
-    finite, mean, deviation, norm = _moments(
-        swept.moments, (units.shift + domain.bias) * units.scale, units.scale, whole.repeats
-    )
+    shifted = (units.shift + domain.bias) * units.scale
+    finite, mean, deviation, norm = _moments(swept.moments, shifted, units.scale, whole.repeats)
     nan, positive, negative = (number * whole.repeats for number in swept.bad)
     first = [None if rank is None else whole.index(rank) for rank in swept.first]
     return replace(

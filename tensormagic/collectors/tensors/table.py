@@ -12,6 +12,7 @@ import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory, gather, with_parts
 from tensormagic.collectors.geometry.parts import named_parts
+from tensormagic.collectors.graphs.live_nodes import is_stale
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import local_shard, number, quiet
@@ -78,16 +79,14 @@ def _totals(entries: Sequence[Entry], pieces: Sequence[Shared]) -> tuple[MemoryT
 
 
 def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
-    item, names = entry.item, entry.names
+    item, names, kind = entry.item, entry.names, type(entry.item).__name__
     shown = nearest(telling(names)) if len(names) > 1 else names
     if not entry.is_tensor:
         array = np.ndarray
         dtype, shape, nbytes = str(array.dtype.__get__(item)), array.shape.__get__(item), array.nbytes.__get__(item)
-        return TensorRow(
-            shown[0], type(item).__name__, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown)
-        )
+        return TensorRow(shown[0], kind, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown))
     return TensorRow(
-        shown[0], "buffer" if is_buffer and type(item) is torch.Tensor else type(item).__name__, _plain(item.dtype),
+        shown[0], "buffer" if is_buffer and type(item) is torch.Tensor else kind, _plain(item.dtype),
         _shape(item), _device(item), _plain(item.layout), _nbytes(item), group, _gradient(item), names=len(shown),
     )  # fmt: skip
 
@@ -125,10 +124,9 @@ def _gradient(item: torch.Tensor) -> str:
     """Return the place in autograd, read without the warning that torch gives for a non-leaf's ``.grad``."""
     if not item.requires_grad:
         return ""
-    try:
-        if item.is_leaf:
-            return "leaf, grad" if item.grad is not None else "leaf"
-        node = item.grad_fn
-    except RuntimeError:  # a view of several that was written to
+    if is_stale(item):  # asked for its node it would get a new one, or refuse
         return "tracked"
+    if item.is_leaf:
+        return "leaf, grad" if item.grad is not None else "leaf"
+    node = item.grad_fn
     return node.name() if node is not None else "tracked"

@@ -215,9 +215,8 @@ def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, t
     found, slices = sections.read("statistics", lambda: values(numbers.tensor), nothing)
     if found is None or not numbers.of_what:
         return found, slices
-    found = replace(
-        found, of_what=f"the magnitudes of {numbers.of_what}" if found.of_what == "magnitudes" else numbers.of_what
-    )
+    magnitudes = "the magnitudes of " if found.of_what == "magnitudes" else ""
+    found = replace(found, of_what=f"{magnitudes}{numbers.of_what}")
     if subject.strided and numbers.tensor.shape == subject.tensor.shape:
         return found, slices
     return replace(found, first_nan=None, first_positive_infinity=None, first_negative_infinity=None), ()

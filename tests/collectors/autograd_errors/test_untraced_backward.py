@@ -109,6 +109,14 @@ def test_which_graph_was_freed(program, expected):
     assert {name: seen[name] for name in expected} == expected
 
 
+def test_a_view_that_may_not_be_asked_for_its_node_hides_nothing():
+    """It has a name beside, was written to, and raises where its ``grad_fn`` is read."""
+    stale = "part, _ = (x * 2).split([1, 2])\nwith torch.no_grad():\n    part.mul_(2)"
+    report = explained(f"{stale}\nloss = (x * x).sum()\nloss.backward()\nloss.backward()")
+    assert report.gaps == ()
+    assert (report.backward.freed.first.line, report.backward.freed.joint_name) == (5, "loss")
+
+
 def test_a_sum_made_before_the_loop_has_saved_nothing_that_could_be_gone():
     """It is the state that is carried on, though both are used again."""
     loop = "for _ in range(2):\n    h = torch.tanh(net(h) + both)\n    h.sum().backward()"

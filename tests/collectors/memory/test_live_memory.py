@@ -376,7 +376,7 @@ def test_only_some_names_devices_and_the_largest():
 
 def test_a_namespace_has_to_be_one():
     """What was given, and what would do."""
-    with pytest.raises(Exception, match=r'given a list of 1: \{"net": net\}'):
+    with pytest.raises(Exception, match=r'as in \{"x": x\}, but was given a list of 1'):
         memory([1])
     with pytest.raises(Exception, match="names and their values"):
         memory(only=3)

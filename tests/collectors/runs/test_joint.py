@@ -223,7 +223,7 @@ def test_findings_about_one_line_stand_together():
     from tensormagic.diagnoses.rule import joined
 
     lines = [Location("a.py", number, "x") for number in (1, 2)]
-    report = tm.trace(namespace={}).asked(**ASKED).report
+    report = tm.trace(namespace={}, **ASKED).report
     trace = [Finding("TM402", "error", "nan", lines[1]), Finding("TM701", "note", "draws", lines[0])]
     draws = [Finding("TM701", "note", "draws", lines[0]), Finding("TM701", "note", "once more", None)]
     writes = [Finding("TM201", "warning", "writes", lines[0]), Finding("TM203", "note", "reads", lines[1])]

@@ -62,11 +62,17 @@ def test_gradient_states():
     w, u = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     y = w * 2
     y.sum().backward()
+    z = w * 3
+    part, view = (w * 4).chunk(2)[0], z.view(2, 1)
+    with torch.no_grad():
+        part.mul_(2)
+    z.add_(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = rows(w=w, u=u, y=y, plain=torch.ones(1))
+        found = rows(w=w, u=u, y=y, plain=torch.ones(1), part=part, view=view)
     assert {name: row.gradient for name, row in found.items()} == {
         "w": "leaf, grad", "w.grad": "", "u": "leaf", "y": "MulBackward0", "plain": "",
+        "part": "tracked", "view": "tracked",
     }  # fmt: skip
 
 
