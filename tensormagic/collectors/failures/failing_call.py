@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import os.path
 import re
 import sys
 from collections.abc import Iterable
@@ -24,7 +25,8 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
-from tensormagic.collectors.failures.failing_source import Failing, attribute_in, call_in, failing_at
+from tensormagic.collectors.failures.failing_source import Failing, attribute_in, call_in, failing_at, misused_in
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -46,6 +48,8 @@ _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises Attribu
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
 _METHODS = f"{_TORCH}/_tensor.py"
+_OPTIMIZER = f"{_TORCH}/optim/optimizer.py"  # whose functions wrap the methods of every optimizer
+_MULTIPROCESSING = f"{os.path.sep}multiprocessing{os.path.sep}"
 _HIDDEN = "__tracebackhide__"  # a name by which a frame tells IPython what to leave out of a traceback
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
 
@@ -140,6 +144,8 @@ def refused_in(steps: Steps) -> Refused | None:
         # What a ``raise`` or a failed ``assert`` raised is the user's own.
         raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
         return None if raises else _read(steps, own)
+    while _MULTIPROCESSING in below[-1].tb_frame.f_code.co_filename and len(below) > 1:  # what a worker is to get
+        below.pop()
     last = below[-1].tb_frame.f_code
     return _of_library(steps, below) if is_torch_file(last.co_filename) and last.co_name != _NO_SUCH_NAME else None
 
@@ -149,8 +155,11 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     below = list(takewhile(lambda entry: not entry.tb_frame.f_code.co_filename.startswith(_KERNELS), below)) or below
     backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
     if backward is not None:
-        return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
-    around = function_entries(below)
+        call = of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
+        if "inputs" in call.keywords and (inputs := names_of(backward.tb_frame).get("inputs_tuple")):
+            call.keywords["inputs"] = inputs[0] if is_kind(call.keywords["inputs"], torch.Tensor) else inputs
+        return call
+    around = [each for each in function_entries(below) if each.tb_frame.f_code.co_filename != _OPTIMIZER]
     read = _read(steps, below[-1])
     if read is not None and not (read.func is _GET_ITEM and _forward_entry(below[-1:])):
         read.around = around
@@ -188,7 +197,7 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
         only_torch = (issubclass(steps.kind, RuntimeError) and not of_python) or _TORCHS_OWN.search(
             steps.message
         ) is not None
-        found = call_in(failing, names, only_torch=only_torch)
+        found = call_in(failing, names, only_torch=only_torch) or misused_in(failing, names, steps.message)
     return None if found is None else Refused(*found, False, entry, failing)  # noqa: FBT003  (not exact)
 
 

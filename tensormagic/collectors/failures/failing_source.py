@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import dis
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +23,8 @@ from types import (
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules.module import _IncompatibleKeys
+from torch.utils.data import DataLoader
 
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
@@ -148,6 +151,7 @@ _ON_WHOLE = {
     "UNPACK_SEQUENCE": "__iter__", "FORMAT_VALUE": "__format__", "FORMAT_SIMPLE": "__format__",
 }  # fmt: skip
 _WHOLE = frozenset({"__bool__", *_ON_WHOLE.values()})
+_MISUSED = (DataLoader, _IncompatibleKeys)
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType)
 
 
@@ -283,8 +287,16 @@ def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "grad" and _is_tensor(still_value(node.value, names))
 
 
+def misused_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
+    """Return an object of torch's that was taken for what it is not: ``'DataLoader' object is not subscriptable``."""
+    nodes = (node for node in ast.walk(failing.node) if isinstance(node, ast.Name | ast.Attribute))
+    held = (value for value in (still_value(node, names) for node in nodes) if is_kind(value, *_MISUSED))
+    named = (value for value in held if message.startswith(f"'{type(value).__name__}' object is not "))
+    return next((Found(None, "", (value,), {}) for value in named), None)
+
+
 def _is_results(value: Any) -> bool:
-    return type(value).__module__ == "torch.return_types"
+    return type(value).__module__ == "torch.return_types" or type(value) is _IncompatibleKeys
 
 
 def _called(
@@ -297,6 +309,9 @@ def _called(
         could = owner is UNKNOWN and hasattr(torch.Tensor, func.attr)
         if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or _is_tensor(owner):
             return getattr(torch.Tensor, func.attr, None), f"Tensor.{func.attr}", True
+        method = inspect.getattr_static(type(owner), func.attr, None)
+        if is_torchs(method):  # of an optimizer, a scheduler, a module
+            return method, f"{type(owner).__name__}.{func.attr}", True
     found = still_value(func, names)
     if is_torchs(found):
         return found, "", False

@@ -163,6 +163,8 @@ def _of_backward(
     if entry is None:
         return {}
     frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
+    if "does not require grad" in message_of(error):
+        root = next((one for one in given if not one.requires_grad), root)
     source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
     scope = Scope.of(source, frame, around.cell_number) if around.origins is None else None  # a trace saw it better
     if scope is not None and root is not None and not root.requires_grad:

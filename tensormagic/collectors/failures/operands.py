@@ -118,7 +118,7 @@ def function_name(func: Any) -> str:
         wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording)
     elif not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
-    else:
+    elif not is_kind(func, FunctionType):
         wording = next((f"{home}.{name}" for home, has in homes.items() if callable(getattr(has, name, None))), "")
     wording = wording or name_at_home(func)
     return wording.removeprefix("torch.") if wording.startswith("torch.Tensor.") else wording
