@@ -141,7 +141,7 @@ def space(tmp_path_factory):
       ("torch.jit.load(scripted)",)),
      ("torch.jit.load(path)", "The file was not written by torch.jit.save: a checkpoint is read with torch.load.",
       ("torch.load(path)",)),
-     ("torch.load(gone, weights_only=False)", "The file holds an object of the class Gone, which tests.diagnoses.test_",
+     ("torch.load(gone, weights_only=False)", "The file names Gone of tests.diagnoses.test_saving, which has none",
       ()),
      ("torch.save(lambda: 1, folder + '/function.pt')",
       LAMBDA, ()),

@@ -279,7 +279,8 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Fo
     results = _is_results(owner) or (type(owner) is tuple and _is_tensor(owner))
     gone = owner is UNKNOWN and "'torch.return_types." in message
     no_gradient = owner is None and is_gradient(node.value, names)
-    return Found(None, "", (owner,), {}) if results or gone or no_gradient else None
+    no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
+    return Found(None, "", (owner,), {}) if results or gone or no_gradient or no_loss else None
 
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:

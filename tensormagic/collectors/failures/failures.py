@@ -28,7 +28,7 @@ from tensormagic.collectors.failures.failing_call import (
     tensors_in,
 )
 from tensormagic.collectors.failures.failing_source import Failing, executed_source
-from tensormagic.collectors.failures.lost_graph import lost_graph
+from tensormagic.collectors.failures.lost_graph import lost_graph, scope_of
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
@@ -51,12 +51,10 @@ from tensormagic.collectors.where.source import (
     innermost_own,
     is_own_code,
     is_own_frame,
-    lines_of,
     location_in,
     location_of,
     names_of,
 )
-from tensormagic.collectors.where.statements import Scope
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, OutOfMemory
 from tensormagic.reports.failure import Phase
@@ -165,8 +163,7 @@ def _of_backward(
     frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
     if "does not require grad" in message_of(error):
         root = next((one for one in given if not one.requires_grad), root)
-    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
-    scope = Scope.of(source, frame, around.cell_number) if around.origins is None else None  # a trace saw it better
+    scope = scope_of(frame, around.cell_number) if around.origins is None else None  # a trace saw it better
     if scope is not None and root is not None and not root.requires_grad:
         loss, cut, lines = lost_graph(scope, frame, line, failing, root, around.cell_number)
         cuts = () if cut is None else (cut,)

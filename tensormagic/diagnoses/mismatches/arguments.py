@@ -89,7 +89,8 @@ torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
     argument: The forward of {call.report.module.strip("()") or layer} also needs {listed(names.split("'")[1::2])}.
 
 (?P<function>[\w.]+?)(?:\.__init__)?\(\) missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)
-    argument: The call of {function} also needs {listed(names.split("'")[1::2])}.
+    if: call.report.function.endswith(function)
+    argument: The call of {function} also needs {listed(names.replace('"', "'").split("'")[1::2])}.
 
 Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\((?s:.*) to satisfy the constraint \
 (?P<constraint>(?s:.+?)), but found invalid values:\s*(?P<values>(?s:.*))

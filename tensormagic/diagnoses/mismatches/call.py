@@ -199,10 +199,10 @@ class Call:
     def receiver(self) -> str:
         """What the method was called on, as the user's call writes it; empty where it is no method."""
         body = expression_of(self.report.call)
-        is_method = isinstance(body, ast.Call) and isinstance(body.func, ast.Attribute)
-        return ast.unparse(body.func.value) if is_method else ""
+        method = body.func if isinstance(body, ast.Call) else body
+        return ast.unparse(method.value) if isinstance(method, ast.Attribute) else ""
 
-    def with_keyword(self, name: str, keyword: str, value: object) -> str:
+    def with_keyword(self, name: str, keyword: str, value: bool | str) -> str:  # noqa: FBT001  (of any keyword)
         """Return the user's call of a function of torch's, ``torch.load``, with one more argument."""
         found = call_on(self.report.call, name.rpartition(".")[2])
         if found is None or not f".{name}".endswith(f".{ast.unparse(found.func)}"):

@@ -20,9 +20,9 @@ _IMAGE = "`torchvision.transforms.functional.to_tensor(image)`"
 
 says.table(r"""
 object of type '(?P<kind>\w+)' has no len\(\)
-    if: call.report.function == "torch.utils.data.DataLoader" or "Sampler" in call.report.function
-    argument: Samples are drawn from a dataset by their number, and {article(kind)} does not say how many there are: its
-        class needs a method __len__.
+    if: call.report.function == "torch.utils.data.DataLoader" or call.report.call.startswith("len(")
+    argument: What samples are drawn from has to say how many there are, and {article(kind)} does not: its class needs a
+        method __len__.
 
 num_samples should be a positive integer value, but got num_samples=0
     argument: The dataset is empty: no samples can be drawn from it. Look at the folder or the list that it was made of.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from pickletools import code2op
+from pickletools import opcodes
 
 from tensormagic.diagnoses.lines import call_on, statement_of, text_of, under_no_grad, update_by_hand
 from tensormagic.diagnoses.mismatches.call import Call, article, mismatch
@@ -52,10 +52,10 @@ Cannot use ``weights_only=True`` with TorchScript archives
 
 Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'
     if: reads_a_file(call)
-    argument: The file holds an object of the class {name}, which {module} has not: define or import it there before. A
-        file of net.state_dict() needs no class.
+    argument: The file names {name} of {module}, which has none: define or import it there before. A file of
+        net.state_dict() needs no class.
 
-Can't (?:pickle|get) local object '(?P<name>[^']+)'|Can't pickle <function (?P<other>\S+) at
+Can't (?:pickle|get) local object '(?P<name>[^']+)'|Can't pickle <function (?P<other>\S+) at \w+>: attribute
     with what: "a lambda" if "<lambda>" in (name or other) else (name or other).rpartition(".")[2]
     argument: A file and another process get functions and classes by name, and {what} cannot be found by one: write it
         with def or class at the top of a module{", or save net.state_dict()" if reads_a_file(call, "save") else ""}.
@@ -92,7 +92,7 @@ def an_object(name: str) -> str:
 
 def is_opcode(byte: int) -> bool:
     """Return whether a pickle can hold this byte where an instruction is expected."""
-    return chr(byte) in code2op
+    return any(each.code == chr(byte) for each in opcodes)
 
 
 def reads_a_file(call: Call, name: str = "load") -> bool:
@@ -119,6 +119,7 @@ Expected state_dict to be dict-like, got <class '(?P<kind>[\w.]+)'>
     with file: kind == "str" or kind.startswith(FILES); with own: "." in kind and not kind.startswith(NO_MODELS)
     maybe: {names[0]}.load_state_dict(torch.load({names[1]})) when file
     maybe: {names[0]}.load_state_dict({names[1]}.state_dict()) when own and not file
+    maybe: {names[0]}.load_state_dict({names[1]}()) when kind == "method"
 
 Error\(s\) in loading state_dict for (?P<model>\w+).*?size mismatch for (?P<name>\S+): copying a param with shape \
 torch\.Size\(\[{saved:shape}\]\) from checkpoint, the shape in current model is torch\.Size\(\[{own:shape}\]\)
@@ -188,6 +189,15 @@ def _of_a_plain_tensor(call: Call, kind: str, name: str) -> Mismatch:
 says.table(r"""
 Module \[(?P<model>ModuleList|ModuleDict)\] is missing the required "forward" function
     argument: A {model} holds layers and does not call them: call them one by one, or put them in an nn.Sequential.
+
+^list is not a Module subclass
+    argument: An nn.Sequential takes its layers one by one, not in a list: a * before the list hands them over so.
+
+^torch\.nn\.functional\.(?P<name>\w+) is not a Module subclass
+    argument: An nn.Sequential holds modules, and F.{name} is a function: torch.nn has a module for most of these.
+
+^[\w.]+\.(?P<name>[A-Z]\w+) is not a Module subclass
+    argument: An nn.Sequential holds modules, and {name} is the class of one: make one of it, {name}(…).
 
 Module \[(?P<model>\w+)\] is missing the required "forward" function
     argument: A module is called through its method forward, and {model} has none: look at its name and its indentation.

@@ -50,8 +50,14 @@ cannot register a hook on a tensor that doesn't require gradient
     argument: No gradient will come to {wrong.name}, which does not require one.
     parts: wrong; maybe: {wrong.code}.requires_grad_()  # before it is used
 
+^'(?P<kind>float|int|NoneType|list|tuple)' object has no attribute 'backward'
+    with takes: ": .item() and float() take a number out of its graph" if kind in ("float", "int") else ""
+    with what: {"NoneType": "None (a function without return?)", "list": "a list of them"}.get(kind, article(kind))
+    argument: Backward starts from a tensor, and {call.receiver or "this"} is {what}{takes}.
+    maybe: sum({call.receiver}).backward() when kind in ("list", "tuple") and call.receiver
+
 grad can be implicitly created only for real scalar outputs but got torch\.(?P<dtype>\w+)
-    with loss: call.tensors[0]
+    with loss: first one.dtype == dtype
     dtype: A loss is a real number, and {loss.name} is {dtype}: take its absolute value or its real part.
     parts: loss is {dtype} must be float32; maybe: {loss.code}.abs(); maybe: {loss.code}.real
 
@@ -77,8 +83,9 @@ Inplace update to inference tensor outside InferenceMode
 # -- optimizers
 
 '(?P<kind>\w+)' object is not iterable
-    if: call.report.function.startswith("torch.optim."); with name: anything.operand.name
-    argument: An optimizer takes parameters, and {name or "what it was given"} is {article(kind)}.
+    if: call.report.function.startswith(("torch.optim.", "torch.nn.utils.clip_grad")); with name: anything.operand.name
+    with taker: "An optimizer" if "optim" in call.report.function else f"The function {call.short_title}"
+    argument: {taker} takes parameters, and {name or "what it was given"} is {article(kind)}.
     parts: anything is {kind}; try: {anything.code}{"" if kind == "method" else ".parameters"}() when name
 
 params argument given to the optimizer should be an iterable of Tensors or dicts, but got
@@ -181,7 +188,8 @@ Expected f\(\*args\) to return a scalar Tensor, got tensor with {got} dims
         choose with torch.where, or leave out fullgraph=True.
 
 Could not guard on data-dependent expression
-    argument: A graph has no `if` on the values of a tensor: choose between two results with torch.where or torch.cond.
+    argument: The graph would have to decide by the values of a tensor, which it does not know: choose between two
+        results with torch.where or torch.cond, and say what a size can be with torch._check.
 
 Expecting `args` to be a tuple of example positional inputs, got <class '(?P<kind>[\w.]+)'>
     with given: call.argument("args")
