@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tensormagic.diagnoses.mismatches import mismatch_of
+from tensormagic.reports import FailureReport
 from tests.diagnoses.test_everyday_errors import explained
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch about schedulers and steps in an unusual order
@@ -32,6 +34,14 @@ UNUSED = (
     "What was computed from the same values in another way does not count."
 )
 DEVICE = "A device is a kind that torch knows, and a number where there are several, as in cuda:1"
+WORKER = (
+    "A worker process ended without an error of Python's: with num_workers=0 the samples are made here, where the "
+    "error is seen"
+)
+BOOTSTRAPPING = (
+    "An attempt has been made to start a new process before the\n        current process has finished its "
+    "bootstrapping phase."
+)
 VIEWS = "Autograd cannot follow a write into one of several views that one call returned"
 # What is before the line, the line, the rule, and ways with the line on which they are used.
 CASES = (
@@ -153,6 +163,12 @@ CASES = (
      {"nn.utils.rnn.pack_padded_sequence(x, n, batch_first=True, enforce_sorted=False)": "{way}"}),
     ("x, n = torch.ones(3, 5, 2), torch.tensor([5, 3, 0])", "nn.utils.rnn.pack_padded_sequence(x, n, batch_first=True)",
      "Each sequence of a batch must have one element at least, and one length is 0", {}),
+    ("x = torch.ones(3)", "x[0] = torch.tensor([1.0, 2.0])",
+     "What is assigned must fit into the place that the index selects, one number: it is 2.", {}),
+    ("x = torch.ones(3)", "x[:2] = [1, 2]", "What is assigned to a part of a tensor is a number or a tensor, not", {}),
+    ("items, i = [1, 2, 3], torch.tensor([1, 2])", "items[i]", "Python takes one whole number here, and i is", {}),
+    ("y = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)", "y.numpy()", "NumPy does not support gradients",
+     {"y.detach().float().numpy()": "{way}"}),
     (LEAF, "w.grad = torch.ones(3).double()", "A gradient must have the dtype of its tensor: this one is float64", {}),
 )  # fmt: skip
 
@@ -185,6 +201,23 @@ def test_what_cut_off_a_tensor_that_is_differentiated_by_is_named(cell_of):
         "Nothing was recorded that leads back to v, which `.detach()` cut off from what it was made of."
     )
     assert report.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("DataLoader worker (pid 7) is killed by signal: Killed. ", f"{WORKER}. The system kills processes when"),
+        ("DataLoader worker (pid(s) 7) exited unexpectedly", f"{WORKER}."),
+        (BOOTSTRAPPING, "A process that is started imports the program again"),
+        ("Cannot re-initialize CUDA in forked subprocess. To use", "A process that is forked cannot use CUDA after"),
+        ("Function 'SqrtBackward0' returned nan values in its 0th output.", "Anomaly detection stops at the first"),
+        ("Expected to have finished reduction in the prior iteration before starting a new one. This error indicates",
+         "Parameters of the DistributedDataParallel model got no gradient in the step before"),
+        ("CUDA error: device-side assert triggered\nCUDA kernel errors might be", "A value on the GPU was out"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_had_on_every_machine_is_told_by_its_words(error, says):
+    assert mismatch_of(FailureReport(error_type="RuntimeError", error=error)).rule.startswith(says)
 
 
 @pytest.fixture

@@ -241,7 +241,8 @@ class OperandNames:
         if not isinstance(node, ast.Name) or value is UNKNOWN:
             return node
         found = still_value(node, self._names)
-        return node if found is UNKNOWN or found is value or not is_plain_tensor(found) else None
+        another = is_plain_tensor(found) or (is_kind(value, torch.Tensor) and type(found) in {list, dict})
+        return node if found is UNKNOWN or found is value or not another else None
 
     def _at(self, index: int) -> ast.expr | None:
         operands, written, func = self._positional, self._written, self._refused.func

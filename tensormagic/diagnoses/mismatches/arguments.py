@@ -152,6 +152,15 @@ Invalid device string: '(?P<name>.*?)'
     argument: A device is a kind that torch knows, and a number where there are several, as in cuda:1: {name} is
         none{told}.
 
+only integer tensors of a single element can be converted to an index
+    with wrong: first one.numel != 1 or is_floating(one.dtype)
+    argument: Python takes one whole number here, and {wrong.name} is {wrong.dtype} with {count(wrong.numel)}.
+    parts: wrong is {wrong.dtype}, {wrong.numel} elements must be int64, 1 element
+
+can't assign a (?P<kind>list|tuple) to a torch\.\w+
+    argument: What is assigned to a part of a tensor is a number or a tensor, not a {kind}: torch.tensor makes one of
+        it.
+
 Default process group has not been initialized
     argument: No process group was made in this process: every process that torchrun starts calls
         torch.distributed.init_process_group() first.
@@ -213,7 +222,8 @@ expected np\.ndarray \(got (?P<kind>\w+)\)
 
 Can't call numpy\(\) on Tensor that requires grad
     argument: NumPy does not support gradients, but {first.name} requires them: detach it from the graph first.
-    parts: first is requires_grad=True; try: {first.code}.detach().numpy()
+    parts: first is requires_grad=True
+    try: {first.code}.detach(){".float()" if first.dtype == "bfloat16" else ""}.numpy()
 
 At least one of 'min' or 'max' must not be None
     argument: The function torch.clamp needs a lower bound (min), an upper one (max), or both.

@@ -37,6 +37,21 @@ DataLoader with IterableDataset: expected unspecified (?P<name>\w+) option
 Sum of input lengths does not equal the length of the input dataset
     argument: The lengths of the parts must add up to that of the dataset; fractions such as [0.8, 0.2] always do.
 
+DataLoader worker \(pid.*?\) (?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)
+    with why: {"Killed": " The system kills processes when memory runs out.",
+        "Bus error": " Workers hand batches over in shared memory, /dev/shm: a bus error is what its end looks like."}
+    argument: A worker process ended without an error of Python's: with num_workers=0 the samples are made here, where
+        the error is seen.{why.get(signal, "")}
+
+attempt has been made to start a new process before the\s+current process has finished its bootstrapping phase
+    argument: A process that is started imports the program again, and would start processes itself: what starts them
+        stands below if __name__ == "__main__".
+
+Cannot re-initialize CUDA in forked subprocess
+    argument: A process that is forked cannot use CUDA after its parent has: make tensors on the GPU outside of the
+        dataset, or start the processes with spawn.
+    maybe: DataLoader(…, multiprocessing_context="spawn")
+
 prefetch_factor option could only be specified in multiprocessing
     argument: Only worker processes load batches ahead: give num_workers, or leave out prefetch_factor.
 

@@ -61,6 +61,19 @@ grad can be implicitly created only for real scalar outputs but got torch\.(?P<d
     dtype: A loss is a real number, and {loss.name} is {dtype}: take its absolute value or its real part.
     parts: loss is {dtype} must be float32; maybe: {loss.code}.abs(); maybe: {loss.code}.real
 
+Function '(?P<name>\w+?)(?:Backward\d*)?' returned nan values in its \d+th output
+    argument: Anomaly detection stops at the first backward function that returns NaN: that of {name}. Its warning names
+        the line that called it, and %%tracegrad shows what came there.
+
+Expected to have finished reduction in the prior iteration before starting a new one
+    argument: Parameters of the DistributedDataParallel model got no gradient in the step before: something that it
+        returned, or a part of it, was not used in the loss.
+    maybe: DistributedDataParallel(…, find_unused_parameters=True)
+
+CUDA error: device-side assert triggered
+    argument: A value on the GPU was out of range, as a rule a class or an index, in this call or in one before: on the
+        CPU the same call says which. No call of this process can use the GPU any more.
+
 you can only change requires_grad flags of leaf variables
     argument: Only a leaf can be told to require no gradient, and {first.name} was computed: a copy without its history
         requires none.
@@ -83,7 +96,8 @@ Inplace update to inference tensor outside InferenceMode
 # -- optimizers
 
 '(?P<kind>\w+)' object is not iterable
-    if: call.report.function.startswith(("torch.optim.", "torch.nn.utils.clip_grad")); with name: anything.operand.name
+    if: call.report.function.startswith(("torch.optim.", "torch.nn.utils.clip_grad"))
+    with name: anything.operand.name
     with taker: "An optimizer" if "optim" in call.report.function else f"The function {call.short_title}"
     argument: {taker} takes parameters, and {name or "what it was given"} is {article(kind)}.
     parts: anything is {kind}; try: {anything.code}{"" if kind == "method" else ".parameters"}() when name
