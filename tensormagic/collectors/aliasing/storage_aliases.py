@@ -21,7 +21,7 @@ from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import Walk, walk_arrays
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import running_spaces
+from tensormagic.collectors.where.source import running_functions
 
 # The names that reach a storage: looked up in the namespace and in the functions that are running.
 #
@@ -103,7 +103,8 @@ class StorageAliases:
         self._by_storage, self._every, self._foreign, self._beside = {}, [], [], {}
         self._use_counts, self._bounds, self.searched = {}, {}, 0
         with quiet():
-            for scope, space in enumerate((self._namespace, *running_spaces(frame, self._namespace))):
+            running = (names for _, names in running_functions(frame, self._namespace))
+            for scope, space in enumerate((self._namespace, *running)):
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):

@@ -249,8 +249,8 @@ class _Reading:
 
     def _unrecorded(self, line: int) -> Origin | None:
         """Return what kept autograd from recording a line, a block around it or a decorator; None where nothing did."""
-        blocks = [block[at] for block, at in self.scope.way(line)]
-        items = [item.context_expr for each in blocks if isinstance(each, ast.With) for item in each.items]
+        blocks = (each for each in self.scope.around(line) if isinstance(each, ast.With))
+        items = [item.context_expr for each in blocks for item in each.items]
         for call in reversed([*self.scope.decorators, *items]):
             switch = still_value(call.func if isinstance(call, ast.Call) else call, self.names)
             if switch is torch.enable_grad:
