@@ -15,7 +15,7 @@ import os.path
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -25,7 +25,14 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
-from tensormagic.collectors.failures.failing_source import Failing, attribute_in, call_in, failing_at, misused_in
+from tensormagic.collectors.failures.failing_source import (
+    Failing,
+    Refused,
+    attribute_in,
+    call_in,
+    failing_at,
+    misused_in,
+)
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
 
@@ -86,22 +93,6 @@ class Steps:
         return self.entries[self.own] if self.own >= 0 else None
 
 
-@dataclass(slots=True)
-class Refused:
-    """A call that torch refused."""
-
-    func: Any = None  # The function, where it is known; else None.
-    name: str = ""  # Its name, where that is known without it.
-    given: tuple[Any, ...] = ()  # What it was given, in order.
-    keywords: dict[str, Any] = field(default_factory=dict)  # What it was given by name.
-    exact: bool = True  # Whether this is the call as it was made.
-    caller: TracebackType | None = None  # The entry of the frame that made it.
-    failing: Failing | None = None  # The expression that failed there.
-    # The entries of torch's own functions within which the call was made, that which was called first.
-    around: list[TracebackType] = field(default_factory=list)
-    order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
-
-
 def message_of(error: BaseException) -> str:
     """Return an exception's message, without the colours of a terminal; empty where it cannot say it."""
     try:
@@ -138,8 +129,8 @@ def refused_in(steps: Steps) -> Refused | None:
     """Return the call that torch refused, or None where the exception did not come from torch."""
     below, own = steps.entries[steps.own + 1 :], steps.own_entry
     if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
-        failing = steps.failing_at(steps.caller)
-        return Refused(steps.call[0], "", *steps.call[1:], True, steps.caller, failing, function_entries(below))  # noqa: FBT003
+        func, given, keywords = steps.call
+        return Refused(func, "", given, keywords, exact=True, caller=steps.caller, around=function_entries(below))
     if not below:
         # What a ``raise`` or a failed ``assert`` raised is the user's own.
         raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
@@ -181,7 +172,7 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     entry = _forward_entry(below) or next(methods, None)
     if entry is not None:
         return of_arguments(steps, entry, None)
-    return _read(steps, steps.own_entry) or Refused(exact=False, caller=below[-1])
+    return _read(steps, steps.own_entry) or Refused(caller=below[-1])
 
 
 def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
@@ -198,7 +189,7 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
             steps.message
         ) is not None
         found = call_in(failing, names, only_torch=only_torch) or misused_in(failing, names, steps.message)
-    return None if found is None else Refused(*found, False, entry, failing)  # noqa: FBT003  (not exact)
+    return None if found is None else replace(found, caller=entry)
 
 
 def name_at_home(named: Any) -> str:
@@ -257,7 +248,7 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
     while len(above) > 1 and above[-1].tb_frame.f_code in _MODULE_CALLS:
         above.pop()
     caller = above[-1] if above else None
-    return Refused(func, name, rest, named, False, caller, steps.failing_at(caller), order=order)  # noqa: FBT003
+    return Refused(func, name, rest, named, caller=caller, order=order)
 
 
 def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:

@@ -20,7 +20,7 @@ from types import (
     TracebackType,
     WrapperDescriptorType,
 )
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn.modules.module import _IncompatibleKeys
@@ -166,13 +166,19 @@ class Written:
     rest: list[ast.expr] = field(default_factory=list)  # What is given as ``**kwargs``.
 
 
-class Found(NamedTuple):
-    """A call of torch's, and what it was given; `UNKNOWN` stands for what is not known."""
+@dataclass(slots=True)
+class Refused:
+    """A call that torch refused."""
 
-    func: Any
-    name: str
-    given: tuple[Any, ...]
-    keywords: dict[str, Any]
+    func: Any = None  # The function, where it is known; else None.
+    name: str = ""  # Its name, where that is known without it.
+    given: tuple[Any, ...] = ()  # What it was given, in order.
+    keywords: dict[str, Any] = field(default_factory=dict)  # What it was given by name.
+    exact: bool = False  # Whether this is the call as it was made.
+    caller: TracebackType | None = None  # The entry of the frame that made it.
+    # The entries of torch's own functions within which the call was made, that which was called first.
+    around: list[TracebackType] = field(default_factory=list)
+    order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
 
 
 def written_call(failing: Failing) -> Written | None:
@@ -233,7 +239,7 @@ def _item(holder: ast.expr, key: int | str) -> ast.expr:
     return ast.Subscript(holder, ast.Constant(key), ast.Load())
 
 
-def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Found | None:
+def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Refused | None:
     """Return the call of torch's that an expression makes; None where it is somebody else's.
 
     Where the error is of a kind that Python's own operators do not raise (``only_torch``), what is computed by
@@ -256,18 +262,19 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
             if given[at] is UNKNOWN and isinstance(node, ast.List | ast.Tuple):
                 items = [still_value(item, names) for item in node.elts]
                 given[at] = items if any(map(_is_tensor, items)) else UNKNOWN  # of a list one known tensor is enough
-        return Found(func, name, tuple(given), keywords)
+        return Refused(func, name, tuple(given), keywords)
     if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
     if not has_tensor and UNKNOWN not in given:  # an operator of Python's
         no_gradient = any(
             value is None and is_gradient(node, names) for node, value in zip(positional, given, strict=True)
         )
-        return Found(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
-    return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
+        return Refused(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
+    func = getattr(torch.Tensor, written.method, None)
+    return Refused(func, f"Tensor.{written.method}", tuple(given), keywords)
 
 
-def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
+def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
     """Return what an attribute was asked of that it has not: a missing gradient, or several results in place of one.
 
     Everything else without an attribute is the user's own business.
@@ -280,7 +287,7 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Fo
     gone = owner is UNKNOWN and "'torch.return_types." in message
     no_gradient = owner is None and is_gradient(node.value, names)
     no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
-    return Found(None, "", (owner,), {}) if results or gone or no_gradient or no_loss else None
+    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss else None
 
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
@@ -288,12 +295,12 @@ def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "grad" and _is_tensor(still_value(node.value, names))
 
 
-def misused_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
+def misused_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
     """Return an object of torch's that was taken for what it is not: ``'DataLoader' object is not subscriptable``."""
     nodes = (node for node in ast.walk(failing.node) if isinstance(node, ast.Name | ast.Attribute))
     held = (value for value in (still_value(node, names) for node in nodes) if is_kind(value, *_MISUSED))
     named = (value for value in held if message.startswith(f"'{type(value).__name__}' object is not "))
-    return next((Found(None, "", (value,), {}) for value in named), None)
+    return next((Refused(given=(value,)) for value in named), None)
 
 
 def _is_results(value: Any) -> bool:

@@ -205,7 +205,8 @@ class OperandNames:
         frame = refused.caller.tb_frame if refused.caller is not None else None
         own = frame is not None and is_own_frame(frame)
         self._names = {**frame.f_globals, **names_of(frame)} if frame is not None and own else {}
-        self._written = written_call(refused.failing) if own and refused.failing is not None else None
+        self._failing = steps.failing_at(refused.caller)
+        self._written = written_call(self._failing) if own and self._failing is not None else None
         self._positional, self._named = unpacked(self._written, self._names) if self._written else ([], {})
         self._spaces: list[dict[str, Any]] | None = None
 
@@ -246,7 +247,7 @@ class OperandNames:
 
     def _at(self, index: int) -> ast.expr | None:
         operands, written, func = self._positional, self._written, self._refused.func
-        call = self._refused.failing.node if self._refused.failing is not None else None
+        call = self._failing.node if self._failing is not None else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             name = getattr(func, "__name__", "")
             is_tensors = func is not None and getattr(torch.Tensor, name, None) is func
