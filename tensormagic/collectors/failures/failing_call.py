@@ -296,17 +296,6 @@ def is_backward(steps: Steps) -> bool:
     return any(entry.tb_frame.f_code in _BACKWARD for entry in steps.entries)
 
 
-def tensors_in(values: Any) -> list[torch.Tensor]:
-    """Return the tensors among arguments, those in lists and tuples included."""
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif type(value) in {list, tuple}:
-            found += tensors_in(value)
-    return found
-
-
 def samples_in(entries: Iterable[TracebackType]) -> Any:
     """Return the samples that torch gave the default collate function; None where it did not.
 

@@ -251,7 +251,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
     positional, named = unpacked(written, names)
     given = [still_value(operand, names) for operand in positional]
     keywords = {name: still_value(value, names) for name, value in named.items()}
-    has_tensor = any(map(_is_tensor, (*given, *keywords.values())))
+    has_tensor = bool(tensors_in(*given, *keywords.values()))
     if isinstance(failing.node, ast.Call) and written.method not in _WHOLE:
         called = _called(failing.node, names, has_tensor=has_tensor, only_torch=only_torch)
         if called is None:
@@ -261,7 +261,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
         for at, node in enumerate(positional[len(positional) - len(given) :]):
             if given[at] is UNKNOWN and isinstance(node, ast.List | ast.Tuple):
                 items = [still_value(item, names) for item in node.elts]
-                given[at] = items if any(map(_is_tensor, items)) else UNKNOWN  # of a list one known tensor is enough
+                given[at] = items if tensors_in(items) else UNKNOWN  # of a list one known tensor is enough
         return Refused(func, name, tuple(given), keywords)
     if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
@@ -283,7 +283,7 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Re
     if not isinstance(node, ast.Attribute):
         return None
     owner = still_value(node.value, names)
-    results = _is_results(owner) or (type(owner) is tuple and _is_tensor(owner))
+    results = _is_results(owner) or (type(owner) is tuple and bool(tensors_in(owner)))
     gone = owner is UNKNOWN and "'torch.return_types." in message
     no_gradient = owner is None and is_gradient(node.value, names)
     no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
@@ -292,7 +292,7 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Re
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
     """Return whether an expression asks a tensor for its gradient."""
-    return isinstance(node, ast.Attribute) and node.attr == "grad" and _is_tensor(still_value(node.value, names))
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and bool(tensors_in(still_value(node.value, names)))
 
 
 def misused_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
@@ -315,7 +315,7 @@ def _called(
     if isinstance(func, ast.Attribute):
         owner = still_value(func.value, names)
         could = owner is UNKNOWN and hasattr(torch.Tensor, func.attr)
-        if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or _is_tensor(owner):
+        if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or tensors_in(owner):
             return getattr(torch.Tensor, func.attr, None), f"Tensor.{func.attr}", True
         method = inspect.getattr_static(type(owner), func.attr, None)
         if is_torchs(method):  # of an optimizer, a scheduler, a module
@@ -338,13 +338,18 @@ def is_torchs(func: Any) -> bool:
     return any(str(home).split(".")[0] == "torch" for home in homes) or getattr(torch, func.__name__, None) is func
 
 
-def _is_tensor(value: Any) -> bool:
-    if type(value) in {list, tuple}:
-        return any(map(_is_tensor, value))
-    return is_kind(value, torch.Tensor)
+def tensors_in(*values: Any) -> list[torch.Tensor]:
+    """Return the tensors among values, those in lists and tuples included."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if is_kind(value, torch.Tensor):
+            found.append(value)
+        elif type(value) in {list, tuple}:
+            found += tensors_in(*value)
+    return found
 
 
 def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
     """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
     inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
-    return any(_is_tensor(value) or _is_results(value) or (only_torch and is_torchs(value)) for value in inside)
+    return any(tensors_in(value) or _is_results(value) or (only_torch and is_torchs(value)) for value in inside)

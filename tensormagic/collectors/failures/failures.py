@@ -25,16 +25,14 @@ from tensormagic.collectors.failures.failing_call import (
     refused_in,
     samples_in,
     steps_of,
-    tensors_in,
 )
-from tensormagic.collectors.failures.failing_source import Failing, executed_source
+from tensormagic.collectors.failures.failing_source import Failing, executed_source, tensors_in
 from tensormagic.collectors.failures.lost_graph import lost_graph, scope_of
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
     arguments_of,
     function_name,
-    has_tensor,
     namespace_of,
     operand_of,
 )
@@ -129,9 +127,9 @@ def _report(
     if running:
         modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
-    function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
+    function = "" if _PYTHONS.search(steps.message) and not tensors_in(refused.given) else name_of(refused)
     plain = _plain_report(error, steps, function, stack)
-    given = tensors_in((*refused.given, *refused.keywords.values()))
+    given = tensors_in(*refused.given, *refused.keywords.values())
     arguments = arguments_of(refused.func, refused.given, refused.keywords)
     names = OperandNames(steps, refused, modules)
     operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
@@ -246,14 +244,14 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
 
     A call inside ``F.cross_entropy`` that was given what that was given is that call.
     """
-    made = [id(tensor) for tensor in tensors_in((*refused.given, *refused.keywords.values()))]
+    made = [id(tensor) for tensor in tensors_in(*refused.given, *refused.keywords.values())]
     outermost = ""
     for entry in refused.around:
         outer = function_of(entry.tb_frame)
         if outer is None:  # one of torch's innards, which nobody calls by name
             continue
         called = of_arguments(steps, entry, outer)
-        known = {id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))}
+        known = {id(tensor) for tensor in tensors_in(*called.given, *called.keywords.values())}
         # Without the number of dimensions: ``max_pool1d`` is made by ``max_pool2d``.
         stems = {name.rsplit(".", 1)[-1].rstrip("0123456789d") for name in (name_of(refused), function_name(outer))}
         if known.issuperset(made) or len(stems) == 1:
