@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,13 +36,14 @@ from tensormagic.reports import (
 # Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw.
 
 
-def why(
+def why(  # noqa: PLR0913  (one parameter; the rest by name)
     x: Any,
     name: str = "",
     *,
     loss: Any = None,
     trace: TraceReport | Trace | None = None,
     namespace: Mapping[str, Any] | None = None,
+    cell_number: Callable[[str], int | None] | None = None,
 ) -> WhyReport:
     """Return why ``x.grad`` is None, zero, NaN, or what it is; of a module, its parameters by reason.
 
@@ -53,6 +55,8 @@ def why(
         loss: What backward was, or is to be, called on; by default whatever has a name and was computed from ``x``.
         trace: The run to read from; by default the last one that is still there.
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
+        cell_number: Gives the number of a notebook's cell from its file name: earlier cells are read for the lines
+            that made a loss.
 
     Raises:
         NotATensorError: for anything else; the message says what was given and what would work.
@@ -66,8 +70,10 @@ def why(
     'y.grad is None because y is not a leaf: mul made it, and torch keeps .grad only for leaves.'
     """
     require_torch()
+    from tensormagic.collectors.failures.lost_graph import lost_way
     from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
+    from tensormagic.collectors.where.source import innermost_own
 
     namespace = names_here(namespace, "why")
     require_name(name, "why(x, name)")
@@ -94,7 +100,11 @@ def why(
     towards = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
         found = gradient_facts(x, name, names, loss=towards, scale=scale_in(namespace))
-        return explain_gradient(replace(found, seen=was_met(run, x)), run)
+        found = replace(found, seen=was_met(run, x))
+        if loss is not None and found.path is None:
+            cut, lines = lost_way(innermost_own(sys._getframe(1)), loss, x, cell_number)  # noqa: SLF001  (who asks)
+            found = replace(found, cut=cut, locations=lines)
+        return explain_gradient(found, run)
 
 
 def model(

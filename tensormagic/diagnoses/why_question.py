@@ -11,6 +11,7 @@ from tensormagic.diagnoses.lines import as_code, rebound
 from tensormagic.diagnoses.paths import cuts_in, neighbours, reached
 from tensormagic.diagnoses.rule import is_differentiable, optimizer_code, optimizers_of, passes_words, scientific
 from tensormagic.reports import (
+    Cell,
     Cut,
     Finding,
     GradientFacts,
@@ -348,20 +349,27 @@ def cut_off(question: Question) -> WhyReport | None:
     if found is None or trace is None or question.norms or (question.facts.loss and question.facts.path is not None):
         return None
     graph, cut = found
-    place = trace.location(cut.location)
     what = "cut its path to the loss" if cut.target is not None else "cut its path"
     if cut.selects:
         what = f"only chooses elements with what {question.name} makes"
-    ended = f"{call_words(cut, place)}{place_words(place)} {what}"
-    says = f"{question.grad} is None because {ended}, so backward never reached it."
     rests = ""
     if question.facts.path is not None:
         rests = f"{question.facts.path.end} still leads back to {question.name}, but nothing called backward on it."
+    return _ended(question, trace, cut, what, path=cut_way(trace, graph, cut, question.name), evidence=(rests,))
+
+
+def _ended(  # noqa: PLR0913  (of whom, by what, and the way)
+    question: Question, trace: TraceReport, cut: Cut, what: str, *, path: tuple[PathStep, ...],
+    evidence: tuple[str, ...] = (),
+) -> WhyReport:  # fmt: skip
+    place = trace.location(cut.location)
+    says = (
+        f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {what}, so backward never "
+        "reached it."
+    )
     mend = instead_of_cut(trace, cut)
-    return question.described(
-        "cut off", says, evidence=(rests,), location=place, path=cut_way(trace, graph, cut, question.name),
-        remedy=(f"{capitalised(mend)}." if mend else "",),
-    )  # fmt: skip
+    remedy = (f"{capitalised(mend)}." if mend else "",)
+    return question.described("cut off", says, evidence=evidence, location=place, path=path, remedy=remedy)
 
 
 def cleared(question: Question) -> WhyReport | None:
@@ -417,6 +425,13 @@ def not_from_this_loss(question: Question) -> WhyReport | None:
     facts = question.facts
     if not facts.loss or facts.path is not None:
         return None
+    if facts.cut is not None:  # read from the source: nobody traced it
+        read = TraceReport(
+            title="", state="finished", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0, cuts=(facts.cut,),
+            locations=facts.locations,
+        )  # fmt: skip
+        path = (*cut_way(read, None, facts.cut, question.name)[:-1], PathStep(label=facts.loss, kind="loss"))
+        return _ended(question, read, facts.cut, f"cut its path to {facts.loss}", path=path)
     says = f"{question.grad} is None because {facts.loss} was not computed from {question.name}."
     return question.described(
         "not part of the loss", says, evidence=(question.copies,), remedy=(UNTRACED,), path=live_way(facts)

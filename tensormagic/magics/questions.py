@@ -79,7 +79,8 @@ def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
         return _why_refused(shell, options)
     name = one_expression(options, "%why answers about one thing, but here are {}").removesuffix(".grad")
     value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
-    return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns)
+    number = functools.partial(cell_number, shell)
+    return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns, cell_number=number)
 
 
 def _why_refused(shell: Any, options: argparse.Namespace) -> Report:

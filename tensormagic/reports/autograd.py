@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
+from tensormagic.reports.graph import Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ class GradientFacts:
     searched: int = 0  #: How many things with a history were looked through for a way.
     seen: bool | None = None  #: Whether the last traced run met this very tensor as a leaf; None where that is unknown.
     optimizer: str = ""  #: The name of the optimizer that holds it; empty where none with a name does.
+    cut: Cut | None = None  #: What ended its way to that loss, as the source shows it; None where that is not certain.
+    locations: tuple[Location, ...] = ()  #: The lines that the cut points to.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import linecache
+import os
+import pickle
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +13,31 @@ import pytest
 import torch
 from torch import nn
 
+import tests
 from tensormagic.api.diagnosing import explain_error
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.reports import FailureReport
+
+LAMBDA = (
+    "A file and another process get functions and classes by name, and a lambda cannot be found by one: write it with "
+    "def or class at the top of a module, or save net.state_dict()."
+)
 
 
 class Unforward(nn.Module):
     def foward(self, x):
         return x
+
+
+class Settings:
+    def __init__(self):
+        self.rate = 0.1
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = nn.Linear(4, 2)
 
 
 class Early(nn.Module):
@@ -41,6 +61,20 @@ def space(tmp_path_factory):
     normed = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     torch.save({"best": np.float64(1)}, tmp_path / "numbers.pt")
     torch.save(net.state_dict(), tmp_path / "weights.pt")
+    folder = str(tmp_path)
+    torch.save(Settings(), tmp_path / "own.pt")
+    global Gone  # noqa: PLW0603  (a class that is no longer there when its file is read)
+    Gone = type("Gone", (), {"__module__": __name__})
+    torch.save(Gone(), tmp_path / "gone.pt")
+    del Gone
+    torch.jit.save(torch.jit.script(nn.Linear(1, 1)), tmp_path / "scripted.pt")
+    whole = (tmp_path / "weights.pt").read_bytes()
+    for name, content in (("half", whole[:1000]), ("empty", b""), ("text", b"hello"), ("page", b"<!DOCTYPE html>"),
+                          ("pickled", pickle.dumps({"a": [1, 2, 3]}, protocol=4))):  # fmt: skip
+        (tmp_path / f"{name}.pt").write_bytes(content)
+    with zipfile.ZipFile(tmp_path / "archive.pt", "w") as archive:
+        archive.writestr("notes.txt", "notes")
+    files = ("own", "gone", "scripted", "half", "empty", "text", "page", "pickled", "archive")
     wrapped = {f"module.{name}": value for name, value in net.state_dict().items()}
     return {
         "torch": torch, "nn": nn, "net": net, "parallel": nn.DataParallel(net), "state": net.state_dict(),
@@ -48,7 +82,8 @@ def space(tmp_path_factory):
         "other": {"fc.weight": torch.ones(1)}, "whole": str(tmp_path / "whole.pt"),
         "normed": normed, "parallel_normed": nn.DataParallel(normed), "numbers": str(tmp_path / "numbers.pt"),
         "wrapped_normed": nn.DataParallel(normed).state_dict(),
-        "path": str(tmp_path / "weights.pt"), "Unforward": Unforward, "Early": Early,
+        "path": str(tmp_path / "weights.pt"), "Unforward": Unforward, "Early": Early, "outer": Outer(),
+        "os": os, "tests": tests, "folder": folder, **{name: f"{folder}/{name}.pt" for name in files},
     }  # fmt: skip
 
 
@@ -87,16 +122,41 @@ def space(tmp_path_factory):
      ("net.weight = 3", "The place of the parameter weight is for an nn.Parameter or None, not an int.", ()),
      ("nn.ModuleList([net])(torch.ones(1))", "A ModuleList holds layers and does not call them", ()),
      ("torch.optim.lr_scheduler.StepLR(net, 3)", "A scheduler takes the optimizer whose learning rate it changes",
-      ())],
+      ()),
+     ("net.load_state_dict(outer.state_dict())", "All names in the checkpoint begin with `model.`: the model's do not.",
+      ('net.load_state_dict({name.removeprefix("model."): value for name, value in outer.state_dict().items()})',)),
+     ("outer.load_state_dict(state)", "The model has its layers in outer.model, and `model.` before all names, and the",
+      ("outer.model.load_state_dict(state)",)),
+     ("torch.load(own)", "The file holds a Settings (tests.diagnoses.test_saving.Settings), and torch.load reads",
+      ("torch.serialization.add_safe_globals([tests.diagnoses.test_saving.Settings])",
+       "torch.load(own, weights_only=False)")),
+     ("torch.load(half)", "The file is empty, or only the beginning of one: it was saved or copied in part.", ()),
+     ("torch.load(empty)", "The file is empty, or only the beginning of one", ()),
+     ("torch.load(text)", "The file is no checkpoint, or a damaged one: look at how it begins.", ()),
+     ("torch.load(page)", "The file is no checkpoint, or a damaged one: look at how it begins.", ()),
+     ("torch.load(page, weights_only=False)", "The file is no checkpoint, or a damaged one: look at how it", ()),
+     ("torch.load(pickled)", "The file holds a pickle of protocol 4 or later, and torch.load reads protocol 2", ()),
+     ("torch.load(archive)", "The file is a zip archive, but not one that torch.save wrote", ()),
+     ("torch.load(scripted)", "The file is a model that torch.jit.save wrote, not a checkpoint.",
+      ("torch.jit.load(scripted)",)),
+     ("torch.jit.load(path)", "The file was not written by torch.jit.save: a checkpoint is read with torch.load.",
+      ("torch.load(path)",)),
+     ("torch.load(gone, weights_only=False)", "The file names Gone of tests.diagnoses.test_saving, which has none",
+      ()),
+     ("torch.save(lambda: 1, folder + '/function.pt')",
+      LAMBDA, ()),
+     ("torch.save(state, folder + '/new/state.pt')", "There is no folder ", None)],
 )  # fmt: skip
 def test_what_is_told_is_so_and_the_way_works(space, line, rule, ways):
     report = refused(line, space)
     clash = report.mismatch
     assert "\x1b" not in report.error  # torch.load writes its message for a terminal
     assert clash.rule.startswith(rule)
+    ways = (f"os.makedirs('{space['folder']}/new', exist_ok=True)",) if ways is None else ways
     assert clash.maybe == ways
     for way in ways:
         exec(way, space)
+    torch.serialization.clear_safe_globals()
 
 
 def test_a_file_from_a_gpu_is_read_onto_the_cpu():

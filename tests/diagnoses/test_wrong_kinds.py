@@ -94,7 +94,7 @@ CASES = (
      ["nn.Parameter(q.detach())"]),
     ("opt.load_state_dict(saved)", OF_TWO, OTHERS, []),
     ("torch.autograd.grad(a.sum(), [a, b])", "a, b = (torch.ones(1, requires_grad=True) for _ in range(2))", UNUSED,
-     []),
+     ["torch.autograd.grad(a.sum(), [a, b], allow_unused=True)"]),
     ("nn.CrossEntropyLoss(scores, classes, reduction='sum')",
      "scores, classes = torch.ones(2, 3), torch.tensor([0, 1])",
      SETTINGS, ["nn.CrossEntropyLoss(reduction='sum')(scores, classes)"]),

@@ -166,3 +166,13 @@ def test_a_loss_alone_is_refused(shell, cell):
     cell("pass")
     with pytest.raises(UsageError, match="--loss l is the loss of a gradient, but none is asked for"):
         shell.run_line_magic("why", "--loss l")
+
+
+def test_untraced_cells_are_read_for_what_ended_the_way_to_a_loss(cell):
+    """The line of an earlier cell is named, with its number; nobody traced it."""
+    cell("w = torch.ones(2, requires_grad=True); v = torch.ones(2, requires_grad=True)")
+    cell("h = (w * 2).detach()\nloss = (h * v).sum()")
+    (shown,) = cell("%why w --loss loss").shown
+    words = " ".join(shown["text/plain"].split())
+    assert "w.grad is None because .detach() (cell 2, line 1) cut its path to loss, so backward never" in words
+    assert "Leave out .detach(): h = (w * 2)." in words

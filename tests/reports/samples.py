@@ -423,7 +423,7 @@ def why_report() -> reports.WhyReport:
         retains_grad=True, is_parameter=True, inference=True, made_by="mul", leaves=(HOSTILE, "w"), grad="present",
         numel=12, norm=math.inf, zero=3, nan=1, inf=2, relative=HOSTILE, copies=(HOSTILE,), loss=HOSTILE,
         path=reports.LivePath(end=HOSTILE, is_scalar=False, ops=("mul", HOSTILE), freed=True), scale=65536.0,
-        searched=4,
+        searched=4, cut=reports.Cut(kind="detach", op="detach", location=0), locations=(line,),
     )  # fmt: skip
     return reports.WhyReport(
         findings=(finding(),), name=HOSTILE, reason="cut off", answer=HOSTILE, evidence=(HOSTILE, "Two."),

@@ -102,8 +102,8 @@ class StorageAliases:
         self._by_storage, self._every, self._foreign, self._beside = {}, [], [], {}
         self._use_counts, self._bounds, self.searched = {}, {}, 0
         with quiet():
-            functions = running_functions(frame, self._namespace)
-            for scope, space in enumerate((self._namespace, *(names for _, names in functions))):
+            running = (names for _, names in running_functions(frame, self._namespace))
+            for scope, space in enumerate((self._namespace, *running)):
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):

@@ -20,7 +20,6 @@ from torch import nn
 from tensormagic.collectors.autograd_errors.backward_errors import (
     Blame,
     Gone,
-    Origin,
     custom_function_return,
     find_modified_saved,
     subject_of,
@@ -57,8 +56,8 @@ def untraced_fault(
         starts = start_nodes(roots)
         nodes = list(walk_nodes(starts, MOST_NODES))
         source = _Source(*around, spaces) if around is not None else None
-        maker_name = partial(_maker_name, spaces)
-        blame = Blame(None, _nowhere, source.location if source else _no_line, partial(_name_in, spaces), maker_name)
+        location = source.location if source is not None else lambda _: None
+        blame = Blame(None, lambda _: (None, ""), location, partial(_name_in, spaces), partial(_maker_name, spaces))
         fault: Any = None
         if subject == "modified":
             changed = find_modified_saved(nodes, error, None)
@@ -71,7 +70,7 @@ def untraced_fault(
             if source is not None and fault is not None:
                 fault = source.in_loop(fault, nodes) if not fault.known else source.with_line(fault)
         else:
-            fault = custom_function_return(error, nodes, None, _no_line, locate)
+            fault = custom_function_return(error, nodes, None, lambda _: None, locate)
         return None if fault is None else BackwardFault(**{subject: fault})
 
 
@@ -124,7 +123,7 @@ class _Source:
 
     def _between(self, line: int, node: Any) -> bool:
         """Return whether a line ran after the node was made and before backward was called."""
-        if self.scope.loop_around(self.line, line) and "retain_graph=True" in self.scope.location(self.line).text:
+        if self.scope.in_one_loop(self.line, line) and "retain_graph=True" in self.scope.location(self.line).text:
             return True  # in the iteration before
         for name in self.scope.read_at(self.line):
             bound, value = self.scope.binding(name, self.line), self.value(name)
@@ -164,12 +163,12 @@ class _Source:
 
     def in_loop(self, freed: FreedGraph, nodes: Sequence[Any]) -> FreedGraph:
         """Return it with what an earlier iteration of the loop around it handed on, or used first."""
-        loop, here = self.scope.innermost_loop(self.line), self.scope.location(self.line)
-        if loop is None:
+        loops, here = self.scope.loops(self.line), self.scope.location(self.line)
+        if not loops:
             return freed
         of_graph = {id(node) for node in nodes}
         known = replace(freed, known=True, first=here, backward=here)
-        for name, stored in self.scope.used_in(loop, self.line):
+        for name, stored in self.scope.used_in(loops[-1], self.line):
             value = self.value(name)
             made = stored or self.scope.binding(name, self.line)
             if made is None or made == "unknown" or not any(map(_has_graph, _parts(value))):
@@ -182,7 +181,7 @@ class _Source:
             if stored is not None:  # read before it is bound anew: of the iteration before
                 tuples = (name,) if type(value) is tuple else ()
                 return replace(known, joint_name=name, joint_location=place, joint_again=True, joint_tuples=tuples)
-            if made.lineno < loop.lineno:
+            if made.lineno < loops[-1].lineno:
                 return replace(known, joint_name=name, joint_location=place)
         return freed
 
@@ -215,11 +214,3 @@ def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
             if path := next(inside, ""):
                 return f"{name}.{path}"
     return ""
-
-
-def _nowhere(_: int) -> Origin:
-    return None, ""
-
-
-def _no_line(_: int | None) -> None:
-    return None

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dis
 import inspect
+import os.path
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -24,7 +25,15 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
-from tensormagic.collectors.failures.failing_source import Failing, attribute_in, call_in, failing_at
+from tensormagic.collectors.failures.failing_source import (
+    Failing,
+    Refused,
+    attribute_in,
+    call_in,
+    failing_at,
+    misused_in,
+)
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -46,6 +55,8 @@ _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises Attribu
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
 _METHODS = f"{_TORCH}/_tensor.py"
+_OPTIMIZER = f"{_TORCH}/optim/optimizer.py"  # whose functions wrap the methods of every optimizer
+_MULTIPROCESSING = f"{os.path.sep}multiprocessing{os.path.sep}"
 _HIDDEN = "__tracebackhide__"  # a name by which a frame tells IPython what to leave out of a traceback
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
 
@@ -80,22 +91,6 @@ class Steps:
     def own_entry(self) -> TracebackType | None:
         """The entry of the user's innermost frame."""
         return self.entries[self.own] if self.own >= 0 else None
-
-
-@dataclass(slots=True)
-class Refused:
-    """A call that torch refused."""
-
-    func: Any = None  # The function, where it is known; else None.
-    name: str = ""  # Its name, where that is known without it.
-    given: tuple[Any, ...] = ()  # What it was given, in order.
-    keywords: dict[str, Any] = field(default_factory=dict)  # What it was given by name.
-    exact: bool = True  # Whether this is the call as it was made.
-    caller: TracebackType | None = None  # The entry of the frame that made it.
-    failing: Failing | None = None  # The expression that failed there.
-    # The entries of torch's own functions within which the call was made, that which was called first.
-    around: list[TracebackType] = field(default_factory=list)
-    order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
 
 
 def message_of(error: BaseException) -> str:
@@ -134,12 +129,14 @@ def refused_in(steps: Steps) -> Refused | None:
     """Return the call that torch refused, or None where the exception did not come from torch."""
     below, own = steps.entries[steps.own + 1 :], steps.own_entry
     if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
-        failing = steps.failing_at(steps.caller)
-        return Refused(steps.call[0], "", *steps.call[1:], True, steps.caller, failing, function_entries(below))  # noqa: FBT003
+        func, given, keywords = steps.call
+        return Refused(func, "", given, keywords, exact=True, caller=steps.caller, around=function_entries(below))
     if not below:
         # What a ``raise`` or a failed ``assert`` raised is the user's own.
         raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
         return None if raises else _read(steps, own)
+    while _MULTIPROCESSING in below[-1].tb_frame.f_code.co_filename and len(below) > 1:  # what a worker is to get
+        below.pop()
     last = below[-1].tb_frame.f_code
     return _of_library(steps, below) if is_torch_file(last.co_filename) and last.co_name != _NO_SUCH_NAME else None
 
@@ -149,8 +146,11 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     below = list(takewhile(lambda entry: not entry.tb_frame.f_code.co_filename.startswith(_KERNELS), below)) or below
     backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
     if backward is not None:
-        return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
-    around = function_entries(below)
+        call = of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
+        if "inputs" in call.keywords and (inputs := names_of(backward.tb_frame).get("inputs_tuple")):
+            call.keywords["inputs"] = inputs[0] if is_kind(call.keywords["inputs"], torch.Tensor) else inputs
+        return call
+    around = [each for each in function_entries(below) if each.tb_frame.f_code.co_filename != _OPTIMIZER]
     read = _read(steps, below[-1])
     if read is not None and not (read.func is _GET_ITEM and _forward_entry(below[-1:])):
         read.around = around
@@ -172,7 +172,7 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     entry = _forward_entry(below) or next(methods, None)
     if entry is not None:
         return of_arguments(steps, entry, None)
-    return _read(steps, steps.own_entry) or Refused(exact=False, caller=below[-1])
+    return _read(steps, steps.own_entry) or Refused(caller=below[-1])
 
 
 def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
@@ -188,8 +188,8 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
         only_torch = (issubclass(steps.kind, RuntimeError) and not of_python) or _TORCHS_OWN.search(
             steps.message
         ) is not None
-        found = call_in(failing, names, only_torch=only_torch)
-    return None if found is None else Refused(*found, False, entry, failing)  # noqa: FBT003  (not exact)
+        found = call_in(failing, names, only_torch=only_torch) or misused_in(failing, names, steps.message)
+    return None if found is None else replace(found, caller=entry)
 
 
 def name_at_home(named: Any) -> str:
@@ -248,7 +248,7 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
     while len(above) > 1 and above[-1].tb_frame.f_code in _MODULE_CALLS:
         above.pop()
     caller = above[-1] if above else None
-    return Refused(func, name, rest, named, False, caller, steps.failing_at(caller), order=order)  # noqa: FBT003
+    return Refused(func, name, rest, named, caller=caller, order=order)
 
 
 def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
@@ -294,17 +294,6 @@ def given_to_module(entries: list[TracebackType]) -> tuple[tuple[Any, ...], dict
 def is_backward(steps: Steps) -> bool:
     """Return whether the exception was raised within a backward call."""
     return any(entry.tb_frame.f_code in _BACKWARD for entry in steps.entries)
-
-
-def tensors_in(values: Any) -> list[torch.Tensor]:
-    """Return the tensors among arguments, those in lists and tuples included."""
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif type(value) in {list, tuple}:
-            found += tensors_in(value)
-    return found
 
 
 def samples_in(entries: Iterable[TracebackType]) -> Any:

@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import dis
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -19,9 +20,11 @@ from types import (
     TracebackType,
     WrapperDescriptorType,
 )
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from torch.nn.modules.module import _IncompatibleKeys
+from torch.utils.data import DataLoader
 
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
@@ -148,6 +151,7 @@ _ON_WHOLE = {
     "UNPACK_SEQUENCE": "__iter__", "FORMAT_VALUE": "__format__", "FORMAT_SIMPLE": "__format__",
 }  # fmt: skip
 _WHOLE = frozenset({"__bool__", *_ON_WHOLE.values()})
+_MISUSED = (DataLoader, _IncompatibleKeys)
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType)
 
 
@@ -162,13 +166,19 @@ class Written:
     rest: list[ast.expr] = field(default_factory=list)  # What is given as ``**kwargs``.
 
 
-class Found(NamedTuple):
-    """A call of torch's, and what it was given; `UNKNOWN` stands for what is not known."""
+@dataclass(slots=True)
+class Refused:
+    """A call that torch refused."""
 
-    func: Any
-    name: str
-    given: tuple[Any, ...]
-    keywords: dict[str, Any]
+    func: Any = None  # The function, where it is known; else None.
+    name: str = ""  # Its name, where that is known without it.
+    given: tuple[Any, ...] = ()  # What it was given, in order.
+    keywords: dict[str, Any] = field(default_factory=dict)  # What it was given by name.
+    exact: bool = False  # Whether this is the call as it was made.
+    caller: TracebackType | None = None  # The entry of the frame that made it.
+    # The entries of torch's own functions within which the call was made, that which was called first.
+    around: list[TracebackType] = field(default_factory=list)
+    order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
 
 
 def written_call(failing: Failing) -> Written | None:
@@ -229,7 +239,7 @@ def _item(holder: ast.expr, key: int | str) -> ast.expr:
     return ast.Subscript(holder, ast.Constant(key), ast.Load())
 
 
-def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Found | None:
+def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Refused | None:
     """Return the call of torch's that an expression makes; None where it is somebody else's.
 
     Where the error is of a kind that Python's own operators do not raise (``only_torch``), what is computed by
@@ -241,7 +251,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
     positional, named = unpacked(written, names)
     given = [still_value(operand, names) for operand in positional]
     keywords = {name: still_value(value, names) for name, value in named.items()}
-    has_tensor = any(map(_is_tensor, (*given, *keywords.values())))
+    has_tensor = bool(tensors_in(*given, *keywords.values()))
     if isinstance(failing.node, ast.Call) and written.method not in _WHOLE:
         called = _called(failing.node, names, has_tensor=has_tensor, only_torch=only_torch)
         if called is None:
@@ -251,19 +261,20 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
         for at, node in enumerate(positional[len(positional) - len(given) :]):
             if given[at] is UNKNOWN and isinstance(node, ast.List | ast.Tuple):
                 items = [still_value(item, names) for item in node.elts]
-                given[at] = items if any(map(_is_tensor, items)) else UNKNOWN  # of a list one known tensor is enough
-        return Found(func, name, tuple(given), keywords)
+                given[at] = items if tensors_in(items) else UNKNOWN  # of a list one known tensor is enough
+        return Refused(func, name, tuple(given), keywords)
     if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
     if not has_tensor and UNKNOWN not in given:  # an operator of Python's
         no_gradient = any(
             value is None and is_gradient(node, names) for node, value in zip(positional, given, strict=True)
         )
-        return Found(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
-    return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
+        return Refused(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
+    func = getattr(torch.Tensor, written.method, None)
+    return Refused(func, f"Tensor.{written.method}", tuple(given), keywords)
 
 
-def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
+def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
     """Return what an attribute was asked of that it has not: a missing gradient, or several results in place of one.
 
     Everything else without an attribute is the user's own business.
@@ -272,19 +283,28 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Fo
     if not isinstance(node, ast.Attribute):
         return None
     owner = still_value(node.value, names)
-    results = _is_results(owner) or (type(owner) is tuple and _is_tensor(owner))
+    results = _is_results(owner) or (type(owner) is tuple and bool(tensors_in(owner)))
     gone = owner is UNKNOWN and "'torch.return_types." in message
     no_gradient = owner is None and is_gradient(node.value, names)
-    return Found(None, "", (owner,), {}) if results or gone or no_gradient else None
+    no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
+    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss else None
 
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
     """Return whether an expression asks a tensor for its gradient."""
-    return isinstance(node, ast.Attribute) and node.attr == "grad" and _is_tensor(still_value(node.value, names))
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and bool(tensors_in(still_value(node.value, names)))
+
+
+def misused_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
+    """Return an object of torch's that was taken for what it is not: ``'DataLoader' object is not subscriptable``."""
+    nodes = (node for node in ast.walk(failing.node) if isinstance(node, ast.Name | ast.Attribute))
+    held = (value for value in (still_value(node, names) for node in nodes) if is_kind(value, *_MISUSED))
+    named = (value for value in held if message.startswith(f"'{type(value).__name__}' object is not "))
+    return next((Refused(given=(value,)) for value in named), None)
 
 
 def _is_results(value: Any) -> bool:
-    return type(value).__module__ == "torch.return_types"
+    return type(value).__module__ == "torch.return_types" or type(value) is _IncompatibleKeys
 
 
 def _called(
@@ -295,8 +315,11 @@ def _called(
     if isinstance(func, ast.Attribute):
         owner = still_value(func.value, names)
         could = owner is UNKNOWN and hasattr(torch.Tensor, func.attr)
-        if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or _is_tensor(owner):
+        if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or tensors_in(owner):
             return getattr(torch.Tensor, func.attr, None), f"Tensor.{func.attr}", True
+        method = inspect.getattr_static(type(owner), func.attr, None)
+        if is_torchs(method):  # of an optimizer, a scheduler, a module
+            return method, f"{type(owner).__name__}.{func.attr}", True
     found = still_value(func, names)
     if is_torchs(found):
         return found, "", False
@@ -315,13 +338,18 @@ def is_torchs(func: Any) -> bool:
     return any(str(home).split(".")[0] == "torch" for home in homes) or getattr(torch, func.__name__, None) is func
 
 
-def _is_tensor(value: Any) -> bool:
-    if type(value) in {list, tuple}:
-        return any(map(_is_tensor, value))
-    return is_kind(value, torch.Tensor)
+def tensors_in(*values: Any) -> list[torch.Tensor]:
+    """Return the tensors among values, those in lists and tuples included."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if is_kind(value, torch.Tensor):
+            found.append(value)
+        elif type(value) in {list, tuple}:
+            found += tensors_in(*value)
+    return found
 
 
 def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
     """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
     inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
-    return any(_is_tensor(value) or _is_results(value) or (only_torch and is_torchs(value)) for value in inside)
+    return any(tensors_in(value) or _is_results(value) or (only_torch and is_torchs(value)) for value in inside)

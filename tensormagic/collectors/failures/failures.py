@@ -14,7 +14,6 @@ import torch
 
 from tensormagic.collectors.autograd_errors.untraced_backward import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
-    Refused,
     Steps,
     function_of,
     is_backward,
@@ -25,16 +24,14 @@ from tensormagic.collectors.failures.failing_call import (
     refused_in,
     samples_in,
     steps_of,
-    tensors_in,
 )
-from tensormagic.collectors.failures.failing_source import Failing, executed_source
-from tensormagic.collectors.failures.lost_graph import lost_graph
+from tensormagic.collectors.failures.failing_source import Failing, Refused, executed_source, tensors_in
+from tensormagic.collectors.failures.lost_graph import lost_graph, scope_of
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
     arguments_of,
     function_name,
-    has_tensor,
     namespace_of,
     operand_of,
 )
@@ -51,12 +48,10 @@ from tensormagic.collectors.where.source import (
     innermost_own,
     is_own_code,
     is_own_frame,
-    lines_of,
     location_in,
     location_of,
     names_of,
 )
-from tensormagic.collectors.where.statements import Scope
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, OutOfMemory
 from tensormagic.reports.failure import Phase
@@ -131,9 +126,9 @@ def _report(
     if running:
         modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
-    function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
+    function = "" if _PYTHONS.search(steps.message) and not tensors_in(refused.given) else name_of(refused)
     plain = _plain_report(error, steps, function, stack)
-    given = tensors_in((*refused.given, *refused.keywords.values()))
+    given = tensors_in(*refused.given, *refused.keywords.values())
     arguments = arguments_of(refused.func, refused.given, refused.keywords)
     names = OperandNames(steps, refused, modules)
     operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
@@ -163,8 +158,9 @@ def _of_backward(
     if entry is None:
         return {}
     frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
-    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
-    scope = Scope.of(source, frame, around.cell_number) if around.origins is None else None  # a trace saw it better
+    if "does not require grad" in message_of(error):
+        root = next((one for one in given if not one.requires_grad), root)
+    scope = scope_of(frame, around.cell_number) if around.origins is None else None  # a trace saw it better
     if scope is not None and root is not None and not root.requires_grad:
         loss, cut, lines = lost_graph(scope, frame, line, failing, root, around.cell_number)
         cuts = () if cut is None else (cut,)
@@ -247,14 +243,14 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
 
     A call inside ``F.cross_entropy`` that was given what that was given is that call.
     """
-    made = [id(tensor) for tensor in tensors_in((*refused.given, *refused.keywords.values()))]
+    made = [id(tensor) for tensor in tensors_in(*refused.given, *refused.keywords.values())]
     outermost = ""
     for entry in refused.around:
         outer = function_of(entry.tb_frame)
         if outer is None:  # one of torch's innards, which nobody calls by name
             continue
         called = of_arguments(steps, entry, outer)
-        known = {id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))}
+        known = {id(tensor) for tensor in tensors_in(*called.given, *called.keywords.values())}
         # Without the number of dimensions: ``max_pool1d`` is made by ``max_pool2d``.
         stems = {name.rsplit(".", 1)[-1].rstrip("0123456789d") for name in (name_of(refused), function_name(outer))}
         if known.issuperset(made) or len(stems) == 1:

@@ -8,8 +8,9 @@ Nothing is run again, and where one step is not certain nothing is said.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FrameType
 from typing import Any, Literal
 
@@ -18,15 +19,19 @@ from torch import nn
 
 from tensormagic.collectors.detachment.detachment_facts import CUTTING, ROLES, VALUELESS
 from tensormagic.collectors.detachment.detachment_log import look_at
-from tensormagic.collectors.failures.failing_source import Failing, is_torchs, written_call
+from tensormagic.collectors.failures.failing_source import Failing, executed_source, is_torchs, written_call
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
+from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
-from tensormagic.collectors.where.source import CellNumber, location_of, name_in, names_of
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import CellNumber, lines_of, location_of, name_in, names_of
 from tensormagic.collectors.where.statements import Scope, bound_by, statements
 from tensormagic.reports import Cut, Location, LossWithoutGraph
 from tensormagic.reports.graph import CutKind
 
 MOST_STEPS = 32  # statements and names that are followed
+MOST_NODES = 50_000  # of a graph, in which a tensor is looked for
 _COMPARISONS = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 _MODES: dict[Any, CutKind] = {
     torch.no_grad: "no_grad", torch.set_grad_enabled: "no_grad", torch.inference_mode: "inference_mode",
@@ -50,6 +55,14 @@ class _End:
     location: Location
     call: Location | None = None  # the statement below a ``with torch.no_grad():``
     source: str = ""  # what ended there, as it is written
+
+    def as_cut(self, asked: Location) -> tuple[Cut, tuple[Location, ...]]:
+        """Return it for a report, and the lines that it points to; the first is that which asked."""
+        cut = Cut(
+            kind=self.kind, op=self.op, location=1, line=self.location.line, source_name=self.source,
+            call_location=2 if self.call is not None else None,
+        )  # fmt: skip
+        return cut, (asked, self.location, *([self.call] if self.call is not None else ()))
 
 
 Origin = State | _End
@@ -76,17 +89,38 @@ def lost_graph(  # noqa: PLR0913, PLR0917  (where it was called, and on what)
     expression = _expression(frame, failing, root)
     if expression is None:
         return None, None, ()
-    locations, names = [scope.location(line)], {**frame.f_globals, **names_of(frame)}
-    found = _Reading(scope, names, cell_number).of_root(expression, line)
+    names = {**frame.f_globals, **names_of(frame)}
+    found = _Reading(scope, names, cell_number, _asks).of_root(expression, line)
     if not isinstance(found, _End):
         is_told = found == "none" or not torch.is_grad_enabled()
-        return (look_at(root, frame, 0) if is_told else None), None, tuple(locations)
-    locations += [each for each in (found.location, found.call) if each is not None]
-    cut = Cut(
-        kind=found.kind, op=found.op, location=1, line=found.location.line, source_name=found.source,
-        call_location=2 if found.call is not None else None,
-    )  # fmt: skip
-    return replace(look_at(root, frame, 0), cut=0), cut, tuple(locations)
+        return (look_at(root, frame, 0) if is_told else None), None, (scope.location(line),)
+    return replace(look_at(root, frame, 0), cut=0), *found.as_cut(scope.location(line))
+
+
+def lost_way(
+    frame: FrameType | None, loss: torch.Tensor, x: torch.Tensor, cell_number: CellNumber | None = None
+) -> tuple[Cut | None, tuple[Location, ...]]:
+    """Return what ended the way from a tensor to a loss that was not computed from it, and the lines that it points to.
+
+    Args:
+        frame: The user's frame that asks; None where there is none.
+        loss: The loss.
+        x: A tensor that requires a gradient.
+        cell_number: Gives a cell's execution count from its file name.
+    """
+    scope = scope_of(frame, cell_number) if frame is not None else None
+    expression = _expression(frame, None, loss) if frame is not None else None
+    if frame is None or scope is None or expression is None:
+        return None, ()
+    names = {**frame.f_globals, **names_of(frame)}
+    found = _Reading(scope, names, cell_number, partial(_leads_to, x)).of_root(expression, frame.f_lineno)
+    return found.as_cut(scope.location(frame.f_lineno)) if isinstance(found, _End) else (None, ())
+
+
+def scope_of(frame: FrameType, cell_number: CellNumber | None) -> Scope | None:
+    """Return the statements that a frame runs; None where its source is not known."""
+    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
+    return Scope.of(source, frame, cell_number)
 
 
 def _expression(frame: FrameType, failing: Failing | None, root: torch.Tensor) -> ast.expr | None:
@@ -104,6 +138,7 @@ class _Reading:
     scope: Scope
     names: Mapping[str, Any]
     cell_number: CellNumber | None
+    asks: Callable[[torch.Tensor], bool]  # whether a tensor has the history that is looked for
     steps: int = field(default=0)
 
     def of_root(self, expression: ast.expr, line: int) -> Origin:
@@ -117,8 +152,7 @@ class _Reading:
             if not isinstance(bound, _MAKES):
                 return "unknown"
             return self.of(expression, line)
-        made = self.of(expression, line)
-        return made if made == "none" else self._unrecorded(line) or made
+        return self._recorded(self.of(expression, line), line)
 
     def of(self, expression: ast.expr, line: int) -> Origin:  # noqa: C901, PLR0911  (one branch a kind of expression)
         """Return what is known of the value of an expression on a line."""
@@ -162,12 +196,12 @@ class _Reading:
 
     def _of_name(self, name: str, line: int) -> Origin:
         value, bound = self.names.get(name, UNKNOWN), self.scope.binding(name, line)
-        if is_kind(value, torch.Tensor) and _asks(value):
+        if is_kind(value, torch.Tensor) and self.asks(value):
             return "history"
         if bound is None or isinstance(bound, ast.For):  # a parameter, a global, an item of what is gone through
             cell = self._cell_of(name) if bound is None else None
             made = cell.of(ast.Name(name, ast.Load()), len(cell.scope.lines) + 1) if cell is not None else None
-            return made if isinstance(made, _End) else _of_value(value)
+            return made if isinstance(made, _End) else self._of_value(value)
         if bound == "unknown":
             return self._of_one_of_several(name, value)
         made = self._of_statement(bound, name)
@@ -176,10 +210,17 @@ class _Reading:
             return self.of(written[0][0], written[0][1]) if len(written) == 1 else "unknown"
         return "unknown" if made == "history" and is_kind(value, torch.Tensor) else made  # what ended it is not seen
 
+    def _of_value(self, value: Any) -> Origin:
+        """Return what is known of a value that no statement here made."""
+        if is_kind(value, torch.Tensor):
+            return "history" if self.asks(value) else "none"
+        plain = value is None or type(value) in {bool, int, float, complex, str, torch.dtype, torch.device, torch.Size}
+        return "none" if plain else "unknown"
+
     def _cell_of(self, name: str) -> _Reading | None:
         """Return the reading of the last of the earlier cells that binds a name; None where there is none."""
         cells = (cell for cell in self.scope.earlier_cells() if cell.binding(name, len(cell.lines) + 1) is not None)
-        return next((_Reading(cell, self.names, self.cell_number, self.steps) for cell in cells), None)
+        return next((_Reading(cell, self.names, self.cell_number, self.asks, self.steps) for cell in cells), None)
 
     def _of_one_of_several(self, name: str, value: Any) -> Origin:
         """Return what ended the history of a value where only one of the statements that may have bound it does."""
@@ -199,13 +240,17 @@ class _Reading:
                 parts = [value]
             case ast.AugAssign(value=value):
                 parts = [ast.Name(name, ast.Load()), value]
-        made = "unknown" if parts is None else self._of_all(parts, line)
-        return made if made == "none" else self._unrecorded(line) or made
+        return self._recorded("unknown" if parts is None else self._of_all(parts, line), line)
+
+    def _recorded(self, made: Origin, line: int) -> Origin:
+        """Return what is known of a value that a line made, given what is known of what it was made from."""
+        certain = made != "none" if self.asks is _asks else made == "history"
+        return (self._unrecorded(line) if certain else None) or made
 
     def _unrecorded(self, line: int) -> Origin | None:
         """Return what kept autograd from recording a line, a block around it or a decorator; None where nothing did."""
-        blocks = [block[at] for block, at in self.scope.way(line)]
-        items = [item.context_expr for each in blocks if isinstance(each, ast.With) for item in each.items]
+        blocks = (each for each in self.scope.around(line) if isinstance(each, ast.With))
+        items = [item.context_expr for each in blocks for item in each.items]
         for call in reversed([*self.scope.decorators, *items]):
             switch = still_value(call.func if isinstance(call, ast.Call) else call, self.names)
             if switch is torch.enable_grad:
@@ -235,9 +280,9 @@ class _Reading:
                 return self._ended("data", "data", [expression.value], line)
             if expression.attr in _KEEPS:
                 return self.of(expression.value, line)
-            if is_kind(value, torch.Tensor) and not isinstance(value, nn.Parameter) and not _asks(value):
+            if is_kind(value, torch.Tensor) and not isinstance(value, nn.Parameter) and not self.asks(value):
                 return "unknown"  # somewhere it was stored
-            return _of_value(value)
+            return self._of_value(value)
         of = expression.value
         if isinstance(of, ast.Call) and getattr(of.func, "attr", "") in _WITH_INDICES:
             return "unknown"
@@ -249,16 +294,15 @@ class _Reading:
             return "unknown"
         called = still_value(func, self.names)
         if is_kind(called, nn.Module):
-            learns = any(_asks(each) for each in called.parameters())
+            learns = any(self.asks(each) for each in called.parameters())
             return "history" if learns else self._of_all(given, line)
         if getattr(called, "__code__", None) is _DECORATED:
-            return _of_decorated(called, self.cell_number)
+            end = _of_decorated(called, self.cell_number)
+            return end if self.asks is _asks or self._of_all(given, line) == "history" else "unknown"
         if called is float or called is int:
             return self._ended("item", called.__name__, given, line)
         if is_torchs(called) and not isinstance(called, type):
-            if any(each.arg == "requires_grad" and still_value(each.value, {}) is True for each in call.keywords):
-                return "history"
-            return self._of_function(called, given, line)
+            return self._of_function(called, call.keywords, given, line)
         if any(called is each for each in (sum, abs, max, min)):
             return self._of_all(given, line)
         if isinstance(func, ast.Attribute) and called is UNKNOWN and hasattr(torch.Tensor, func.attr):
@@ -267,11 +311,15 @@ class _Reading:
                 return self._of_method(func, given, line)
         return "unknown"
 
-    def _of_function(self, called: Any, given: list[ast.expr], line: int) -> Origin:
+    def _of_function(self, called: Any, keywords: list[ast.keyword], given: list[ast.expr], line: int) -> Origin:
         """Return what is known of the result of one of torch's functions."""
         role, name = ROLES.get(called), getattr(called, "__name__", "")
+        if any(each.arg == "requires_grad" and still_value(each.value, {}) is True for each in keywords):
+            return "history" if self.asks is _asks else "unknown"
         if role == VALUELESS:
             return "none"
+        if called is torch.autograd.grad and all(each.arg != "create_graph" for each in keywords):
+            return self._ended("grad", "grad", given[:1], line)
         if name in {"as_tensor", "asarray"} or called is torch.autograd.grad:
             return "unknown"
         if name in CUTTING:
@@ -282,7 +330,7 @@ class _Reading:
         """Return what is known of the result of a method of a tensor."""
         name = func.attr
         if name == "requires_grad_":
-            return "history"
+            return "history" if self.asks is _asks else self.of(func.value, line)
         if name in {"to", "type", "type_as"}:
             kinds = [value for each in given if isinstance(value := still_value(each, self.names), torch.dtype)]
             if all(kind.is_floating_point or kind.is_complex for kind in kinds):
@@ -290,14 +338,6 @@ class _Reading:
         if name in CUTTING and name != "new_tensor":
             return self._ended(CUTTING[name], name, [func.value], line)
         return self._of_all([func.value, *given], line)
-
-
-def _of_value(value: Any) -> Origin:
-    """Return what is known of a value that no statement here made."""
-    if is_kind(value, torch.Tensor):
-        return "history" if _asks(value) else "none"
-    plain = value is None or type(value) in {bool, int, float, complex, str, torch.dtype, torch.device, torch.Size}
-    return "none" if plain else "unknown"
 
 
 def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
@@ -316,3 +356,10 @@ def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
 def _asks(tensor: torch.Tensor) -> bool:
     with torch._C.DisableTorchFunction():
         return tensor.requires_grad
+
+
+def _leads_to(x: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Return whether a tensor was computed from ``x``, as its graph stands, or is it."""
+    with quiet(), torch._C.DisableTorchFunction():
+        nodes = walk_nodes(start_nodes([tensor]), MOST_NODES) if tensor.requires_grad else ()
+        return tensor is x or any(getattr(node, "variable", None) is x for node in nodes)

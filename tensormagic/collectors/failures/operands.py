@@ -23,7 +23,7 @@ from tensormagic.collectors.failures.failing_call import (
     name_at_home,
     samples_in,
 )
-from tensormagic.collectors.failures.failing_source import unpacked, written_call
+from tensormagic.collectors.failures.failing_source import tensors_in, unpacked, written_call
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -59,7 +59,7 @@ def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any])
     for at, value in enumerate(given):
         # All arguments that follow are for sizes, or for the last parameter where there are more.
         takes_rest = at == len(roles) - 1 or roles[at : at + 1] == ("size",)
-        if takes_rest and at < len(given) - 1 and not has_tensor(given[at:]):
+        if takes_rest and at < len(given) - 1 and not tensors_in(*given[at:]):
             found.append(Argument(roles[at], "", given[at:], at))  # x.view(3, 4)
             break
         found += _arguments(roles[at] if at < len(roles) else "", value, at)
@@ -67,18 +67,9 @@ def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any])
 
 
 def _arguments(role: str, value: Any, index: int | str) -> list[Argument]:
-    if not has_tensor((value,)) or is_kind(value, torch.Tensor):
+    if not tensors_in(value) or is_kind(value, torch.Tensor):
         return [Argument(role, "", value, index)]
     return [Argument(role, f"{role}[{at}]", item, index, at) for at, item in enumerate(value)]
-
-
-def has_tensor(values: Any) -> bool:
-    """Return whether one of several values is a tensor, or a list or tuple with one in it."""
-    return any(
-        is_kind(value, torch.Tensor)
-        or (type(value) in {list, tuple} and any(is_kind(item, torch.Tensor) for item in value))
-        for value in values
-    )
 
 
 def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
@@ -118,7 +109,7 @@ def function_name(func: Any) -> str:
         wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording)
     elif not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
-    else:
+    elif not is_kind(func, FunctionType):
         wording = next((f"{home}.{name}" for home, has in homes.items() if callable(getattr(has, name, None))), "")
     wording = wording or name_at_home(func)
     return wording.removeprefix("torch.") if wording.startswith("torch.Tensor.") else wording
@@ -205,7 +196,8 @@ class OperandNames:
         frame = refused.caller.tb_frame if refused.caller is not None else None
         own = frame is not None and is_own_frame(frame)
         self._names = {**frame.f_globals, **names_of(frame)} if frame is not None and own else {}
-        self._written = written_call(refused.failing) if own and refused.failing is not None else None
+        self._failing = steps.failing_at(refused.caller)
+        self._written = written_call(self._failing) if own and self._failing is not None else None
         self._positional, self._named = unpacked(self._written, self._names) if self._written else ([], {})
         self._spaces: list[dict[str, Any]] | None = None
 
@@ -217,9 +209,7 @@ class OperandNames:
             return path
         if (written := self._expression(argument)) is not None:
             # Of what is no tensor None, results and objects are better shown by their name, numbers and sizes are not.
-            named = (
-                value is None or type(value) not in _PLAIN or (type(value) in {list, tuple} and has_tensor((value,)))
-            )
+            named = value is None or type(value) not in _PLAIN or bool(tensors_in(value))
             found = named and not isinstance(written, ast.Constant) and _reaches(written)
             if is_tensor or value is UNKNOWN or found:
                 return _described(written)
@@ -241,11 +231,12 @@ class OperandNames:
         if not isinstance(node, ast.Name) or value is UNKNOWN:
             return node
         found = still_value(node, self._names)
-        return node if found is UNKNOWN or found is value or not is_plain_tensor(found) else None
+        another = is_plain_tensor(found) or (is_kind(value, torch.Tensor) and type(found) in {list, dict})
+        return node if found is UNKNOWN or found is value or not another else None
 
     def _at(self, index: int) -> ast.expr | None:
         operands, written, func = self._positional, self._written, self._refused.func
-        call = self._refused.failing.node if self._refused.failing is not None else None
+        call = self._failing.node if self._failing is not None else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             name = getattr(func, "__name__", "")
             is_tensors = func is not None and getattr(torch.Tensor, name, None) is func

@@ -231,11 +231,11 @@ class TrainingWatcher(TracePart):
         alive = [optimizer for followed in self._optimizers if (optimizer := followed.reference()) is not None]
         stepped = chain.from_iterable(map(held_by, alive))
         self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
-        for optimizer in list(self._optimizers):
-            optimizer.held.find_owner(self._namespace)
-            theirs = optimizer.reference()
-            if theirs is not None and optimizer.waits >= _TRAINS and not optimizer.stepping.steps:
-                lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, optimizer.waits)
+        for followed in list(self._optimizers):
+            followed.held.find_owner(self._namespace)
+            theirs = followed.reference()
+            if theirs is not None and followed.waits >= _TRAINS and not followed.stepping.steps:
+                lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, followed.waits)
         self._finished = True
 
     @_guarded

@@ -145,13 +145,11 @@ def with_causes(error: BaseException | None) -> Iterator[BaseException]:
 Gathered = tuple[str, int, str]  # file, line, and function: empty on the level of a module
 
 
-def own_frame(
-    frames: Iterable[Mapping[str, Any]] | None, is_own: Callable[[str], bool] = is_own_code
-) -> Gathered | None:
+def own_frame(frames: Iterable[Mapping[str, Any]] | None) -> Gathered | None:
     """Return the innermost frame of the user's, given the innermost first; None where there is none."""
     for frame in frames or ():
         filename, name = str(frame.get("filename", "")), str(frame.get("name", ""))
-        if name != MARK and is_own(filename):
+        if name != MARK and is_own_code(filename):
             return filename, int(frame.get("line", 0)), "" if name == "<module>" else name
     return None
 

@@ -173,10 +173,6 @@ class SourceLines:
             self._numbers[key] = len(self._locations) - 1
         return self._numbers[key]
 
-    def here(self, depth: int = 1) -> int | None:
-        """Return the site of the caller, ``depth`` frames up."""
-        return self.of_frame(sys._getframe(depth))
-
     def _number(self, frame: FrameType) -> int:
         """Return the site of a place that was not met before; its line may have been, at another place."""
         number = self.at_frame(frame)
@@ -246,7 +242,10 @@ _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us 
 
 
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the user's functions that are running, with their names, innermost first, up to their module or cell."""
+    """Yield the user's functions that are running, by name, with the names in them.
+
+    The innermost comes first, and the last is that of their module or cell, unless it is ``outermost``.
+    """
     for own in islice(own_frames(frame), _FRAMES):
         if own.f_code.co_flags & _OPTIMIZED:
             yield own.f_code.co_name, names_of(own)

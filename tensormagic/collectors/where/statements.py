@@ -74,7 +74,7 @@ class Scope:
         if not every:
             return None
         first, is_local = every[0].lineno, self.function and name not in self.parameters
-        has_run = (first < line or self.loop_around(line, first)) and not self.is_branched(first)
+        has_run = (first < line or self.in_one_loop(line, first)) and not self.is_branched(first)
         if len(every) == 1 and (has_run or is_local):  # what is local has no value from elsewhere
             return every[0]
         way = self.way(line) or [(self.body, len(self.body))]
@@ -124,10 +124,13 @@ class Scope:
                     found.append((method or getattr(call.func, "id", ""), "out", call.lineno))
         return found
 
+    def around(self, line: int) -> list[ast.stmt]:
+        """Return the statements that a line is in, the outermost first."""
+        return [block[at] for block, at in self.way(line)]
+
     def is_branched(self, line: int) -> bool:
         """Return whether a line is in a branch, which may not have been taken."""
-        around = [block[at] for block, at in self.way(line)][:-1]
-        return not all(isinstance(each, ast.With | ast.For | ast.While) for each in around)
+        return not all(isinstance(each, ast.With | ast.For | ast.While) for each in self.around(line)[:-1])
 
     def before(self, line: int) -> Iterator[ast.stmt]:
         """Yield the statements that ran before a line whenever it is come to, in order."""
@@ -135,21 +138,17 @@ class Scope:
             for statement in block[:at]:
                 yield from (each for each in statements([statement]) if _always_runs(statement, each))
 
-    def innermost_loop(self, line: int) -> ast.For | ast.While | None:
-        """Return the loop that a line is in; None where it is in none."""
-        around = [block[at] for block, at in self.way(line)]
-        return next((each for each in reversed(around) if isinstance(each, ast.For | ast.While)), None)
+    def loops(self, line: int) -> list[ast.For | ast.While]:
+        """Return the loops that a line is in, the outermost first."""
+        return [each for each in self.around(line) if isinstance(each, ast.For | ast.While)]
 
-    def loop_around(self, line: int, other: int) -> bool:
+    def in_one_loop(self, line: int, other: int) -> bool:
         """Return whether a line and another one are in one loop."""
-        around = [block[at] for block, at in self.way(line)]
-        loops = [each for each in around if isinstance(each, ast.For | ast.While)]
-        return any(each.lineno < other <= (each.end_lineno or 0) for each in loops)
+        return any(each.lineno < other <= (each.end_lineno or 0) for each in self.loops(line))
 
     def read_at(self, line: int) -> set[str]:
         """Return the names that the statement on a line reads."""
-        block, at = (self.way(line) or [([ast.Pass()], 0)])[-1]
-        return {node.id for node in ast.walk(block[at]) if isinstance(node, ast.Name)}
+        return {node.id for each in self.around(line)[-1:] for node in ast.walk(each) if isinstance(node, ast.Name)}
 
     def used_in(self, loop: ast.For | ast.While, line: int) -> Iterator[tuple[str, ast.stmt | None]]:
         """Yield the names that a loop reads up to a line before it binds them; and the statement that does, or None."""

@@ -43,11 +43,6 @@ can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
     argument: The forward of {call.report.module.strip("()") or layer} takes {plural(takes - 1, "argument")}, and
         {got - 1} {"was" if got == 2 else "were"} given.
 
-'(?P<kind>\w+)' object is not iterable
-    if: call.report.function.startswith("torch.optim."); with name: anything.operand.name
-    argument: An optimizer takes parameters, and {name or "what it was given"} is {article(kind)}.
-    parts: anything is {kind}; try: {anything.code}{"" if kind == "method" else ".parameters"}() when name
-
 cannot assign (?:module|parameter|buffer)s? before Module\.__init__\(\) call
     argument: A module registers what is assigned to it, and that is not set up yet: the __init__ of the class has to
         begin with super().__init__().
@@ -58,21 +53,6 @@ Boolean value of Tensor with more than one value is ambiguous
     argument: A loss of torch.nn is made first, with its settings, and then called with what it compares: here the
         tensors were given as its settings.
     try: {code} for code in loss_made_first(call)
-
-loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)
-    argument: This state is of an optimizer that was made with other parameters, or groups of them: make this one as
-        that one was, from the whole model.
-
-The differentiated Tensor at index {at} appears to not have been used in the graph
-    with unused: [one for one in call.given if one.role == "inputs" or one.place.startswith("inputs[")][at]
-    argument: Nothing that was differentiated was computed from {unused.name}: it has no gradient, and allow_unused=True
-        gives None for it.
-    parts: unused
-
-optimizer got an empty parameter list
-    argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
-        module does not register layers in a plain list.
-    parts: one for one in call.given[:1]
 
 torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
     with given: [one for one in call.given if not (one.is_tensor and one.dtype) and results(one.text, one.code)][:1]
@@ -107,6 +87,10 @@ torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
 
 (?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)
     argument: The forward of {call.report.module.strip("()") or layer} also needs {listed(names.split("'")[1::2])}.
+
+(?P<function>[\w.]+?)(?:\.__init__)?\(\) missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)
+    if: call.report.function.endswith(function)
+    argument: The call of {function} also needs {listed(names.replace('"', "'").split("'")[1::2])}.
 
 Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\((?s:.*) to satisfy the constraint \
 (?P<constraint>(?s:.+?)), but found invalid values:\s*(?P<values>(?s:.*))
@@ -162,6 +146,41 @@ unsupported tensor layout: \w+|with arguments from the 'Sparse\w+' backend|for \
         {sparse.operand.layout}.
     parts: sparse is {sparse.operand.layout} must be strided; try: {sparse.code}.to_dense()
 
+Expected one of cpu, cuda, .* device type at start of device string: (?P<name>\w+)
+Invalid device string: '(?P<name>.*?)'
+    with told: {"gpu": ", but cuda (or mps, xpu)"}.get(name, "")
+    argument: A device is a kind that torch knows, and a number where there are several, as in cuda:1: {name} is
+        none{told}.
+
+only integer tensors of a single element can be converted to an index
+    with wrong: first one.numel != 1 or is_floating(one.dtype)
+    argument: Python takes one whole number here, and {wrong.name} is {wrong.dtype} with {count(wrong.numel)}.
+    parts: wrong is {wrong.dtype}, {wrong.numel} elements must be int64, 1 element
+
+can't assign a (?P<kind>list|tuple) to a torch\.\w+
+    argument: What is assigned to a part of a tensor is a number or a tensor, not a {kind}: torch.tensor makes one of
+        it.
+
+Default process group has not been initialized
+    argument: No process group was made in this process: every process that torchrun starts calls
+        torch.distributed.init_process_group() first.
+
+cannot sample n_sample > prob_dist\.size\(-1\) samples without replacement
+    argument: Without replacement each category is drawn once at most: there are fewer of them than are to be drawn.
+    maybe: {call.with_keyword("torch.multinomial", "replacement", True)}
+
+probability tensor contains either `inf`, `nan` or element < 0
+    with given: [one.name for one in call.given[:1]]
+    argument: The weights of categories are finite and not negative, and one of {given[0] if given else "these"} is not.
+    parts: one for one in call.given[:1]
+
+`lengths` array must be sorted in decreasing order when `enforce_sorted` is True
+    argument: The samples are not in the order of their lengths, the longest first.
+    maybe: {call.with_keyword("nn.utils.rnn.pack_padded_sequence", "enforce_sorted", False)}
+
+Length of all samples has to be greater than 0
+    argument: Each sequence of a batch must have one element at least, and one length is 0: leave that sample out.
+
 Unrecognised padding mode {mode:word}
     with hint: "; NumPy's edge is called replicate here" if mode == "edge" else ""
     argument: The padding modes are constant, reflect, replicate and circular, not {mode}{hint}.
@@ -176,6 +195,11 @@ only one element tensors can be converted
         torch.stack joins tensors of one shape.
     parts: only is {only.numel} elements must be 1 element
 
+only one element tensors can be converted
+    if: call.report.function in ("torch.tensor", "torch.as_tensor") and not call.tensors
+    argument: A list given to {call.report.function} holds numbers, and this one holds tensors of several: torch.stack
+        joins tensors of one shape.
+
 a Tensor with \d+ elements cannot be converted to Scalar|only one element tensors can be converted
     shape: The conversion to one number takes one element: {only} has {count(only.numel)}.
     parts: only is {only.numel} elements must be 1 element; try: {only.code}.tolist(); try: {only.code}.mean().item()
@@ -184,9 +208,22 @@ Boolean value of Tensor with (?:more than one|no) values? is ambiguous
     shape: A condition needs one truth value: {only} has {count(only.numel)}; use .all() or .any().
     parts: only is {only.numel} elements must be 1 element; try: {only.code}.any(); try: {only.code}.all()
 
+Got unsupported ScalarType (?P<dtype>\w+)
+    dtype: NumPy has no {dtype_of(dtype)}: {first.name} must have another dtype.
+    parts: first.dtype must be float32; try: {first.code}.float().numpy()
+
+At least one stride in the given numpy array is negative
+    argument: A tensor cannot go backwards through memory, and this array does: copy it.
+    maybe: {call.report.function}({one.code}.copy()) for one in call.given[:1]
+
+expected np\.ndarray \(got (?P<kind>\w+)\)
+    argument: The function {call.title} takes an array, not {article(kind)}.
+    maybe: torch.tensor({unparse(expression_of(call.report.call).args[0])}) when kind in ("list", "tuple", "float")
+
 Can't call numpy\(\) on Tensor that requires grad
     argument: NumPy does not support gradients, but {first.name} requires them: detach it from the graph first.
-    parts: first is requires_grad=True; try: {first.code}.detach().numpy()
+    parts: first is requires_grad=True
+    try: {first.code}.detach(){".float()" if first.dtype == "bfloat16" else ""}.numpy()
 
 At least one of 'min' or 'max' must not be None
     argument: The function torch.clamp needs a lower bound (min), an upper one (max), or both.
@@ -261,18 +298,6 @@ def code_of(call: Call, given: Given) -> str:
     if isinstance(made, ast.Call) and len(made.args) == 1 and unparse(made.func) == call.report.module:
         return text if given.operand.name else unparse(made.args[0])  # what a layer was called with
     return text if expression_of(text) is not None else ""
-
-
-@says(r"can't optimize a non-leaf Tensor")
-def _no_leaf(call: Call) -> Mismatch:
-    made = expression_of(call.report.call)
-    listed_ones = made.args[0] if isinstance(made, ast.Call) and made.args else None
-    only = listed_ones.elts if isinstance(listed_ones, ast.List) and len(listed_ones.elts) == 1 else []
-    rule = (
-        "An optimizer changes leaves in place, and one of these tensors was computed from another: it has a `grad_fn`. "
-        "`.to(…)`, `.cuda()` or a factor after requires_grad=True make such a tensor."
-    )
-    return mismatch("argument", rule, works=[f"nn.Parameter({unparse(one)}.detach())" for one in only])
 
 
 _PAIR = ("values", "indices")

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
 
-from tensormagic.diagnoses.lines import SIGNS, as_code, expression_of, keyword_of
+from tensormagic.diagnoses.lines import SIGNS, as_code, call_on, expression_of, keyword_of, set_keyword
 from tensormagic.diagnoses.rule import is_differentiable, is_floating
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import PLAIN_NAMES, MismatchKind
@@ -195,6 +195,21 @@ class Call:
         given = keyword_of(body, keyword) if isinstance(body, ast.Call) else None
         return ast.unparse(given) if given is not None else ""
 
+    @property
+    def receiver(self) -> str:
+        """What the method was called on, as the user's call writes it; empty where it is no method."""
+        body = expression_of(self.report.call)
+        method = body.func if isinstance(body, ast.Call) else body
+        return ast.unparse(method.value) if isinstance(method, ast.Attribute) else ""
+
+    def with_keyword(self, name: str, keyword: str, value: bool | str) -> str:  # noqa: FBT001  (of any keyword)
+        """Return the user's call of a function of torch's, ``torch.load``, with one more argument."""
+        found = call_on(self.report.call, name.rpartition(".")[2])
+        if found is None or not f".{name}".endswith(f".{ast.unparse(found.func)}"):
+            return f"{name}(…, {keyword}={value!r})"
+        set_keyword(found, keyword, ast.Constant(value))
+        return ast.unparse(found)
+
     def of_shape(self, shape: Shape) -> Given | None:
         """Return the tensor that has this shape, if exactly one has."""
         found = [one for one in self.tensors if one.shape == shape]
@@ -260,9 +275,12 @@ def clashing(one: Shape, other: Shape) -> list[int]:
     return [-at for at in both if one[-at] != other[-at] and 1 not in {one[-at], other[-at]}]
 
 
-def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:
+def mismatch(
+    kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = (), maybe: Iterable[str] = ()
+) -> Mismatch:
     """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
-    return Mismatch(kind, capitalised(rule), parts, tuple(dict.fromkeys(filter(None, works))))
+    ways, untried = (tuple(dict.fromkeys(filter(None, each))) for each in (works, maybe))
+    return Mismatch(kind, capitalised(rule), parts, ways, untried)
 
 
 # The names by which the table asks for operands, and where each is looked for.

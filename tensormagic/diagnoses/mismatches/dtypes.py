@@ -282,6 +282,10 @@ def _unsuitable(call: Call, got: str) -> Mismatch:
         rule = f"The operator {call.title} is for booleans and whole numbers: {name} and {wrong[1].name} are {got}."
         works = [f" {_BITWISE[call.function]} ".join(as_dtype(one.code, wanted) for one in wrong)]
         return mismatch("dtype", rule, *(one.whole(got, wanted) for one in wrong), works=works)
+    if got.startswith("complex"):  # of which a conversion would lose the imaginary part
+        works = [f"{wrong[0].code}.abs()", f"{wrong[0].code}.real"]
+        parts = (one.whole(got, wanted) for one in wrong)
+        return mismatch("dtype", f"The call {call.title} takes real numbers, and {name} is {got}.", *parts, works=works)
     rule = f"The call {call.title} takes {_NUMBERS.get(wanted, wanted)}, and {name} is {got}."
     if is_floating(got) and is_floating(wanted):
         rule = f"The call {call.title} does not exist for {got} on this device, and {name} is {got}."

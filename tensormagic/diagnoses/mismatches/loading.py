@@ -18,6 +18,53 @@ _INSTEAD = "return {instead} from the dataset's `__getitem__`, or give the DataL
 _IMAGE = "`torchvision.transforms.functional.to_tensor(image)`"
 
 
+says.table(r"""
+object of type '(?P<kind>\w+)' has no len\(\)
+    if: call.report.function == "torch.utils.data.DataLoader" or call.report.call.startswith("len(")
+    argument: What samples are drawn from has to say how many there are, and {article(kind)} does not: its class needs a
+        method __len__.
+
+num_samples should be a positive integer value, but got num_samples=0
+    argument: The dataset is empty: no samples can be drawn from it. Look at the folder or the list that it was made of.
+
+(?P<one>\w+) option is mutually exclusive with (?P<other>[\w, ]+)
+    argument: The argument {one} decides what {other} would: give one of them.
+
+DataLoader with IterableDataset: expected unspecified (?P<name>\w+) option
+    argument: An IterableDataset gives its samples in its own order, so there is nothing that {name} could choose: leave
+        it out.
+
+Sum of input lengths does not equal the length of the input dataset
+    argument: The lengths of the parts must add up to that of the dataset; fractions such as [0.8, 0.2] always do.
+
+DataLoader worker \(pid.*?\) (?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)
+    with why: {"Killed": " The system kills processes when memory runs out.",
+        "Bus error": " Workers hand batches over in shared memory, /dev/shm: a bus error is what its end looks like."}
+    argument: A worker process ended without an error of Python's: with num_workers=0 the samples are made here, where
+        the error is seen.{why.get(signal, "")}
+
+attempt has been made to start a new process before the\s+current process has finished its bootstrapping phase
+    argument: A process that is started imports the program again, and would start processes itself: what starts them
+        stands below if __name__ == "__main__".
+
+Cannot re-initialize CUDA in forked subprocess
+    argument: A process that is forked cannot use CUDA after its parent has: make tensors on the GPU outside of the
+        dataset, or start the processes with spawn.
+    maybe: DataLoader(…, multiprocessing_context="spawn")
+
+prefetch_factor option could only be specified in multiprocessing
+    argument: Only worker processes load batches ahead: give num_workers, or leave out prefetch_factor.
+
+'DataLoader' object is not (?:subscriptable|an iterator)
+    argument: A DataLoader gives batches in a loop, and is no list or iterator itself.
+    maybe: next(iter({anything.code}))
+
+'_IncompatibleKeys' object
+    argument: The method load_state_dict changes the model itself and returns the names that did not fit: leave out the
+        assignment of its result.
+""")
+
+
 @says(r"stack expects each tensor to be equal size, but got \[{first:shape}\] at entry 0 and \[{other:shape}\]")
 def _of_several_shapes(call: Call, first: tuple[int, ...], other: tuple[int, ...]) -> Mismatch | None:
     if not call.report.inside.endswith(_COLLATE):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
+from pickletools import opcodes
 
-from tensormagic.diagnoses.lines import call_on, set_keyword, statement_of, text_of, under_no_grad, update_by_hand
+from tensormagic.diagnoses.lines import call_on, statement_of, text_of, under_no_grad, update_by_hand
 from tensormagic.diagnoses.mismatches.call import Call, article, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
@@ -17,54 +17,93 @@ says = Messages(globals())
 # What puts a prefix before all names of a model that it wraps.
 _WRAPPERS = {"module.": "nn.DataParallel or DistributedDataParallel", "_orig_mod.": "torch.compile"}
 # What is no dictionary of weights: a file, or what has no state_dict or that of something else.
-_FILES = ("pathlib.", "_io.", "tempfile.")
-_NO_MODELS = ("torch.Tensor", "torch.nn.parameter.", "torch.optim.", "numpy.", "collections.")
+FILES = ("pathlib.", "_io.", "tempfile.")
+NO_MODELS = ("torch.Tensor", "torch.nn.parameter.", "torch.optim.", "numpy.", "collections.")
 # Under these names programs store the weights beside other things.
 _WEIGHTS = ("model_state_dict", "state_dict", "model", "net", "model_state")
 
 
-def _with_ways(rule: str, *ways: str) -> Mismatch:
-    return replace(mismatch("argument", rule), maybe=tuple(filter(None, ways)))
+says.table(r"""
+# -- files that are no checkpoints, or not as they were saved
+
+PytorchStreamReader failed.*finding central directory|Ran out of input|^$
+    if: reads_a_file(call) and (call.error or call.report.error_type == "EOFError")
+    argument: The file is empty, or only the beginning of one: it was saved or copied in part.
+
+PytorchStreamReader failed reading|^\d+$|invalid load key, '.|Weights only load failed.*?Unsupported operand {got}
+    if: reads_a_file(call) and not (got and is_opcode(got))
+    argument: The file is no checkpoint, or a damaged one: look at how it begins. A page of a website and a pointer of
+        Git LFS are text.
+
+Weights only load failed.*?Unsupported operand 149\b
+    argument: The file holds a pickle of protocol 4 or later, and torch.load reads protocol 2 alone unless
+        weights_only=False. What pickle.dump wrote is read by pickle.load, if you trust it.
+
+file in archive is not in a subdirectory|failed locating file data\.pkl
+    argument: The file is a zip archive, but not one that torch.save wrote: there is no data.pkl in a folder of it.
+
+failed locating file constants\.pkl
+    argument: The file was not written by torch.jit.save: a checkpoint is read with torch.load.
+    maybe: {call.report.call.replace(".jit.", ".")} when call.report.call.startswith("torch.jit.load(")
+
+Cannot use ``weights_only=True`` with TorchScript archives
+    argument: The file is a model that torch.jit.save wrote, not a checkpoint.
+    maybe: {call.report.call.replace("torch.", "torch.jit.", 1)} when call.report.call.startswith("torch.load(")
+
+Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'
+    if: reads_a_file(call)
+    argument: The file names {name} of {module}, which has none: define or import it there before. A file of
+        net.state_dict() needs no class.
+
+Can't (?:pickle|get) local object '(?P<name>[^']+)'|Can't pickle <function (?P<other>\S+) at \w+>: attribute
+    with what: "a lambda" if "<lambda>" in (name or other) else (name or other).rpartition(".")[2]
+    argument: A file and another process get functions and classes by name, and {what} cannot be found by one: write it
+        with def or class at the top of a module{", or save net.state_dict()" if reads_a_file(call, "save") else ""}.
+
+Parent directory (?P<folder>.+?) does not exist
+    argument: There is no folder {folder} to save to.
+    maybe: os.makedirs({folder!r}, exist_ok=True)
+
+mmap can only be used with files saved with
+    argument: The file has the format of torch before 1.6, which cannot be mapped: leave out mmap=True.
+
+Weights only load failed.*?GLOBAL (?P<name>[\w.]+) whose module \S+ is blocked
+    argument: Reading this file would call {name}: it is no checkpoint of weights, and may do harm.
+
+Weights only load failed.*?GLOBAL (?P<name>[\w.]+)
+    with what: "`float(x)` for a number of NumPy's" if name.startswith("numpy.") else "`net.state_dict()` instead"
+    argument: The file holds {an_object(name)} ({name}), and torch.load reads tensors, numbers, lists and dicts alone:
+        any other object can run code. Save {what}; read a file whole only if you trust it.
+    with own: not name.startswith(("numpy.", "torch.", "builtins.")); with code: name.removeprefix("__main__.")
+    maybe: torch.serialization.add_safe_globals([{code}]) when own
+    maybe: {call.with_keyword("torch.load", "weights_only", False)}
+
+Attempting to deserialize object on (?:a )?(?P<device>[A-Z]+) device(?P<at> \d+)?
+    with where: f"{device} device{at}, which is not here" if at else f"a {device} device, and torch finds none here"
+    argument: The file was saved from {where}.
+    maybe: {call.with_keyword("torch.load", "map_location", "cpu")}
+""")
 
 
-def _load(call: Call, keyword: str, *, value: bool | str) -> str:
-    """Return the call of torch.load with one more argument."""
-    found = call_on(call.report.call, "load")
-    if found is None or ast.unparse(found.func) not in {"torch.load", "load"}:
-        return f"torch.load(…, {keyword}={value!r})"
-    set_keyword(found, keyword, ast.Constant(value))
-    return ast.unparse(found)
-
-
-@says(r"Weights only load failed.*?GLOBAL (?P<name>[\w.]+)(?P<blocked> whose module \S+ is blocked)?")
-def _of_objects(call: Call, name: str, blocked: str | None) -> Mismatch:
-    if blocked:
-        return _with_ways(f"Reading this file would call {name}: it is no checkpoint of weights, and may do harm.")
-    what = "`float(x)` for a number of NumPy's" if name.startswith("numpy.") else "`net.state_dict()` instead"
-    return _with_ways(
-        f"The file holds {_an_object(name)} ({name}), and torch.load reads tensors, numbers, lists and dicts alone: "
-        f"any other object can run code. Save {what}; read a file whole only if you trust it.",
-        _load(call, "weights_only", value=False),
-    )
-
-
-def _an_object(name: str) -> str:
+def an_object(name: str) -> str:
+    """Return the class of an object as a sentence has it, without its module: ``a Linear``."""
     return article(name.rpartition(".")[2])
 
 
-@says(r"Attempting to deserialize object on (?:a )?(?P<device>[A-Z]+) device(?P<at> \d+)?")
-def _of_another_device(call: Call, device: str, at: str | None) -> Mismatch:
-    where = f"{device} device{at}, which is not here" if at else f"a {device} device, and torch finds none here"
-    return _with_ways(
-        f"The file was saved from {where}.",
-        _load(call, "map_location", value="cpu"),
-    )
+def is_opcode(byte: int) -> bool:
+    """Return whether a pickle can hold this byte where an instruction is expected."""
+    return any(each.code == chr(byte) for each in opcodes)
+
+
+def reads_a_file(call: Call, name: str = "load") -> bool:
+    """Return whether it was ``torch.load`` that was called, or ``torch.save``."""
+    return call.report.function == f"torch.{name}"
 
 
 # -- load_state_dict -------------------------------------------------------------------------------------------------
 
 
-def _loaded(call: Call) -> tuple[str, str]:
+def loaded(call: Call) -> tuple[str, str]:
     """Return the code of the model and of the weights that it was given."""
     found = call_on(call.report.call, "load_state_dict")
     if found is None or not isinstance(found.func, ast.Attribute):
@@ -73,18 +112,15 @@ def _loaded(call: Call) -> tuple[str, str]:
     return ast.unparse(found.func.value), ast.unparse(given[0]) if given else "state"
 
 
-@says(r"Expected state_dict to be dict-like, got <class '(?P<kind>[\w.]+)'>")
-def _of_no_dict(call: Call, kind: str) -> Mismatch:
-    model, given = _loaded(call)
-    way = f"{given}.state_dict()" if "." in kind and not kind.startswith(_NO_MODELS) else ""
-    way = f"torch.load({given})" if kind == "str" or kind.startswith(_FILES) else way
-    return _with_ways(
-        f"A model loads a dictionary of its weights, not {_an_object(kind)}.",
-        f"{model}.load_state_dict({way})" if way else "",
-    )
-
-
 says.table(r"""
+Expected state_dict to be dict-like, got <class '(?P<kind>[\w.]+)'>
+    with names: loaded(call)
+    argument: A model loads a dictionary of its weights, not {an_object(kind)}.
+    with file: kind == "str" or kind.startswith(FILES); with own: "." in kind and not kind.startswith(NO_MODELS)
+    maybe: {names[0]}.load_state_dict(torch.load({names[1]})) when file
+    maybe: {names[0]}.load_state_dict({names[1]}.state_dict()) when own and not file
+    maybe: {names[0]}.load_state_dict({names[1]}()) when kind == "method"
+
 Error\(s\) in loading state_dict for (?P<model>\w+).*?size mismatch for (?P<name>\S+): copying a param with shape \
 torch\.Size\(\[{saved:shape}\]\) from checkpoint, the shape in current model is torch\.Size\(\[{own:shape}\]\)
     with there: sizes(saved) if saved else "a single number"; with here: sizes(own) if own else "a single number"
@@ -97,25 +133,20 @@ torch\.Size\(\[{saved:shape}\]\) from checkpoint, the shape in current model is 
 @says(r"Error\(s\) in loading state_dict for (?P<model>\w+)")
 def _of_other_names(call: Call, model: str) -> Mismatch | None:
     missing, unexpected = _keys(call.error, "Missing"), _keys(call.error, "Unexpected")
-    owner, given = _loaded(call)
-    for prefix, wrapper in _WRAPPERS.items():
-        if unexpected and _are(missing, unexpected, prefix):
-            return _with_ways(
-                f"All names in the checkpoint begin with `{prefix}`: it was saved from a model in {wrapper}.",
-                f'{owner}.load_state_dict({{name.removeprefix("{prefix}"): value for name, value in {given}.items()}})',
-            )
-        if missing and _are(unexpected, missing, prefix):
-            inner = f"{owner}.{prefix[:-1]}"
-            return _with_ways(
-                f"The model is in {wrapper}, which puts `{prefix}` before all names, and the checkpoint is not: load "
-                f"it into `{inner}`.",
-                f"{inner}.load_state_dict({given})",
-            )
+    owner, given = loaded(call)
+    if prefix := _prefix(missing, unexpected):
+        wrapper = f"it was saved from a model in {_WRAPPERS[prefix]}" if prefix in _WRAPPERS else "the model's do not"
+        rule = f"All names in the checkpoint begin with `{prefix}`: {wrapper}."
+        bare = f'{{name.removeprefix("{prefix}"): value for name, value in {given}.items()}}'
+        return mismatch("argument", rule, maybe=[f"{owner}.load_state_dict({bare})"])
+    if prefix := _prefix(unexpected, missing):
+        inner = f"{owner}.{prefix[:-1]}"
+        wrapper = f"is in {_WRAPPERS[prefix]}, which puts" if prefix in _WRAPPERS else f"has its layers in {inner}, and"
+        rule = f"The model {wrapper} `{prefix}` before all names, and the checkpoint is not: load it into `{inner}`."
+        return mismatch("argument", rule, maybe=[f"{inner}.load_state_dict({given})"])
     if key := next((name for name in _WEIGHTS if name in unexpected), ""):
-        return _with_ways(
-            f"The checkpoint holds more than weights, {listed(list(unexpected))}: the model's are under {key!r}.",
-            f"{owner}.load_state_dict({given}[{key!r}])",
-        )
+        rule = f"The checkpoint holds more than weights, {listed(list(unexpected))}: the model's are under {key!r}."
+        return mismatch("argument", rule, maybe=[f"{owner}.load_state_dict({given}[{key!r}])"])
     names, where = (missing, "not in it") if missing else (unexpected, "in it and in no layer")
     if not names:
         return None
@@ -123,10 +154,15 @@ def _of_other_names(call: Call, model: str) -> Mismatch | None:
     return mismatch("argument", f"The checkpoint must have the names of the {model}: {names[0]} is {where}{rest}.")
 
 
-def _are(names: tuple[str, ...], prefixed: tuple[str, ...], prefix: str) -> bool:
-    """Return whether names are those others without a prefix; that torch misses no count of batches has no meaning."""
-    differ = set(names) ^ {name.removeprefix(prefix) for name in prefixed}
-    return prefixed[0].startswith(prefix) and all(name.endswith("num_batches_tracked") for name in differ)
+def _prefix(names: tuple[str, ...], others: tuple[str, ...]) -> str:
+    """Return what others have before names that are the same without it; empty where there is no such prefix.
+
+    That torch misses no count of batches has no meaning.
+    """
+    same = max((name for name in names if others and others[0].endswith(f".{name}")), key=len, default="")
+    prefix = others[0].removesuffix(same) if same else ""
+    differ = set(names) ^ {name.removeprefix(prefix) for name in others}
+    return prefix if all(name.endswith("num_batches_tracked") for name in differ) else ""
 
 
 def _keys(message: str, which: str) -> tuple[str, ...]:
@@ -140,22 +176,30 @@ def _keys(message: str, which: str) -> tuple[str, ...]:
 @says(r"cannot assign '(?P<kind>.*?)' as parameter '(?P<name>\w+)' \(torch.nn.Parameter or None expected\)")
 def _of_a_plain_tensor(call: Call, kind: str, name: str) -> Mismatch:
     if not kind.endswith("Tensor"):
-        return _with_ways(f"The place of the parameter {name} is for an nn.Parameter or None, not {_an_object(kind)}.")
+        rule = f"The place of the parameter {name} is for an nn.Parameter or None, not {an_object(kind)}."
+        return mismatch("argument", rule)
     text = text_of(call.report.location)
     line, update, way = statement_of(text), update_by_hand(text, of_leaf=True), ""
     if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Attribute) and len(line.targets) == 1:
         way = f"{ast.unparse(line.targets[0])} = nn.Parameter({ast.unparse(line.value)})"
     way = under_no_grad(update.in_place) if update and way else way
-    return _with_ways(f"A plain tensor cannot take the place of the parameter {name}.", way)
+    return mismatch("argument", f"A plain tensor cannot take the place of the parameter {name}.", maybe=[way])
 
 
 says.table(r"""
 Module \[(?P<model>ModuleList|ModuleDict)\] is missing the required "forward" function
     argument: A {model} holds layers and does not call them: call them one by one, or put them in an nn.Sequential.
 
+^list is not a Module subclass
+    argument: An nn.Sequential takes its layers one by one, not in a list: a * before the list hands them over so.
+
+^torch\.nn\.functional\.(?P<name>\w+) is not a Module subclass
+    argument: An nn.Sequential holds modules, and F.{name} is a function: torch.nn has a module for most of these.
+
+^[\w.]+\.(?P<name>[A-Z]\w+) is not a Module subclass
+    argument: An nn.Sequential holds modules, and {name} is the class of one: make one of it, {name}(…).
+
 Module \[(?P<model>\w+)\] is missing the required "forward" function
     argument: A module is called through its method forward, and {model} has none: look at its name and its indentation.
 
-^(?P<kind>\w+) is not an Optimizer
-    argument: A scheduler takes the optimizer whose learning rate it changes, not {article(kind)}.
 """)

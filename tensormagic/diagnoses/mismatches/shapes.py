@@ -120,6 +120,12 @@ Provided sizes \[{wanted:shape}\] don't multiply up to the size of dim {at} \({g
         {got}.
     parts: first[at] must be {abs(prod(wanted))}
 
+expand\(\S+\{\[{have:shape}\]\}, size=\[{wanted:shape}\]\): the number of sizes provided
+    if: call.function == "setitem"
+    with place: sizes(wanted) if wanted else "one number"
+    shape: What is assigned must fit into the place that the index selects, {place}: it is {sizes(have)}.
+    parts: one.shape must be {place} for one in call.tensors when one.role == "value"
+
 size=\[{wanted:shape}\]\): the number of sizes provided
     shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them, but
         {sizes(wanted)} has fewer.

@@ -16,6 +16,7 @@ of the operands that do not fit, and the code that would have worked::
 - A part is a dimension (``weight[0]``), ``weight.ndim``, ``weight.shape``, ``weight.dtype``, or ``weight`` as a whole;
   ``is`` says what it is where that is not its size, ``must be`` what would fit. ``left[-1] must equal right[0]`` is two
   parts.
+- ``try:`` is code that is tried on stand-ins; ``maybe:`` is code of which those would tell nothing.
 - ``if:`` is a condition: where it does not hold, the row explains nothing.
 - ``with wrong: first one.ndim > 2`` names the first tensor of which that holds; ``last``, ``every`` (one or more) and
   ``all`` (or none) go likewise, and ``with at: dim % first.ndim`` names a value.
@@ -68,7 +69,7 @@ _GROUPS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "counts": (r"\dD(?:, \dD)*(?: (?:\(unbatched\) )?(?:or|and) \dD)?", numbers),
 }  # fmt: skip
 _BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
-_ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try): )")
+_ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try|maybe): )")
 _PART = re.compile(r"(\w+)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
 _EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
 _CHOICES: Mapping[str, Callable[[list[Given]], Any]] = {
@@ -155,7 +156,8 @@ class Messages:
 
 def _read(lines: Lines, names: Names) -> Mismatch | None:
     """Return the mismatch that the lines describe; None where a condition does not hold."""
-    kind, sentence, parts, works = "", "", [], []
+    kind, sentence, parts = "", "", list[Clashing]()
+    ways = {"try": list[str](), "maybe": list[str]()}
     for key, text in lines:
         if key == "if":
             if not _value(text, names):
@@ -165,11 +167,11 @@ def _read(lines: Lines, names: Names) -> Mismatch | None:
         elif key == "parts":
             texts = (each for body in _repeated(text, names) for each in body.split("; "))
             parts += [part for each in texts for part in _parts(each, names)]
-        elif key == "try":
-            works += [_filled(body, names) for body in _repeated(text, names)]
+        elif key in ways:
+            ways[key] += [_filled(body, names) for body in _repeated(text, names)]
         else:
             kind, sentence = key, _filled(text, names)
-    return mismatch(cast("MismatchKind", kind), sentence, *parts, works=works)
+    return mismatch(cast("MismatchKind", kind), sentence, *parts, works=ways["try"], maybe=ways["maybe"])
 
 
 def _defined(text: str, names: Names) -> Any:
@@ -230,7 +232,7 @@ def _value(expression: str, names: Names, **more: object) -> Any:
 
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
-_SUBJECTS = ("loading", "layers", "dtypes", "products", "shapes", "dimensions", "saving", "arguments")
+_SUBJECTS = ("loading", "layers", "dtypes", "products", "shapes", "dimensions", "saving", "training", "arguments")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:

@@ -122,6 +122,15 @@ def test_of_an_error_in_a_worker_process_the_text_is_read():
     assert report_of(Broken(product=None), num_workers=1) is None
 
 
+@pytest.mark.processes
+def test_what_a_worker_process_cannot_be_given_is_named():
+    """The error is raised in the standard library, for what torch hands to it."""
+    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    rule = report_of(WORDS, collate_fn=lambda batch: batch, **options).mismatch.rule
+    assert rule.startswith("A file and another process get functions and classes by name, and a lambda cannot be found")
+    assert rule.endswith("write it with def or class at the top of a module.")
+
+
 def test_memory_that_ran_out_in_a_replica_is_memory_that_ran_out():
     """Torch writes the class's module there, which is not in its name."""
     said = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 15.00 GiB"

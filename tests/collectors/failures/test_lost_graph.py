@@ -169,3 +169,55 @@ def test_the_source_tells_what_a_trace_sees(monkeypatch):
             assert switched or cuts == [(cut.kind, cut.op) for cut in seen], case.name
             told += 1
     assert told >= READ
+
+
+WAYS = [
+    ("h = (w * 2).detach()\nloss = (h * v).sum()", ("detach", "detach"), 1),
+    ("with torch.no_grad():\n    h = w * 2\nloss = (h * v).sum()", ("no_grad", "no_grad"), 1),
+    ("loss = (w.argmax() * v).sum()", ("non-differentiable", "argmax"), 1),
+    ("g, = torch.autograd.grad((w ** 2).sum(), w)\nloss = (g * v).sum()", ("grad", "grad"), 1),
+    ("h = (w * 2).detach().requires_grad_()\nloss = h.sum()", ("detach", "detach"), 1),
+    ("loss = (predicted(w).sum() * v).sum()", ("no_grad", "no_grad"), None),
+    ("if len('a'):\n    h = w.detach() * v\nelse:\n    h = w * v\nloss = h.sum()", ("detach", "detach"), 2),
+]
+NO_WAYS = [  # nothing ended, or it is not certain what did
+    "loss = (v * 3).sum()",
+    "with torch.no_grad():\n    h = make(w)\nloss = (h * v).sum()",
+    "h = make(w)\nloss = (h * v).sum()",
+    "loss = (predicted(v).sum() * v).sum()",
+    "if len('a'):\n    h = w.detach() * v\nelse:\n    h = make(w) * v\nloss = h.sum()",
+    "h = torch.tensor([1.0], requires_grad=True)\nloss = (h * v).sum()",
+]
+
+
+def asked(program):
+    """Return why the gradient of w is None, given a loss that was not computed from it."""
+    space = {**names(), "w": torch.ones(3, requires_grad=True), "v": torch.ones(3, requires_grad=True), "tm": api}
+    source = f"{program}\nanswer = tm.why(w, 'w', loss=loss)"
+    exec(source, space)
+    return space["answer"]
+
+
+@pytest.mark.parametrize(("program", "what", "line"), WAYS)
+def test_what_ended_the_way_to_a_loss_that_learns_something_else(program, what, line):
+    """`why` reads the source as an error is read, for the one tensor that it is asked about."""
+    answer = asked(program)
+    assert (answer.facts.cut.kind, answer.facts.cut.op) == what
+    assert (answer.reason, answer.location.line if line else None) == ("cut off", line)
+    assert "cut its path to loss, so backward never reached it" in answer.answer
+    assert not any("%%tracegrad" in one for one in answer.remedy)
+    assert [step.kind for step in answer.path][-2:] == ["cut", "loss"]
+
+
+@pytest.mark.parametrize("program", NO_WAYS)
+def test_of_what_is_not_certain_the_trace_is_asked(program):
+    """Nothing is read into what the statements leave open."""
+    answer = asked(program)
+    assert (answer.reason, answer.facts.cut) == ("not part of the loss", None)
+
+
+def test_a_gradient_without_a_graph_says_how_it_gets_one():
+    """`torch.autograd.grad` ends a history where ``create_graph`` is not given."""
+    report = refused("g, = torch.autograd.grad((net.weight ** 2).sum(), net.weight)\nloss = g.sum()")
+    assert (report.cuts[0].kind, report.locations[report.cuts[0].location].line) == ("grad", 1)
+    assert "create_graph=True" in report.findings[0].remedy

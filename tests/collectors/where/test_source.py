@@ -47,9 +47,16 @@ def test_own_code(filename, own):
     assert is_own_code(filename) is own
 
 
+class Here(SourceLines):
+    """Knows the line that asks it."""
+
+    def here(self, depth=1):
+        return self.of_frame(sys._getframe(depth))
+
+
 def test_equal_places_are_one_site():
     """The same line gives the same number, another line another, in order of first meeting."""
-    sites = SourceLines()
+    sites = Here()
     first = [sites.here() for _ in range(3)]
     second = sites.here()
     assert (first, second) == ([0, 0, 0], 1)
@@ -58,7 +65,7 @@ def test_equal_places_are_one_site():
 
 def test_what_a_site_says():
     """File, line, text and function; no cell outside a notebook."""
-    sites = SourceLines()
+    sites = Here()
     sites.here()  # this very line
     (location,) = sites.locations
     assert location.text == "sites.here()  # this very line"
@@ -71,7 +78,7 @@ def test_what_a_site_says():
 
 def test_the_number_of_a_cell():
     """The file name of a cell is asked for its number; at the top level there is no function."""
-    sites = SourceLines({"<ipython-input-9-x>": 9}.get)
+    sites = Here({"<ipython-input-9-x>": 9}.get)
     source = "def deep():\n    return sites.here()\n\ndeep()\nsites.here()\n"
     linecache.cache["<ipython-input-9-x>"] = (
         len(source),
@@ -92,7 +99,7 @@ def test_the_number_of_a_cell():
 
 def test_library_frames_are_passed_over():
     """Where a library calls back, the line is the one that called the library."""
-    sites = SourceLines()
+    sites = Here()
     names = {}
     code = compile("def through(function):\n    return function()\n", f"{PURELIB}/lib.py", "exec")
     exec(code, names)
@@ -117,7 +124,7 @@ def test_a_file_that_was_edited_and_loaded_again(tmp_path, monkeypatch):
     path.write_text("def step(sites):\n    return sites.here(1)\n")
     module = importlib.import_module("edited_model")
     monkeypatch.setitem(sys.modules, "edited_model", module)
-    first, second = SourceLines(), SourceLines()
+    first, second = Here(), Here()
     module.step(first)
     path.write_text("# a line more\n\ndef step(sites):\n    return sites.here()  # as it is now\n")
     importlib.reload(module)
