@@ -69,6 +69,9 @@ _BY_OP = {
     "choice",
     "argmin": "argmin is not differentiable: use `F.softmin(x, dim)`",
     "multinomial": "sampling is not differentiable: use `dist.log_prob(sample)` in the loss, or `F.gumbel_softmax`",
+    "argsort": "an order is not differentiable: `torch.sigmoid(k * (x.unsqueeze(-1) - x.unsqueeze(-2))).sum(-1)` is a "
+    "soft rank",
+    **dict.fromkeys(("eq", "ne"), "whether two are equal is not differentiable: use a distance, `(x - y).abs()`"),
     **dict.fromkeys(
         ("gt", "lt", "ge", "le"),
         "a comparison is not differentiable: use `torch.sigmoid(k * (x - threshold))`, or `x + (hard - x).detach()`",
@@ -125,8 +128,9 @@ def instead_of_cut(report: TraceReport, cut: Cut, *, starts: bool = False) -> st
     """
     place, made = report.location(cut.location), report.location(cut.source_location)
     text = text_of(place)
-    if starts and cut.op in _ACCURACY:
-        return f"use a loss of the scores themselves, {_ACCURACY[cut.op]}: an accuracy has no gradient"
+    op = cut.op.strip("_")  # ``==`` is ``__eq__``
+    if starts and op in _ACCURACY:
+        return f"use a loss of the scores themselves, {_ACCURACY[op]}: an accuracy has no gradient"
     if is_drawn(cut, place):
         return _instead_of_a_sample(text)
     if switch := _switch(cut, place):
@@ -141,7 +145,7 @@ def instead_of_cut(report: TraceReport, cut: Cut, *, starts: bool = False) -> st
         return "remove this line" if target.strip() == value.strip() else left_out
     if cut.kind == "grad" and (mended := with_create_graph(text)):
         return f"pass `create_graph=True`: `{mended}`"
-    found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
+    found = _BY_OP.get(op) or _BY_KIND.get(cut.kind, "")
     return found.replace("{op}", f"torch.{cut.op}")
 
 

@@ -284,3 +284,33 @@ def losses_collected_in_a_new_tensor():
             loss.backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM303", severity="warning", subject="net.weight", line="hits = (net(x) == 0).float()",
+     says=("`==` cuts it off", "use a distance"))  # fmt: skip
+def features_that_count_what_is_equal():
+    """``==`` reaches torch under a name of its own, unlike ``>``."""
+    net, head = nn.Linear(8, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+    with tm.trace(namespace={"net": net, "head": head}) as trace:
+        for _ in range(3):
+            x = torch.randn(16, 8)
+            hits = (net(x) == 0).float()
+            optimizer.zero_grad()
+            (head(hits) - 1).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM303", severity="warning", subject="net.weight", line="ranks = net(x)", says=("`.argsort()`", "soft rank"))
+def ranks_in_place_of_scores():
+    net, head = nn.Linear(8, 4), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+    with tm.trace(namespace={"net": net, "head": head}) as trace:
+        for _ in range(3):
+            x = torch.randn(16, 8)
+            ranks = net(x).argsort(dim=1).float()
+            optimizer.zero_grad()
+            (head(ranks) - 1).square().mean().backward()
+            optimizer.step()
+    return trace.report

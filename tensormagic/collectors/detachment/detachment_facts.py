@@ -54,6 +54,7 @@ ROLES: dict[Any, str] = {
     **{function: CUTTING[name] for name, function in named(CUTTING)},
     **dict.fromkeys((function for _, function in named(_MAKING)), VALUELESS),
     **dict.fromkeys((function for _, function in named(_FILLING)), OVERWRITE),
+    _TENSOR.__eq__: "non-differentiable",  # ``==``; all other comparisons reach torch under their own names
     _TENSOR.data.__get__: "data",
     _TENSOR.grad.__get__: VALUELESS,
     _TENSOR.requires_grad_: "frozen",
