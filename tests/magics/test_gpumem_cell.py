@@ -108,7 +108,9 @@ def test_painting_never_disturbs_the_run(monkeypatch):
         raise ValueError("no page")
 
     monkeypatch.setattr(gpumem, "INTERVAL", 0.01)
-    with gpumem.Repainter(paint) as painter:
-        time.sleep(0.1)
+    painter = gpumem.Repainter(paint)
+    painter.start()
+    time.sleep(0.1)
+    painter.stop()
     assert [gap.reason for gap in painter.gaps] == ["ValueError: no page"]
     assert len(calls) == 1
