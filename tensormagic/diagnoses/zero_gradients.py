@@ -342,8 +342,12 @@ _OF_TORCH = frozenset({"CheckpointFunction"})  # returns None for what the funct
 def function_returns_none(report: TraceReport) -> Iterator[Finding]:
     """TM318: the backward of a custom Function returns None for an input that leads to a leaf which asks for more."""
     for at, graph in enumerate(report.graphs):
-        feeders, _ = neighbours(graph)
-        got_none = {node.index for node in graph.nodes if _got_none(graph, node)}
+        got_none = {  # the engine came there, and had nothing: zeros would have been measured
+            node.index
+            for node in graph.nodes
+            if node.statistics is None and {frame.norms[node.index] for frame in graph.frames} - {UNTOUCHED} == {0.0}
+        }
+        feeders = neighbours(graph)[0] if got_none else {}
         given_none: dict[int, list[str]] = {}
         for leaf in (node for node in graph.nodes if node.kind == "accumulate" and node.index in got_none):
             on_the_way = reached(feeders, [leaf.index], got_none.__contains__)
@@ -354,12 +358,6 @@ def function_returns_none(report: TraceReport) -> Iterator[Finding]:
             function = graph.nodes[sender]
             if function.kind == "custom" and function.op not in _OF_TORCH and function.statistics is not None:
                 yield _returns_none(report, (at, sender), names)
-
-
-def _got_none(graph: Graph, node: Node) -> bool:
-    """Whether the engine came to a node and had nothing for it: zeros would have been measured."""
-    norms = {frame.norms[node.index] for frame in graph.frames} - {UNTOUCHED}
-    return node.statistics is None and norms == {0.0}
 
 
 def _returns_none(report: TraceReport, where: tuple[int, int], names: list[str]) -> Finding:
