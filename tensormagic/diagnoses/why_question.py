@@ -377,6 +377,11 @@ def cleared(question: Question) -> WhyReport | None:
     series, trace = question.series, question.trace
     if series is None or trace is None or not series.touched:
         return None
+    for found in question.findings:
+        if found.code == "TM318" and question.name in found.message and "returns None" in found.message:
+            says = f"{question.grad} is None because {found.message.partition(': ')[2].replace('them', 'it')}"
+            return question.described("cut off", says, location=found.location, path=question.way(),
+                                      remedy=(found.remedy,))  # fmt: skip
     norms = question.norms
     last = f", the last of norm {scientific(norms[-1])}" if norms else ""
     says = (
@@ -443,7 +448,12 @@ def gone_through(question: Question) -> WhyReport | None:
     facts = question.facts
     if facts.path is None or not facts.path.freed:
         return None
-    says = f"{question.grad} is None although a backward went through {facts.path.end}: it was cleared afterwards."
+    passed = f"{question.grad} is None although a backward went through {facts.path.end}"
+    if facts.path.custom:
+        says = f"{passed}: {listed(facts.path.custom)}.backward returned None for it, or it was cleared afterwards."
+        remedy = (f"Check one call, which shows what it returns: `tm.check({facts.path.custom[0]}, …)`.",)
+        return question.described("cleared", says, remedy=(*remedy, question.in_between), path=live_way(facts))
+    says = f"{passed}: it was cleared afterwards."
     rests = "Or the gradients were returned, by `autograd.grad`, or asked for by `backward(inputs=...)`."
     return question.described("cleared", says, evidence=(rests,), remedy=(question.in_between,), path=live_way(facts))
 

@@ -137,6 +137,33 @@ def test_cleared_since():
     assert "a backward went through loss: it was cleared afterwards" in report.answer
 
 
+class Product(torch.autograd.Function):
+    """Forgets one of its two gradients."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (w,) = ctx.saved_tensors
+        return grad_output * w, None
+
+
+def test_a_function_that_returns_none():
+    """Untraced, it may be that or cleared since; a trace has seen which."""
+    w, x = leaf(), leaf()
+    loss = Product.apply(x, w).sum()
+    loss.backward()
+    names = {"w": w, "x": x, "loss": loss}
+    assert "Product.backward returned None for it, or it was cleared afterwards" in ask(w, names).answer
+    with tm.trace(namespace=names) as trace:
+        Product.apply(x, w).sum().backward()
+    found = tm.why(w, trace=trace, namespace=names)
+    assert found.answer == "w.grad is None because Product.backward returns None for it."
+
+
 def test_not_part_of_the_loss():
     """The loss that was given does not depend on it."""
     w, v = leaf(), leaf()

@@ -89,6 +89,7 @@ def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> 
         is_scalar=end.numel() == 1,
         ops=tuple(made.get(id(node), op_name(node.name())) for node in nodes[1:-1]),
         freed=any(state.state == "freed" for node in nodes[1:] for state in saved_states(node)),
+        custom=tuple(dict.fromkeys(op_name(node.name()) for node in nodes[1:] if hasattr(node, "_forward_cls"))),
     )
 
 
