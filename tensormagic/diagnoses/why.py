@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from tensormagic.diagnoses import why_question as absent
+from tensormagic.diagnoses import why_none
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
 from tensormagic.diagnoses.paths import neighbours, reached
 from tensormagic.diagnoses.rule import grouped, scientific, shortest
@@ -242,8 +242,9 @@ MEANT = frozenset({"fine", "frozen", "scaled down", "unread"})
 Check = Callable[[Question], "WhyReport | None"]
 
 ABSENT: tuple[Check, ...] = (
-    absent.not_asked, absent.not_a_leaf, absent.cut_off, absent.cleared, absent.refused, absent.asked_for_others,
-    absent.not_from_this_loss, absent.gone_through, absent.no_backward_yet, absent.unused, absent.nothing_known,
+    why_none.not_asked, why_none.not_a_leaf, why_none.cut_off, why_none.cleared, why_none.refused,
+    why_none.asked_for_others, why_none.not_from_this_loss, why_none.gone_through, why_none.no_backward_yet,
+    why_none.unused, why_none.nothing_known,
 )  # fmt: skip
 PRESENT: tuple[Check, ...] = (
     not_finite, zero, scaled, accumulated, scaled_down, extreme, fine,

@@ -93,6 +93,7 @@ class Pass:
     #: In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
     #: nothing there reduces gradients, or it is not known.
     reduced: bool | None = None
+    returned: bool = False  #: Whether `autograd.grad` returned what came, so that it filled no ``.grad``.
 
 
 @dataclass(frozen=True, slots=True)

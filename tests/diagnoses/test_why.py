@@ -137,6 +137,32 @@ def test_cleared_since():
     assert "a backward went through loss: it was cleared afterwards" in report.answer
 
 
+def test_a_gradient_that_was_returned():
+    """Untraced, it may have been cleared as well; a trace has seen that ``autograd.grad`` was called."""
+    w = leaf()
+    names = {"w": w}
+    with tm.trace(namespace=names) as trace:
+        names["loss"] = (w * w).sum()
+        torch.autograd.grad(names["loss"], w)
+    assert "it was cleared afterwards, or the gradients were returned by `autograd.grad`" in ask(w, names).answer
+    found = ask(w, names, trace=trace)
+    assert found.reason == "returned"
+    assert found.answer.startswith("w.grad is None because its gradient was returned: `autograd.grad` (")
+
+
+def test_a_parameter_that_was_replaced():
+    """The gradient went to the one that the loss was computed from."""
+    net = nn.Linear(3, 1)
+    names = {"net": net}
+    with tm.trace(namespace=names) as trace:
+        loss = net(torch.ones(2, 3)).sum()
+        net.weight = nn.Parameter(torch.zeros(1, 3))
+        loss.backward()
+    found = ask(net.weight, names, "net.weight", trace=trace)
+    assert found.reason == "replaced"
+    assert "the gradients went to the tensor before it" in found.answer
+
+
 class Product(torch.autograd.Function):
     """Forgets one of its two gradients."""
 

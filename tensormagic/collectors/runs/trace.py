@@ -316,7 +316,12 @@ class Tracer(Listener):
                     self._passes.expect(graph.structure, recorder.values)
                 keeping = [keep for part in self._on["keep_pass"] if (keep := part.keep_pass(followed)) is not None]
                 ended = partial(
-                    dataclasses.replace, begun, outcome=outcome, reduced=followed.reduced, seconds=entered - began
+                    dataclasses.replace,
+                    begun,
+                    outcome=outcome,
+                    reduced=followed.reduced,
+                    seconds=entered - began,
+                    returned=not call.accumulates,
                 )
                 self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, keeping))
 
