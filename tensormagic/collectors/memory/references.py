@@ -29,7 +29,7 @@ from tensormagic.collectors.objects.children import (
     mro_of,
 )
 from tensormagic.collectors.objects.referents import Budget
-from tensormagic.collectors.quiet import graded
+from tensormagic.collectors.quiet import graded, told
 from tensormagic.collectors.where.source import AskedOnce
 
 # What an object refers to, for the count of references: exact, every reference as often as it is there.
@@ -276,11 +276,15 @@ class References:
         kinds = {kind for kind in self._readers if is_node_class(kind)}
         if not kinds:
             return []
+
+        def has_graph(x: Any) -> bool:  # as a view has that was changed in a way that autograd forbids
+            return told(lambda: _grad_fn(x) is not None, otherwise=True)
+
         return [
             self._meet(item)
             for item in tensors_and_nodes()[0]
             if id(item) not in self._numbers
-            and (_has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
+            and (has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
         ]
 
     def caught(self) -> list[int]:
@@ -365,10 +369,3 @@ def tensors_and_nodes() -> tuple[list[Any], int]:
     every = gc.get_objects()
     wanted = AskedOnce[type, bool](lambda kind: torch.Tensor in mro_of(kind) or is_node_class(kind))
     return [*compress(every, map(wanted.__getitem__, map(type, every)))], len(every)  # one pass: most of a look's cost
-
-
-def _has_graph(x: Any) -> bool:
-    try:
-        return _grad_fn(x) is not None
-    except RuntimeError:  # a view that was changed in a way that autograd forbids
-        return True

@@ -18,6 +18,7 @@ from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import attributes_of, is_users, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
+from tensormagic.collectors.quiet import told
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
 
@@ -203,10 +204,7 @@ class _Arrays:
 
 def lies_somewhere(storage: torch.UntypedStorage) -> bool:
     """Return whether a storage says where; that of a tensor that wraps others, as a DTensor, does not."""
-    try:
-        return storage.data_ptr() is not None
-    except RuntimeError:
-        return False
+    return told(lambda: storage.data_ptr() is not None, otherwise=False)
 
 
 def is_foreign(storage: torch.UntypedStorage) -> bool:

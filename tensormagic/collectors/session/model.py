@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +27,7 @@ from tensormagic.collectors.objects.children import (
     updated_by,
 )
 from tensormagic.collectors.objects.namespace import Walk
-from tensormagic.collectors.quiet import number, quiet
+from tensormagic.collectors.quiet import number, quiet, told
 from tensormagic.reports import UNTOUCHED, Gap, ModelReport, ModuleRow, TraceReport
 
 MOST_ROWS = 400
@@ -130,10 +129,8 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> Mo
     optimized = {key: one for key, one in trainable.items() if key in names}
     buffers = _parts(module, "_buffers")
     shapes, calls = seen.forward.of(module) if seen.forward is not None else (_traced_shapes(seen.trace, path), 0)
-    details = ""
-    if is_torch_own(type(module)):  # code of other classes is not run
-        with suppress(Exception):  # an attribute that it prints is gone
-            details = module.extra_repr()[:_DETAILS]
+    # Code of other classes is not run; and an attribute that one of torch's prints may be gone.
+    details = told(lambda: module.extra_repr()[:_DETAILS], "") if is_torch_own(type(module)) else ""
     return ModuleRow(
         path=path, type_name=type(module).__name__, details=details, depth=depth,
         training=attributes_of(module).get("training", True) is True, shapes=shapes, calls=calls,
