@@ -20,6 +20,7 @@ from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
 from tensormagic.collectors.objects.children import (
+    ATOMS,
     MACHINERY,
     begins_plainly,
     defining_module,
@@ -39,11 +40,10 @@ from tensormagic.collectors.where.source import AskedOnce
 # it saved. This is a table, a line a kind of object, for both. What is not opened here loses nothing but exactness on
 # the safe side: whatever it holds counts as held from elsewhere.
 
-_LEAVES: frozenset[type] = frozenset({
-    int, float, complex, bool, str, bytes, range, slice, type(None), type(...), type(NotImplemented), CodeType,
-    BuiltinFunctionType, ModuleType, torch.dtype, torch.device, torch.Size, torch.Generator, torch.layout,
+_LEAVES: frozenset[type] = ATOMS | {
+    type(NotImplemented), CodeType, BuiltinFunctionType, ModuleType, torch.Size, torch.Generator, torch.layout,
     torch.memory_format,
-})  # fmt: skip
+}  # fmt: skip
 # Besides: alive for as long as the session is. A weak dictionary holds what is a user's.
 _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
     "comm", "debugpy", "importlib", "jupyter_client", "re", "selectors", "socket", "threading",

@@ -16,7 +16,7 @@ from torch import nn
 
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.children import attributes_of, is_users, key_text, mro_of, registered
+from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
 from tensormagic.collectors.quiet import told
 from tensormagic.reports import FreeableMemory
@@ -224,7 +224,6 @@ _CLEARED = frozenset({list, dict, set, deque})  # whose ``clear`` lets go of all
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _SEQUENCES = frozenset({list, deque, tuple})
 _LEFT_ALONE = frozenset({torch.Tensor, torch.optim.Optimizer, type, BaseException})
-_ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
 @dataclass(slots=True)
@@ -245,7 +244,7 @@ def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
     found = 0
     while pending and found < MOST:
         name, path, item = pending.popleft()
-        if id(item) in seen or type(item) in _ATOMS:
+        if id(item) in seen or type(item) in ATOMS:
             continue
         seen.add(id(item))
         container, inner = _opened(path, item)
@@ -301,7 +300,7 @@ def _defining(kind: type, name: str) -> type | None:
 
 
 def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return [(path, value) for path, value in every if type(value) not in _ATOMS]
+    return [(path, value) for path, value in every if type(value) not in ATOMS]
 
 
 MOST_PARTS = 4  # of one name
