@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
+from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.objects.children import (
     attributes_of,
     gradient_there,
@@ -33,7 +34,6 @@ from tensormagic.reports import UNTOUCHED, Gap, ModelReport, ModuleRow, TraceRep
 MOST_ROWS = 400
 _DETAILS = 60  # characters
 _NESTED = 3  # containers around a tensor in what a forward returns
-_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -167,15 +167,15 @@ def _held(namespace: Mapping[str, Any]) -> Held:
         for parameter in updated_by(optimizer):
             names.setdefault(id(parameter), []).append(name)
         for parameter, state in list(dict.items(states_of(optimizer))):
-            kept = [value for _, value in items_of(state) if type(value) in _PLAIN]
+            kept = [value for _, value in items_of(state) if type(value) in PLAIN]
             nbytes[id(parameter)] += sum(map(_nbytes, kept))
     return names, nbytes
 
 
 def _gradient(parameters: dict[int, torch.Tensor], trace: TraceReport | None, path: str) -> float | None:
     """Return the norm of all gradients of a module; of no shard, which would ask other processes."""
-    gradients = [gradient_there(one) for one in parameters.values() if type(one) in _PLAIN]
-    there = [one for one in gradients if type(one) in _PLAIN and one is not None and one.layout is torch.strided]
+    gradients = [gradient_there(one) for one in parameters.values() if type(one) in PLAIN]
+    there = [one for one in gradients if type(one) in PLAIN and one is not None and one.layout is torch.strided]
     squares = [float(torch.linalg.vector_norm(one.detach())) ** 2 for one in there if not one.is_meta]
     if squares:
         return math.sqrt(sum(squares))
