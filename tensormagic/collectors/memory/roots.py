@@ -128,19 +128,21 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
 
     Returns, by the storage's number, the number of what frees its memory.
     """
-    foreign = [at for at in storages if is_foreign(found.objects[at]) and lies_somewhere(found.objects[at])]
+    asked = {at: told(found.objects[at].data_ptr, None) for at in storages if found.objects[at].device.type == "cpu"}
+    addresses = {at: address for at, address in asked.items() if address is not None}  # a DTensor's does not say
+    foreign = [at for at in addresses if is_foreign(found.objects[at])]
     if not foreign:
         return {}
     arrays = _Arrays(found)
     lent = arrays.lent(foreign)
-    there = (at for at in storages if found.objects[at].device.type == "cpu" and lies_somewhere(found.objects[at]))
-    own = [at for at in there if at not in set(foreign) - lent]
-    pieces = _Spans([(found.objects[at].data_ptr(), found.objects[at].nbytes(), at) for at in own])
+    borrowed = set(foreign) - lent
+    own = [(address, found.objects[at].nbytes(), at) for at, address in addresses.items() if at not in borrowed]
+    pieces = _Spans(own)
     stand_ins: dict[int, int] = {}
     owners: dict[int, int] = {}
     for at in foreign:
         if at not in lent:
-            address = found.objects[at].data_ptr()
+            address = addresses[at]
             array, piece = arrays.kept_at(address), pieces.at(address)
             if array is None and piece is not None:  # a piece of another storage
                 found.take_native(piece)
@@ -200,11 +202,6 @@ class _Arrays:
         while bases := [at for at in self._found.edges[array] if at in self._arrays]:
             array = bases[0]
         return array
-
-
-def lies_somewhere(storage: torch.UntypedStorage) -> bool:
-    """Return whether a storage says where; that of a tensor that wraps others, as a DTensor, does not."""
-    return told(lambda: storage.data_ptr() is not None, otherwise=False)
 
 
 def is_foreign(storage: torch.UntypedStorage) -> bool:
