@@ -16,7 +16,7 @@ import torch
 
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.parts import components
+from tensormagic.collectors.geometry.parts import components, storage_of
 from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
 from tensormagic.collectors.objects.children import graph_of
@@ -258,15 +258,10 @@ class _Search:
 
     def shares(self, other: Any) -> bool:
         """Return whether another tensor or array uses the same storage."""
-        try:
-            if is_kind(other, torch.Tensor) and self.identity is not None:
-                return bool(other.untyped_storage()._cdata == self.identity)
-            if is_kind(other, np.ndarray):
-                pieces = array_footprint(other).pieces or ()
-                return any(mine.shift(its) is not None for mine, _ in self.pieces for its, _ in pieces)
-        except Exception:  # it has no storage, or none that can be asked for
-            return False
-        return False
+        if is_kind(other, torch.Tensor):
+            return self.identity is not None and storage_of(other) == self.identity
+        pieces = array_footprint(other).pieces or ()
+        return any(mine.shift(its) is not None for mine, _ in self.pieces for its, _ in pieces)
 
     def run(self, starts: Iterable[tuple[Place, Any]]) -> None:
         """Go through everything that some places reach, not into the tensor itself; take down what uses the storage."""

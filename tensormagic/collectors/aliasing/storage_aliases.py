@@ -16,7 +16,7 @@ import torch
 
 from tensormagic.collectors.aliasing.aliases import array_region, region_of
 from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.geometry.parts import named_parts
+from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import Walk, root_name, walk_arrays
@@ -115,14 +115,10 @@ class StorageAliases:
                 self.complete = self.complete and not walk.gap
 
     def _add(self, item: Any, alias: StorageAlias) -> None:
-        if not issubclass(type(item), np.ndarray):
-            try:
-                if item.layout != torch.strided:
-                    return
-                alias = replace(alias, storage=int(item.untyped_storage()._cdata))
-            except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
+        if is_kind(item, torch.Tensor):
+            alias = replace(alias, storage=storage_of(item) if item.layout == torch.strided else 0)
+            if not alias.storage:
                 return  # no strided memory that could be asked for
-        if alias.storage:
             self._by_storage.setdefault(alias.storage, []).append(alias)
             self._use_counts[alias.storage] = _use_count(alias.storage)
         self._every.append(alias)

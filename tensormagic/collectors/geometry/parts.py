@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.quiet import local_shard, quiet, unwrap
+from tensormagic.collectors.quiet import local_shard, quiet, told, unwrap
 
 # A sparse tensor lies in its indices and values, a nested one in its buffer, a wrapper in what it wraps.
 #
@@ -93,10 +93,7 @@ def storages(x: torch.Tensor) -> list[torch.UntypedStorage]:
 
 def storage_of(x: torch.Tensor) -> int:
     """Return the identity of a tensor's storage; 0 where it has none."""
-    try:
-        return int(x.untyped_storage()._cdata)
-    except RuntimeError:
-        return 0
+    return told(lambda: int(x.untyped_storage()._cdata), 0)
 
 
 def is_backed(storage: torch.UntypedStorage) -> bool:
@@ -104,11 +101,8 @@ def is_backed(storage: torch.UntypedStorage) -> bool:
 
     Not to be asked of what ``torch._lazy_clone`` made: that would copy it.
     """
-    try:
-        size = storage.nbytes()
-        return type(size) is int and (size == 0 or storage.data_ptr() != 0)
-    except RuntimeError:  # a wrapper's, which has no address
-        return False
+    size = told(storage.nbytes, None)
+    return type(size) is int and told(lambda: size == 0 or storage.data_ptr() != 0, otherwise=False)
 
 
 # Other people's tensor classes: with memory of their own, or wrapped around other tensors.
@@ -134,12 +128,7 @@ def dispatches(x: Any) -> bool:
 
 def is_wrapper(x: Any) -> bool:
     """Return whether operations run code of its class, and no memory lies behind its storage to be read plainly."""
-    if not dispatches(x):
-        return False
-    try:
-        return Memory.of(x).address == 0
-    except RuntimeError:
-        return True
+    return dispatches(x) and told(lambda: Memory.of(x).address == 0, otherwise=True)
 
 
 def inner_tensors(x: Any) -> list[tuple[str, torch.Tensor]]:

@@ -26,6 +26,7 @@ from tensormagic.collectors.objects.children import (
     registered,
 )  # fmt: skip
 from tensormagic.collectors.objects.namespace import OPTIMIZED
+from tensormagic.collectors.quiet import told
 from tensormagic.collectors.session.session_walk import ObjectWalk
 from tensormagic.reports import Category, Gap, Holder
 from tensormagic.words import count, plural
@@ -181,13 +182,10 @@ class LiveTensors:
 
     def _note_roles(self, x: torch.Tensor) -> None:
         """Note a tensor's own roles and those of its gradient, and what module that belongs to."""
-        try:
-            is_parameter, grad = isinstance(x, nn.Parameter), gradient_there(x)
-        except Exception:  # code of the user's class
-            return
-        if is_parameter:
+        if told(lambda: isinstance(x, nn.Parameter), otherwise=False):
             self._mark(x, "parameter", "")
-        self._mark(grad, "gradient", next((block.module for block in self._blocks_of(x)), ""))
+        module = next((block.module for block in self._blocks_of(x)), "")
+        self._mark(told(lambda: gradient_there(x), None), "gradient", module)
 
     def _meet_unnamed(self) -> list[tuple[Any, str]]:
         """Meet the tensors that no name leads to, among all that Python's garbage collector knows; return the nodes.
@@ -219,13 +217,11 @@ class LiveTensors:
 
     def _keep(self, x: torch.Tensor, node: Any, name: str, slot: str) -> None:
         """Note what a node keeps; a tensor that Python has not seen is held until the report is made."""
-        try:
-            identities = [part.untyped_storage()._cdata for part in parts(x)]
-            blocks = [self._blocks[identity] for identity in identities if identity in self._blocks]
-            if len(blocks) < len(identities):
-                blocks = self._blocks_of(x)
-        except Exception:  # counted where it is met under a name
-            return
+        # One that does not tell them is counted where it is met under a name.
+        identities = told(lambda: [part.untyped_storage()._cdata for part in parts(x)], list[int]())
+        blocks = [self._blocks[identity] for identity in identities if identity in self._blocks]
+        if len(blocks) < len(identities):
+            blocks = self._blocks_of(x)
         for block in blocks:
             block.in_graphs += 1
             if slot != LEAF:

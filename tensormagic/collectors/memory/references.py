@@ -20,6 +20,7 @@ from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
 from tensormagic.collectors.objects.children import (
+    ATOMS,
     MACHINERY,
     begins_plainly,
     defining_module,
@@ -29,7 +30,7 @@ from tensormagic.collectors.objects.children import (
     mro_of,
 )
 from tensormagic.collectors.objects.referents import Budget
-from tensormagic.collectors.quiet import graded
+from tensormagic.collectors.quiet import graded, told
 from tensormagic.collectors.where.source import AskedOnce
 
 # What an object refers to, for the count of references: exact, every reference as often as it is there.
@@ -39,11 +40,10 @@ from tensormagic.collectors.where.source import AskedOnce
 # it saved. This is a table, a line a kind of object, for both. What is not opened here loses nothing but exactness on
 # the safe side: whatever it holds counts as held from elsewhere.
 
-_LEAVES: frozenset[type] = frozenset({
-    int, float, complex, bool, str, bytes, range, slice, type(None), type(...), type(NotImplemented), CodeType,
-    BuiltinFunctionType, ModuleType, torch.dtype, torch.device, torch.Size, torch.Generator, torch.layout,
+_LEAVES: frozenset[type] = ATOMS | {
+    type(NotImplemented), CodeType, BuiltinFunctionType, ModuleType, torch.Size, torch.Generator, torch.layout,
     torch.memory_format,
-})  # fmt: skip
+}  # fmt: skip
 # Besides: alive for as long as the session is. A weak dictionary holds what is a user's.
 _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
     "comm", "debugpy", "importlib", "jupyter_client", "re", "selectors", "socket", "threading",
@@ -276,11 +276,15 @@ class References:
         kinds = {kind for kind in self._readers if is_node_class(kind)}
         if not kinds:
             return []
+
+        def has_graph(x: Any) -> bool:  # as a view has that was changed in a way that autograd forbids
+            return told(lambda: _grad_fn(x) is not None, otherwise=True)
+
         return [
             self._meet(item)
             for item in tensors_and_nodes()[0]
             if id(item) not in self._numbers
-            and (_has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
+            and (has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
         ]
 
     def caught(self) -> list[int]:
@@ -365,10 +369,3 @@ def tensors_and_nodes() -> tuple[list[Any], int]:
     every = gc.get_objects()
     wanted = AskedOnce[type, bool](lambda kind: torch.Tensor in mro_of(kind) or is_node_class(kind))
     return [*compress(every, map(wanted.__getitem__, map(type, every)))], len(every)  # one pass: most of a look's cost
-
-
-def _has_graph(x: Any) -> bool:
-    try:
-        return _grad_fn(x) is not None
-    except RuntimeError:  # a view that was changed in a way that autograd forbids
-        return True

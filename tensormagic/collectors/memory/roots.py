@@ -16,8 +16,9 @@ from torch import nn
 
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.children import attributes_of, is_users, key_text, mro_of, registered
+from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
+from tensormagic.collectors.quiet import told
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
 
@@ -127,19 +128,21 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
 
     Returns, by the storage's number, the number of what frees its memory.
     """
-    foreign = [at for at in storages if is_foreign(found.objects[at]) and lies_somewhere(found.objects[at])]
+    asked = {at: told(found.objects[at].data_ptr, None) for at in storages if found.objects[at].device.type == "cpu"}
+    addresses = {at: address for at, address in asked.items() if address is not None}  # a DTensor's does not say
+    foreign = [at for at in addresses if is_foreign(found.objects[at])]
     if not foreign:
         return {}
     arrays = _Arrays(found)
     lent = arrays.lent(foreign)
-    there = (at for at in storages if found.objects[at].device.type == "cpu" and lies_somewhere(found.objects[at]))
-    own = [at for at in there if at not in set(foreign) - lent]
-    pieces = _Spans([(found.objects[at].data_ptr(), found.objects[at].nbytes(), at) for at in own])
+    borrowed = set(foreign) - lent
+    own = [(address, found.objects[at].nbytes(), at) for at, address in addresses.items() if at not in borrowed]
+    pieces = _Spans(own)
     stand_ins: dict[int, int] = {}
     owners: dict[int, int] = {}
     for at in foreign:
         if at not in lent:
-            address = found.objects[at].data_ptr()
+            address = addresses[at]
             array, piece = arrays.kept_at(address), pieces.at(address)
             if array is None and piece is not None:  # a piece of another storage
                 found.take_native(piece)
@@ -201,14 +204,6 @@ class _Arrays:
         return array
 
 
-def lies_somewhere(storage: torch.UntypedStorage) -> bool:
-    """Return whether a storage says where; that of a tensor that wraps others, as a DTensor, does not."""
-    try:
-        return storage.data_ptr() is not None
-    except RuntimeError:
-        return False
-
-
 def is_foreign(storage: torch.UntypedStorage) -> bool:
     """Return whether a storage lies over memory that torch did not allocate: an array's, a piece of another."""
     return storage.device.type == "cpu" and storage.nbytes() > 0 and not storage.resizable() and not storage.is_shared()
@@ -226,7 +221,6 @@ _CLEARED = frozenset({list, dict, set, deque})  # whose ``clear`` lets go of all
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _SEQUENCES = frozenset({list, deque, tuple})
 _LEFT_ALONE = frozenset({torch.Tensor, torch.optim.Optimizer, type, BaseException})
-_ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
 @dataclass(slots=True)
@@ -247,7 +241,7 @@ def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
     found = 0
     while pending and found < MOST:
         name, path, item = pending.popleft()
-        if id(item) in seen or type(item) in _ATOMS:
+        if id(item) in seen or type(item) in ATOMS:
             continue
         seen.add(id(item))
         container, inner = _opened(path, item)
@@ -303,7 +297,7 @@ def _defining(kind: type, name: str) -> type | None:
 
 
 def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return [(path, value) for path, value in every if type(value) not in _ATOMS]
+    return [(path, value) for path, value in every if type(value) not in ATOMS]
 
 
 MOST_PARTS = 4  # of one name

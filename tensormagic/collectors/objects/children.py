@@ -26,10 +26,9 @@ from tensormagic.reports import Location
 
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
-_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, types.ModuleType)
-_ATOMS = (
+ATOMS: frozenset[type] = frozenset({  # what surely holds nothing
     int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
-)  # fmt: skip
+})  # fmt: skip
 MODULE_OWN = frozenset(nn.Module().__dict__)
 PARAMETERS_AND_BUFFERS = ("_parameters", "_buffers")
 REGISTRIES = (*PARAMETERS_AND_BUFFERS, "_modules")
@@ -125,7 +124,7 @@ def key_text(key: Any) -> str:
 def is_opaque(item: object) -> bool:
     """Return whether an object surely holds nothing: a number, a string, a class, a module."""
     kind = type(item)
-    if kind in _OPAQUE or is_kind(item, type):  # a class, whatever its metaclass
+    if kind in ATOMS or is_kind(item, type, types.ModuleType):  # a class, whatever its metaclass
         return True
     function: Any = item
     return kind is types.FunctionType and not (
@@ -210,7 +209,7 @@ class ObjectReader:
         self._readers = AskedOnce[type, _Reader | None](
             lambda kind: found_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
         )
-        self._readers.update(dict.fromkeys(_ATOMS))
+        self._readers.update(dict.fromkeys(ATOMS))
         self._dictionaries = AskedOnce(_dictionary_of)
         self._slots = AskedOnce(_slots_of)
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     REGISTRIES,
@@ -296,7 +297,6 @@ def outermost(named: Iterable[tuple[str, nn.Module]]) -> list[tuple[str, nn.Modu
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "UNKNOWN", "__slots__": ()})()
 
-_PLAIN_TENSORS = (torch.Tensor, nn.Parameter)
 _TENSOR_ATTRIBUTES = frozenset({"T", "mT", "data", "shape", "dtype", "device", "ndim", "requires_grad", "is_leaf"})
 _TENSOR_METHODS = frozenset({
     "size", "dim", "numel", "stride", "t", "transpose", "permute", "unsqueeze", "squeeze", "view", "expand", "detach",
@@ -375,7 +375,7 @@ def _attribute(owner: Any, name: str) -> Any:
 
 def is_plain_tensor(value: Any) -> bool:
     """Return whether something is a tensor of torch's own class, whose methods are torch's."""
-    return type(value) in _PLAIN_TENSORS
+    return type(value) in PLAIN
 
 
 def stored(owner: Any, name: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
+from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.objects.children import (
     attributes_of,
     gradient_there,
@@ -28,13 +28,12 @@ from tensormagic.collectors.objects.children import (
     updated_by,
 )
 from tensormagic.collectors.objects.namespace import Walk
-from tensormagic.collectors.quiet import number, quiet
+from tensormagic.collectors.quiet import number, quiet, told
 from tensormagic.reports import UNTOUCHED, Gap, ModelReport, ModuleRow, TraceReport
 
 MOST_ROWS = 400
 _DETAILS = 60  # characters
 _NESTED = 3  # containers around a tensor in what a forward returns
-_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -130,10 +129,8 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> Mo
     optimized = {key: one for key, one in trainable.items() if key in names}
     buffers = _parts(module, "_buffers")
     shapes, calls = seen.forward.of(module) if seen.forward is not None else (_traced_shapes(seen.trace, path), 0)
-    details = ""
-    if is_torch_own(type(module)):  # code of other classes is not run
-        with suppress(Exception):  # an attribute that it prints is gone
-            details = module.extra_repr()[:_DETAILS]
+    # Code of other classes is not run; and an attribute that one of torch's prints may be gone.
+    details = told(lambda: module.extra_repr()[:_DETAILS], "") if is_torch_own(type(module)) else ""
     return ModuleRow(
         path=path, type_name=type(module).__name__, details=details, depth=depth,
         training=attributes_of(module).get("training", True) is True, shapes=shapes, calls=calls,
@@ -170,15 +167,15 @@ def _held(namespace: Mapping[str, Any]) -> Held:
         for parameter in updated_by(optimizer):
             names.setdefault(id(parameter), []).append(name)
         for parameter, state in list(dict.items(states_of(optimizer))):
-            kept = [value for _, value in items_of(state) if type(value) in _PLAIN]
+            kept = [value for _, value in items_of(state) if type(value) in PLAIN]
             nbytes[id(parameter)] += sum(map(_nbytes, kept))
     return names, nbytes
 
 
 def _gradient(parameters: dict[int, torch.Tensor], trace: TraceReport | None, path: str) -> float | None:
     """Return the norm of all gradients of a module; of no shard, which would ask other processes."""
-    gradients = [gradient_there(one) for one in parameters.values() if type(one) in _PLAIN]
-    there = [one for one in gradients if type(one) in _PLAIN and one is not None and one.layout is torch.strided]
+    gradients = [gradient_there(one) for one in parameters.values() if type(one) in PLAIN]
+    there = [one for one in gradients if type(one) in PLAIN and one is not None and one.layout is torch.strided]
     squares = [float(torch.linalg.vector_norm(one.detach())) ** 2 for one in there if not one.is_meta]
     if squares:
         return math.sqrt(sum(squares))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby, islice
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -147,7 +146,6 @@ _ITEMS = 256  # of one container that are looked at
 _DEEP = 3  # containers in containers
 _LEAVES = 64  # nodes that are walked from a tensor that is not a leaf
 _CONTAINERS = (list, tuple, dict)
-_ATOMS = frozenset({int, float, bool, str, type(None), FunctionType})
 
 
 @dataclass(frozen=True)
@@ -205,8 +203,6 @@ def _places(root: Root, within: list[Root]) -> Iterator[Place]:
         attributes = attributes_of(module)
         for attribute in sorted(attributes.keys() - MODULE_OWN):
             value = attributes[attribute]
-            if type(value) in _ATOMS:
-                continue
             holds_any = type(value) in _CONTAINERS and value and next(_members(value), None) is not None
             if holds_any or is_kind(value, torch.Tensor):
                 yield Place(root, path, module, attribute, value)
