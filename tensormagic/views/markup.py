@@ -124,7 +124,7 @@ def _plain_value(value: Any) -> Any:
         shown = _plain_items(pairs)
         return value if shown is pairs else dict(shown)
     changed = {}
-    for name in _telling(type(value)):
+    for name in _telling(value.__class__):
         old = getattr(value, name)
         if type(old) in _MUTE or (isinstance(old, str) and _is_plain(old)):  # nearly all of thousands of nodes
             continue

@@ -71,12 +71,11 @@ def frame():
 
 panel = LivePanel(frame, lambda: run)
 display(panel.bundle(), raw=True)
-panel.start()
-end = time.monotonic() + 6
-while time.monotonic() < end:
-    time.sleep(0.001)
-    sum(number * number for number in range(2_000))
-panel.stop()
+with panel:
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        time.sleep(0.001)
+        sum(number * number for number in range(2_000))
 print(len(looks) / 6, 1000 * panel.pace.cost, panel.gaps)
 """
 LAGS = """() => {

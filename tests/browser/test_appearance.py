@@ -36,7 +36,7 @@ MEAN, MOST = 4.0, 40.0  # of 255: how far all pixels may be off in the mean, and
 HIGHER = {
     "trace_error": 640, "trace_failed": 870, "refused": 600, "ranks_error": 860, "forward": 815, "operations": 840,
     "trace_huge": 915, "tensor_channels": 612, "tensor_huge": 586, "memory_run": 660, "memory_run_huge": 680,
-    "writes": 675, "ranks_huge": 580,
+    "writes": 675,
 }  # fmt: skip
 STATIC = [one for one in EXHIBITS if not one.viewer]
 SETTLED = """async () => {

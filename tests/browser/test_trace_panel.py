@@ -36,14 +36,13 @@ run = replace(large_run(200, passes=3), state="running", findings=())
 place = {"number": 1, "reached": 0}
 panel = LivePanel(lambda: live_frame(run, **place), lambda: run)
 display(panel.bundle(), raw=True)
-panel.start()
-end = time.monotonic() + 6
-while time.monotonic() < end:
-    place["reached"] += 3
-    if place["reached"] > 200:
-        place.update(number=place["number"] + 1, reached=0)
-    sum(number * number for number in range(20_000))
-panel.stop()
+with panel:
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        place["reached"] += 3
+        if place["reached"] > 200:
+            place.update(number=place["number"] + 1, reached=0)
+        sum(number * number for number in range(20_000))
 print("gaps", panel.gaps)
 """
 
@@ -57,8 +56,8 @@ from tests.views.samples_viewer import broken_run, calm_run, live_frame
 run = replace(calm_run(3), state="running")
 panel = LivePanel(lambda: live_frame(run, 4, 5), lambda: run)
 handle = display(panel.bundle(), raw=True, display_id=True)
-panel.start()
-panel.stop()
+with panel:
+    pass
 handle.update(bundle(broken_run()), raw=True)
 panel.close()
 """

@@ -124,10 +124,8 @@ def test_slow_documents_are_built_less_often(run: Run) -> None:
 
 def test_stop_flushes_the_newest_state(run: Run) -> None:
     """What changed after the last look is sent by the stop, whole documents included."""
-    panel = run.panel(run)
-    panel.start()
-    run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
-    panel.stop()
+    with run.panel(run):
+        run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
     assert run.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
 
 
@@ -157,11 +155,18 @@ def test_errors_do_not_reach_the_run(run: Run) -> None:
     assert run.sent[-2:] == ALL
 
 
+def test_exception_of_the_cell_goes_on(run: Run) -> None:
+    """The panel stops, flushes and lets the cell's own exception through."""
+    with pytest.raises(KeyError, match="the cell's own"), run.panel(run):
+        raise KeyError("the cell's own")
+    assert run.sent[-1] == ("delta", 1, 4)
+
+
 def test_off_starts_no_thread(run: Run) -> None:
     """Mode "off" sends nothing and starts nothing, and its bundle is static."""
     panel = run.panel(mode="off")
-    panel.start()
-    assert THREAD_NAME not in [thread.name for thread in threading.enumerate()]
+    with panel:
+        assert THREAD_NAME not in [thread.name for thread in threading.enumerate()]
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
 
 
@@ -224,9 +229,8 @@ def test_the_first_graph_is_sent_without_delay(run: Run) -> None:
 def test_a_run_without_a_graph_sends_its_end(run: Run) -> None:
     """A cell without a backward has a last document all the same: it says how the cell ended."""
     run.frame = replace(run.frame, graph=0)
-    panel = run.panel(run)
-    panel.start()
-    panel.stop()
+    with run.panel(run):
+        pass
     assert ("document", "digits-cnn") in run.sent
 
 

@@ -273,8 +273,8 @@ def test_a_panel_that_takes_long_comes_seldom(run):
 
 def test_the_end_is_shown_at_once(run):
     """The last look does not wait for its time."""
-    run.panel.start()
-    run.panel.stop()
+    with run.panel:
+        pass
     run.frame = replace(run.frame, operations=999, running=False)
     run.panel.tick(final=True)
     assert "999 operations" in run.page.sent[-1]["words"][1]

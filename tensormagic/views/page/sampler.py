@@ -17,6 +17,8 @@ from tensormagic.words import error_text
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
     from tensormagic.reports import LiveFrame, TraceReport
 
 
@@ -152,6 +154,17 @@ class Sampler(ABC):
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.wait(self.pace.rest(self._interval or self.pace.interval)):
             self.tick()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; an exception goes on."""
+        self.stop()
 
 
 class Sender:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tensormagic.views import to_text
 from tensormagic.views.markup import escape, fitted, tag, text_width
@@ -123,6 +124,10 @@ class Group:
         return sum(cell.tile.nbytes for cell in self.cells)
 
 
+_group_of: Callable[[Tile], str] = attrgetter("group")
+_kind: Callable[[Tile], str] = attrgetter("category")
+
+
 def treemap(tiles: Iterable[Tile], whole: Box, *, most: int = MOST_CELLS) -> list[Group]:
     """Return the tiles in their places, which fill ``whole``; those too small, or beyond the largest, are together."""
     groups = grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), _group_of)
@@ -174,14 +179,6 @@ def _drawable(tiles: Sequence[Tile], area: float, most: int) -> list[Tile]:
             drawn += [one] if one.nbytes >= least else []
             rest += same if one.nbytes < least else []
     return drawn + ([replace(joined(rest, ELSEWHERE), category=MIXED)] if rest else [])
-
-
-def _group_of(tile: Tile) -> str:
-    return tile.group
-
-
-def _kind(tile: Tile) -> str:
-    return tile.category
 
 
 def bytes_of(tiles: Iterable[Tile]) -> int:
