@@ -13,7 +13,7 @@ from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_draw
 from tensormagic.diagnoses.lines import as_code, call_on, text_of
 from tensormagic.diagnoses.paths import cuts_in, neighbours, reached, users_of
 from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
-from tensormagic.diagnoses.zero_gradients import FLAT
+from tensormagic.diagnoses.zero_gradients import COMPARING, FLAT
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -314,17 +314,24 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
 _AVERAGING = _JOINING | {"mul", "div", "neg", "mean", "sum", "squeeze", "view", "reshape", "unsqueeze", "clone"}
 
 
+_MEASURING = frozenset({"pow", "square", "abs", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})  # a residual
+
+
 def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
-    """TM317: what ``autograd.grad`` returned without a graph is a term of a loss: the term trains nothing."""
+    """TM317: what ``autograd.grad`` returned without a graph is a term of a loss, or a part of a residual in it."""
     handled: set[int | None] = set()
     for graph in report.graphs:
+        if not any(cut.kind == "grad" for cut in graph.cuts):
+            continue
         averaging = {node.index for node in graph.nodes if node.op in _AVERAGING}
-        sums = _sums(graph, averaging.__contains__) if any(cut.kind == "grad" for cut in graph.cuts) else set()
+        measuring = averaging | {node.index for node in graph.nodes if node.op in _MEASURING}
+        sums = _sums(graph, averaging.__contains__)
+        residuals = _sums(graph, measuring.__contains__, COMPARING | _JOINING)
         for cut in graph.cuts:
             learned = any(one.held is not False for one in cut.left_out)
-            if cut.kind != "grad" or cut.target is None or cut.location in handled:
+            if cut.kind != "grad" or cut.target is None or cut.location in handled or learned:
                 continue
-            if cut.target in sums and not learned:
+            if cut.target in sums or (cut.target in residuals and _is_residual(report, graph, cut, cut.target)):
                 handled.add(cut.location)
                 here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
                 yield Finding(
@@ -340,9 +347,22 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
                 )
 
 
-def _sums(graph: Graph, allows: Callable[[int], bool]) -> set[int]:
-    """Return the sums to which backward comes from its root over nodes alone that are allowed."""
-    return {at for at in reached(neighbours(graph)[1], graph.roots, allows) if graph.nodes[at].op in _JOINING}
+def _is_residual(report: TraceReport, graph: Graph, cut: Cut, at: int) -> bool:
+    """Return whether the gradients that a loss measures are of what it trains, and what they meet is not.
+
+    What they meet depends on nothing that is trained; or on the same parameters as they do, as in an equation that a
+    network is to fulfil. Gradients of parameters are steps, or compared with others of their kind: they are left alone.
+    """
+    trained = {series.name: series.shape for series in held_by(report, *optimizers_of(report))}
+    calls = {done.graph for done in report.passes if done.location == cut.location}
+    behind = {node.variable for one in report.graphs if one.number in calls for node in one.nodes} & trained.keys()
+    around = _leaves(graph, reached(neighbours(graph)[1], [at])) & trained.keys()
+    return bool(behind) and cut.shape not in trained.values() and (not around or not behind.isdisjoint(around))
+
+
+def _sums(graph: Graph, allows: Callable[[int], bool], ops: frozenset[str] = _JOINING) -> set[int]:
+    """Return the sums, or other ops, to which backward comes from its root over nodes alone that are allowed."""
+    return {at for at in reached(neighbours(graph)[1], graph.roots, allows) if graph.nodes[at].op in ops}
 
 
 # TM314: an advantage or a target that trains what made it.

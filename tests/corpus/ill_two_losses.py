@@ -236,3 +236,32 @@ def workers_with_one_generator_of_python_s():
 @ill("TM704", severity="note", line="for x in loader:", subject="Stream", says=("every sample comes 2 times",))
 def a_stream_that_every_worker_reads():
     return _train(Stream())
+
+
+def _act(advantage_of, *, ratio=False):
+    """A Gaussian policy and a critic in one loss; ``advantage_of(value, returns)``."""
+    actor, critic = mlp(4, 16, 2), mlp(4, 16, 1)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-3)
+    with tm.trace(namespace={"actor": actor, "critic": critic, "optimizer": optimizer}) as trace:
+        for _ in range(4):
+            states, returns = torch.randn(32, 4), torch.randn(32)
+            policy, value = torch.distributions.Normal(actor(states), 0.5), critic(states).squeeze(-1)
+            chosen = policy.sample()
+            score, advantage = policy.log_prob(chosen).sum(-1), advantage_of(value, returns)
+            score = (score - score.detach()).exp() if ratio else score
+            loss = -(score * advantage).mean() + F.mse_loss(value, returns)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM314", severity="note", line="loss = -(score * advantage)", subject="advantage", says=("`advantage.detach()`",))
+def an_actor_of_continuous_choices_that_trains_its_critic():
+    return _act(lambda value, returns: returns - value)
+
+
+@ill("TM314", severity="note", line="loss = -(score * advantage)", subject="advantage", says=("of its own",))
+def a_ratio_of_continuous_choices_that_trains_its_critic():
+    """Proximal policy optimization; the advantages are standardised."""
+    return _act(lambda value, returns: (returns - value - (returns - value).mean()) / value.std(), ratio=True)
