@@ -6,11 +6,12 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
-from tensormagic.diagnoses.lines import as_code, call_on, text_of
+from tensormagic.diagnoses.lines import as_code, call_on, names_in, operand_of, statement_of, text_of
 from tensormagic.diagnoses.paths import cuts_in, neighbours, reached, users_of
 from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
 from tensormagic.diagnoses.zero_gradients import COMPARING, FLAT
@@ -204,6 +205,8 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
             learned = any(one.held is not False for one in cut.left_out)
             if where in handled or cut.kind == "grad":
                 continue
+            if cut.kind == "item" and cut.target is None and not learned:
+                cut = _with_its_sum(report, graph, cut, numbers)  # noqa: PLW2901  (the same, and where it goes)
             if cut.target in numbers and not (learned or cut.earlier or cut.selects):
                 handled.add(where)
                 yield _term(report, graph, cut)
@@ -220,6 +223,48 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                     evidence={"kind": cut.kind, "times": cut.count},
                 )
         yield from _drawn_without_slope(report, graph)
+
+
+def _with_its_sum(report: TraceReport, graph: Graph, cut: Cut, numbers: set[int]) -> Cut:
+    """Return a cut of a Python number with the sum that it is a term of, and what it was read from, by the source.
+
+    Python calculates with it: ``10 * penalty.item()`` is another number. The node has one operand with a history, and
+    the other side of the line's sum is made of nothing but numbers.
+    """
+    here = report.location(cut.location)
+    read = call_on(text_of(here), "item", "float")
+    statement = statement_of(text_of(here))
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+    bound = target.id if isinstance(target, ast.Name) else ""
+    made = {node.variable for node in graph.nodes} | {""}
+    for at in sorted(numbers):
+        line = report.location(graph.nodes[at].location)
+        if read is None or line is None or sum(edge.source == at for edge in graph.edges) != 1:
+            continue
+        for side in _terms(line.text):
+            names = {node.id for node in ast.walk(side) if isinstance(node, ast.Name)}
+            term = ast.unparse(read) in ast.unparse(side) if line == here else bound in names
+            plain = ast.unparse(side).replace(ast.unparse(read), "0")
+            if term and not made & names_in(plain) and "(" not in plain:
+                source = operand_of(read, "item") or next(iter(read.args), read)
+                return replace(cut, target=at, source_name=ast.unparse(source))
+    return cut
+
+
+def _terms(line: str) -> list[ast.expr]:
+    """Return the terms of the sum that a line computes; none of any other line."""
+    statement = statement_of(line)
+    value = getattr(statement, "value", None)
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value  # ``(a + b).backward()``
+    terms, pending = list[ast.expr](), [value]
+    while pending:
+        match pending.pop():
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                pending += left, right
+            case ast.expr() as term:
+                terms.append(term)
+    return terms if len(terms) > 1 or isinstance(statement, ast.AugAssign) else []
 
 
 def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:

@@ -265,3 +265,39 @@ def an_actor_of_continuous_choices_that_trains_its_critic():
 def a_ratio_of_continuous_choices_that_trains_its_critic():
     """Proximal policy optimization; the advantages are standardised."""
     return _act(lambda value, returns: (returns - value - (returns - value).mean()) / value.std(), ratio=True)
+
+
+def _penalised(loss_of):
+    """A classifier whose loss is ``loss_of(net, scores, classes)``."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4, 16):
+            optimizer.zero_grad()
+            loss_of(net, net(images.flatten(1)), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM313", severity="note", line="10 * penalty.item()", subject="penalty", says=(
+    "cuts it off from `penalty`", "`loss = F.cross_entropy(scores, classes) + 10 * penalty`"))  # fmt: skip
+def a_penalty_that_is_a_number_with_a_factor():
+    def loss_of(net, scores, classes):
+        penalty = sum(p.square().sum() for p in net.parameters())
+        loss = F.cross_entropy(scores, classes) + 10 * penalty.item()
+        return loss  # noqa: RET504  (the line is what the finding is about)
+
+    return _penalised(loss_of)
+
+
+@ill("TM313", severity="note", line="penalty += ", related=("lam * penalty",), says=("`penalty += p.abs().sum()`",))
+def a_penalty_that_adds_up_numbers():
+    """Python calculates with them; the name is what is known."""
+
+    def loss_of(net, scores, classes):
+        lam, penalty = 1e-3, 0.0
+        for p in net.parameters():
+            penalty += p.abs().sum().item()
+        return F.cross_entropy(scores, classes) + lam * penalty
+
+    return _penalised(loss_of)
