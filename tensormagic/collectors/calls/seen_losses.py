@@ -183,6 +183,7 @@ _SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackwa
 _SCALED = frozenset({"MulBackward0", "DivBackward0", "MaskedFillBackward0"})
 _ADDING = frozenset({"AddBackward0"})
 _LOGITS = frozenset({"LogSoftmaxBackward0", "SubBackward0"})
+_LOG = frozenset({"LogBackward0"})
 _CHOSEN = frozenset({"GatherBackward0"})
 _DIFFERENCES = frozenset({"SubBackward0", "RsubBackward1"})
 # What `Normal.log_prob` makes of a choice and a mean: minus the square of what lies between them, over the variance.
@@ -205,7 +206,7 @@ def _is_score(node: Any) -> bool:
     """Return whether a value is the logarithm of the probability of what was chosen, or a ratio of two of these."""
     node = _past(node, _SCALING)
     for _ in range(MOST_TERMS):  # minus the old one, which has no gradient, or the scale of a Normal and a constant
-        if node is None or node.name() != "SubBackward0" or not (_is_alone(node) or _is_logarithm(inputs_of(node)[1])):
+        if node is None or node.name() != "SubBackward0" or not (_is_alone(node) or _ways(inputs_of(node)[1], _LOG)):
             break
         if _ways(first_input(node), *_GAUSSIAN):
             return True
@@ -221,11 +222,6 @@ def _ways(node: Any, *names: frozenset[str]) -> bool:
             return False
         node = first_input(node)
     return True
-
-
-def _is_logarithm(node: Any) -> bool:
-    node = _past(node, frozenset())
-    return node is not None and node.name() == "LogBackward0"
 
 
 def _is_alone(node: Any) -> bool:
