@@ -20,6 +20,7 @@ from tensormagic.diagnoses.lines import (
     shortened_code,
     target_of,
     text_of,
+    with_create_graph,
     writing,
 )
 from tensormagic.diagnoses.rule import related_lines, scientific
@@ -186,7 +187,7 @@ def _freed_remedy(freed: FreedGraph) -> str:
         return f"Leave this one out, or keep the graph in the first: `{_keeping(freed.first)}`."
     if freed.joint_again:
         return _carried_remedy(freed, names)
-    if made_to_learn := _scaled_weight(freed):
+    if made_to_learn := _scaled_weight(freed) or _with_its_own_graph(freed):
         return made_to_learn
     if freed.first == freed.backward:
         leaf = f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
@@ -208,6 +209,15 @@ def _keeping(first: Location | None) -> str:
         return "backward(retain_graph=True)"
     set_keyword(call, "retain_graph", ast.Constant(value=True))
     return ast.unparse(call)
+
+
+def _with_its_own_graph(freed: FreedGraph) -> str:
+    """Return what to do where ``autograd.grad`` freed the graph: a loss may be made of what it returned."""
+    graphed = with_create_graph(text_of(freed.first)) if freed.first != freed.backward else ""
+    return graphed and (
+        f"Where the loss is made of this gradient, give it a graph of its own, which keeps the other as well: "
+        f"`{graphed}`. Where it is only a number, keep the graph alone: `{_keeping(freed.first)}`."
+    )
 
 
 def _scaled_weight(freed: FreedGraph) -> str:

@@ -187,6 +187,7 @@ def _mended(cut: Cut, text: str, made: Location | None) -> str:
 # of its model got a gradient. What something else writes to (a moving average) is kept up in another way.
 
 UNRECORDED = frozenset({"no_grad", "inference_mode"})
+_PLAIN = UNRECORDED | {"data", "detach"}
 
 
 @dataclass(slots=True)
@@ -359,13 +360,32 @@ def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
 def _places(report: TraceReport) -> list[_Place]:
     """Return the places that cut ways a gradient would have taken, as far as something behind them got none."""
     found: dict[tuple[str, str, int | None], _Place] = {}
+    stalled = _stalled(report)
     for cut, used, at, is_root in _cuts_with_users(report):
         place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used, at))
         place.is_root |= is_root
         place.selects &= cut.selects
         place.left_out.update((one.name, one) for one in cut.left_out)
+        if cut.kind in _PLAIN and cut.source_name in stalled:
+            place.left_out[cut.source_name] = stalled[cut.source_name]
         place.graphs.update(() if at is None else (report.graphs[at[0]].number,))
     return [place for place in found.values() if place.left_out]
+
+
+def _stalled(report: TraceReport) -> dict[str, LeftOut]:
+    """Return what optimizers step that had no gradient at any step, by name.
+
+    A graph may lead there all the same: what `autograd.grad` returns is no ``.grad``.
+    """
+    idle = (use for use in optimizers_of(report) if use.steps >= FEWEST_STEPS and not use.outlived)
+    uses = [use for use in idle if all(pattern.kind == "idle" for pattern in use.patterns)]
+    return {
+        one.name: LeftOut(
+            name=one.name, owner=one.owner, shape=one.shape, is_parameter=one.is_parameter, held=True,
+            written=one.replaced,
+        )
+        for one in held_by(report, *uses) if one.requires_grad
+    }  # fmt: skip
 
 
 def _cuts_with_users(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:

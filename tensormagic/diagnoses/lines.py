@@ -270,8 +270,10 @@ def _in_place(value: ast.expr, target: ast.expr | None, *, of_leaf: bool) -> str
         sign = {ast.Sub: "-", ast.Add: "+", **({ast.Mult: "*", ast.Div: "/"} if of_leaf else {})}.get(type(value.op))
         right = ast.unparse(value.right)
         return f"{name} {sign}= {right}" if sign and (of_leaf or f"{name}.grad" in right) else ""
-    given = [ast.unparse(one) for one in (*value.args, *value.keywords) if one is not changed]
-    return f"{name}.{method}_({', '.join(given)})" if of_leaf and method in _METHODS else ""
+    if not isinstance(value, ast.Call) or not of_leaf or method not in _METHODS:
+        return ""
+    given = ", ".join(ast.unparse(one) for one in (*value.args, *value.keywords) if one is not changed)
+    return f"{name}.{method}_({given})"
 
 
 # Which part of a line writes to memory, how to say it, and what to write instead.

@@ -6,14 +6,15 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
-from tensormagic.diagnoses.lines import as_code, call_on, text_of
+from tensormagic.diagnoses.lines import as_code, call_on, names_in, operand_of, statement_of, text_of
 from tensormagic.diagnoses.paths import cuts_in, neighbours, reached, users_of
 from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
-from tensormagic.diagnoses.zero_gradients import FLAT
+from tensormagic.diagnoses.zero_gradients import COMPARING, FLAT
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -204,6 +205,8 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
             learned = any(one.held is not False for one in cut.left_out)
             if where in handled or cut.kind == "grad":
                 continue
+            if cut.kind == "item" and cut.target is None and not learned:
+                cut = _with_its_sum(report, graph, cut, numbers)  # noqa: PLW2901  (the same, and where it goes)
             if cut.target in numbers and not (learned or cut.earlier or cut.selects):
                 handled.add(where)
                 yield _term(report, graph, cut)
@@ -220,6 +223,48 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                     evidence={"kind": cut.kind, "times": cut.count},
                 )
         yield from _drawn_without_slope(report, graph)
+
+
+def _with_its_sum(report: TraceReport, graph: Graph, cut: Cut, numbers: set[int]) -> Cut:
+    """Return a cut of a Python number with the sum that it is a term of, and what it was read from, by the source.
+
+    Python calculates with it: ``10 * penalty.item()`` is another number. The node has one operand with a history, and
+    the other side of the line's sum is made of nothing but numbers.
+    """
+    here = report.location(cut.location)
+    read = call_on(text_of(here), "item", "float")
+    statement = statement_of(text_of(here))
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+    bound = target.id if isinstance(target, ast.Name) else ""
+    made = {node.variable for node in graph.nodes} | {""}
+    for at in sorted(numbers):
+        line = report.location(graph.nodes[at].location)
+        if read is None or line is None or sum(edge.source == at for edge in graph.edges) != 1:
+            continue
+        for side in _terms(line.text):
+            names = {node.id for node in ast.walk(side) if isinstance(node, ast.Name)}
+            term = ast.unparse(read) in ast.unparse(side) if line == here else bound in names
+            plain = ast.unparse(side).replace(ast.unparse(read), "0")
+            if term and not made & names_in(plain) and "(" not in plain:
+                source = operand_of(read, "item") or next(iter(read.args), read)
+                return replace(cut, target=at, source_name=ast.unparse(source))
+    return cut
+
+
+def _terms(line: str) -> list[ast.expr]:
+    """Return the terms of the sum that a line computes; none of any other line."""
+    statement = statement_of(line)
+    value = getattr(statement, "value", None)
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value  # ``(a + b).backward()``
+    terms, pending = list[ast.expr](), [value]
+    while pending:
+        match pending.pop():
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                pending += left, right
+            case ast.expr() as term:
+                terms.append(term)
+    return terms if len(terms) > 1 or isinstance(statement, ast.AugAssign) else []
 
 
 def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
@@ -314,17 +359,24 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
 _AVERAGING = _JOINING | {"mul", "div", "neg", "mean", "sum", "squeeze", "view", "reshape", "unsqueeze", "clone"}
 
 
+_MEASURING = frozenset({"pow", "square", "abs", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})  # a residual
+
+
 def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
-    """TM317: what ``autograd.grad`` returned without a graph is a term of a loss: the term trains nothing."""
+    """TM317: what ``autograd.grad`` returned without a graph is a term of a loss, or a part of a residual in it."""
     handled: set[int | None] = set()
     for graph in report.graphs:
+        if not any(cut.kind == "grad" for cut in graph.cuts):
+            continue
         averaging = {node.index for node in graph.nodes if node.op in _AVERAGING}
-        sums = _sums(graph, averaging.__contains__) if any(cut.kind == "grad" for cut in graph.cuts) else set()
+        measuring = averaging | {node.index for node in graph.nodes if node.op in _MEASURING}
+        sums = _sums(graph, averaging.__contains__)
+        residuals = _sums(graph, measuring.__contains__, COMPARING | _JOINING)
         for cut in graph.cuts:
             learned = any(one.held is not False for one in cut.left_out)
-            if cut.kind != "grad" or cut.target is None or cut.location in handled:
+            if cut.kind != "grad" or cut.target is None or cut.location in handled or learned:
                 continue
-            if cut.target in sums and not learned:
+            if cut.target in sums or (cut.target in residuals and _is_residual(report, graph, cut, cut.target)):
                 handled.add(cut.location)
                 here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
                 yield Finding(
@@ -340,9 +392,22 @@ def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
                 )
 
 
-def _sums(graph: Graph, allows: Callable[[int], bool]) -> set[int]:
-    """Return the sums to which backward comes from its root over nodes alone that are allowed."""
-    return {at for at in reached(neighbours(graph)[1], graph.roots, allows) if graph.nodes[at].op in _JOINING}
+def _is_residual(report: TraceReport, graph: Graph, cut: Cut, at: int) -> bool:
+    """Return whether the gradients that a loss measures are of what it trains, and what they meet is not.
+
+    What they meet depends on nothing that is trained; or on the same parameters as they do, as in an equation that a
+    network is to fulfil. Gradients of parameters are steps, or compared with others of their kind: they are left alone.
+    """
+    trained = {series.name: series.shape for series in held_by(report, *optimizers_of(report))}
+    calls = {done.graph for done in report.passes if done.location == cut.location}
+    behind = {node.variable for one in report.graphs if one.number in calls for node in one.nodes} & trained.keys()
+    around = _leaves(graph, reached(neighbours(graph)[1], [at])) & trained.keys()
+    return bool(behind) and cut.shape not in trained.values() and (not around or not behind.isdisjoint(around))
+
+
+def _sums(graph: Graph, allows: Callable[[int], bool], ops: frozenset[str] = _JOINING) -> set[int]:
+    """Return the sums, or other ops, to which backward comes from its root over nodes alone that are allowed."""
+    return {at for at in reached(neighbours(graph)[1], graph.roots, allows) if graph.nodes[at].op in ops}
 
 
 # TM314: an advantage or a target that trains what made it.

@@ -27,7 +27,6 @@ from tensormagic.reports import (
     Accumulation,
     Clipping,
     Finding,
-    Location,
     OptimizerUse,
     ParameterSeries,
     StepKind,
@@ -84,7 +83,8 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
             "earlier step had already used"
         )
         remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
-        if _has_closure(step):
+        call = call_on(text_of(step), "step")
+        if call is not None and (call.args or call.keywords) and "scaler" not in ast.unparse(call.func):  # a closure
             message = message.replace("an earlier step had already used", "an earlier call of the closure had brought")
             remedy = f"A step calls its closure several times: begin it with `{optimizer_code(use)}.zero_grad()`"
         if not use.name:  # an update by hand
@@ -103,12 +103,6 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
             subject=use.name or leaf,
             related=related_lines(("accumulates here", backward if step else None)),
         )
-
-
-def _has_closure(step: Location | None) -> bool:
-    """Return whether a line gives a step a closure, and not a ``GradScaler`` its optimizer."""
-    call = call_on(text_of(step), "step")
-    return call is not None and bool(call.args or call.keywords) and "scaler" not in ast.unparse(call.func)
 
 
 def _grown(report: TraceReport, found: Accumulation | None) -> str:

@@ -11,6 +11,7 @@ import tensormagic as tm
 from tests.corpus.cases import healthy
 from tests.corpus.data import batches, mlp
 from tests.corpus.ill_by_hand import _close, _fit
+from tests.corpus.ill_two_models import _adapt
 
 
 class Assigning(torch.optim.Optimizer):
@@ -158,3 +159,28 @@ def an_average_of_data_and_lists():
         torch._foreach_add_(means, [p.data for _, p in pairs], alpha=0.1)
 
     return _averaged(update)
+
+
+@healthy(nearly="TM303")
+def gradients_of_adapted_weights_that_are_handed_over():
+    """First-order meta-learning: the gradients at the adapted leaves are those that the optimizer uses."""
+
+    def step(parameters, gradients):
+        pairs = zip(parameters.items(), gradients, strict=True)
+        return {name: (p.data - 0.1 * g.detach()).requires_grad_() for (name, p), g in pairs}
+
+    def outer(loss, net, fast):
+        given = torch.autograd.grad(loss, list(fast.values()))
+        for p, g in zip(net.parameters(), given, strict=True):
+            p.grad = g
+
+    return _adapt(step, outer)
+
+
+@healthy(nearly="TM303")
+def an_inner_step_with_a_graph():
+    def step(parameters, gradients):
+        pairs = zip(parameters.items(), gradients, strict=True)
+        return {name: p - 0.1 * g for (name, p), g in pairs}
+
+    return _adapt(step, lambda loss, _net, _fast: loss.backward())

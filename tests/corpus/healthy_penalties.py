@@ -169,6 +169,22 @@ def a_backward_that_returns_none_for_what_does_not_learn():
     return trace.report
 
 
+@healthy(nearly="TM317")
+def an_equation_of_a_second_derivative():
+    net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            x = torch.rand(32, 1, requires_grad=True)
+            y = net(x)
+            (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            (bend,) = torch.autograd.grad(slope.sum(), x, create_graph=True)
+            optimizer.zero_grad()
+            (bend + y).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
 @healthy(nearly="TM318")
 def a_checkpoint_that_is_given_more_than_it_uses():
     """What the function inside does not use gets no gradient there, and its own elsewhere."""
@@ -181,4 +197,71 @@ def a_checkpoint_that_is_given_more_than_it_uses():
                               use_reentrant=True)  # fmt: skip
             (made.mean() + x.square().mean()).backward()
             optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM317")
+def a_student_that_learns_the_teacher_s_slopes():
+    """Sobolev training: what the teacher's slopes are is given, those of the student have a graph."""
+    teacher, student = mlp(4, 16, 1), mlp(4, 8, 1)
+    optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
+    with tm.trace(namespace={"teacher": teacher, "student": student}) as trace:
+        for _ in range(4):
+            x = torch.randn(16, 4, requires_grad=True)
+            (wanted,) = torch.autograd.grad(teacher(x).sum(), x)
+            (slopes,) = torch.autograd.grad(student(x).sum(), x, create_graph=True)
+            optimizer.zero_grad()
+            (slopes - wanted).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM317")
+def images_whose_gradients_are_to_be_those_of_the_data():
+    """Dataset condensation: gradients of the parameters are compared, and the network is trained in between."""
+    net, images = mlp(8, 16, 3), torch.randn(6, 8, requires_grad=True)
+    of_images, of_net = torch.optim.SGD([images], lr=0.1), torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net, "images": images}) as trace:
+        for _ in range(4):
+            x, y, classes = torch.randn(16, 8), torch.arange(16) % 3, torch.arange(6) % 3
+            real = torch.autograd.grad(F.cross_entropy(net(x), y), list(net.parameters()))
+            made = torch.autograd.grad(F.cross_entropy(net(images), classes), list(net.parameters()), create_graph=True)
+            of_images.zero_grad()
+            sum((a - b).square().sum() for a, b in zip(made, real, strict=True)).backward()
+            of_images.step()
+            of_net.zero_grad()
+            F.cross_entropy(net(images.detach()), classes).backward()
+            of_net.step()
+    return trace.report
+
+
+@healthy(nearly="TM317")
+def gradients_that_another_network_guesses():
+    """Synthetic gradients: the true ones are targets, and everything is trained in one backward."""
+    net, head, guess = mlp(8, 16), mlp(16, 3), mlp(16, 16)
+    optimizer = torch.optim.Adam([*net.parameters(), *head.parameters(), *guess.parameters()], lr=1e-3)
+    with tm.trace(namespace={"net": net, "head": head, "guess": guess}) as trace:
+        for _ in range(4):
+            hidden = net(torch.randn(16, 8)).tanh()
+            loss = F.cross_entropy(head(hidden), torch.arange(16) % 3)
+            (true,) = torch.autograd.grad(loss, hidden, retain_graph=True)
+            optimizer.zero_grad()
+            (loss + F.mse_loss(guess(hidden.detach()), true)).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM309")
+def an_image_that_is_rebuilt_from_gradients():
+    """The image is updated by hand; the network's gradients, which nobody uses, add up."""
+    net, image = mlp(8, 16, 3), torch.randn(4, 8, requires_grad=True)
+    x, y = torch.randn(4, 8), torch.arange(4) % 3
+    with tm.trace(namespace={"net": net, "image": image}) as trace:
+        for _ in range(6):
+            real = torch.autograd.grad(F.cross_entropy(net(x), y), list(net.parameters()))
+            made = torch.autograd.grad(F.cross_entropy(net(image), y), list(net.parameters()), create_graph=True)
+            sum((a - b).square().sum() for a, b in zip(made, real, strict=True)).backward()
+            with torch.no_grad():
+                image -= 0.1 * image.grad
+            image.grad = None
     return trace.report

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 import tensormagic as tm
 from tests.corpus.cases import healthy
 from tests.corpus.data import batches, mlp
-from tests.corpus.ill_two_losses import Noisy
+from tests.corpus.ill_two_losses import Noisy, _act, _penalised
 
 
 @healthy(nearly="TM313")
@@ -159,3 +159,66 @@ def workers_that_draw_from_torch():
 @healthy(nearly="TM704")
 def a_stream_in_shares():
     return _train(DataLoader(Sharded(), 4, num_workers=2))
+
+
+@healthy(nearly="TM314")
+def an_actor_of_continuous_choices_and_its_critic():
+    return _act(lambda value, returns: (returns - value).detach())
+
+
+@healthy(nearly="TM314")
+def a_ratio_of_continuous_choices_and_its_critic():
+    return _act(lambda value, returns: returns - value.detach(), ratio=True)
+
+
+@healthy(nearly="TM314")
+def a_square_that_weighs_a_difference():
+    """A polynomial of what a network makes: nothing was chosen."""
+    net = mlp(8, 16, 2)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            y = net(torch.randn(8, 8))
+            (-((y - 1) ** 2) * (y - 3)).mean().backward()
+            net.zero_grad()
+    return trace.report
+
+
+@healthy(nearly="TM313")
+def losses_that_are_divided_by_their_numbers():
+    def loss_of(net, scores, classes):
+        near, small = F.cross_entropy(scores, classes), net[0].weight.abs().sum()
+        return near / near.item() + small / small.item()
+
+    return _penalised(loss_of)
+
+
+@healthy(nearly="TM313")
+def a_factor_that_is_a_quotient_of_numbers():
+    def loss_of(net, scores, classes):
+        near, small = F.cross_entropy(scores, classes), net[0].weight.abs().sum()
+        weight = near.item() / small.item()
+        return near + weight * small
+
+    return _penalised(loss_of)
+
+
+@healthy(nearly="TM313")
+def a_penalty_whose_number_is_shown():
+    shown = []
+
+    def loss_of(net, scores, classes):
+        penalty = net[0].weight.abs().sum()
+        number = 10 * penalty.item()
+        shown.append(number + 1)
+        return F.cross_entropy(scores, classes) + 10 * penalty
+
+    return _penalised(loss_of)
+
+
+@healthy(nearly="TM313")
+def scores_that_are_scaled_by_a_number():
+    def loss_of(net, scores, classes):
+        largest = net[0].weight.abs().max().item()
+        return F.cross_entropy(scores / (largest + 1e-6), classes) + 0.0
+
+    return _penalised(loss_of)

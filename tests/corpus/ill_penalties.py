@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -170,3 +172,55 @@ def a_backward_that_returns_none_for_a_weight():
             F.cross_entropy(net(torch.randn(8, 4)), torch.arange(8) % 3).backward()
             optimizer.step()
     return trace.report
+
+
+def _solve(residual_of):
+    """A network that is to fulfil an equation: ``residual_of(x, y, slope)``, and a condition at zero."""
+    net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    names = {"net": net, "optimizer": optimizer}
+    with contextlib.suppress(RuntimeError), tm.trace(namespace=names) as trace:
+        for _ in range(4):
+            x = torch.rand(32, 1, requires_grad=True)
+            y = net(x)
+            slope = torch.autograd.grad(y.sum(), x, create_graph=True)[0]
+            residual = residual_of(x, y, slope)
+            optimizer.zero_grad()
+            (residual + (net(torch.zeros(1, 1)) - 1).square().mean()).backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM317", severity="warning", line="bend = torch.autograd.grad(", says=("retain_graph=True, create_graph=True",))
+def an_equation_of_a_second_derivative_without_its_graph():
+    """The first derivative has one, and is a part of the equation: the other part trains nothing."""
+
+    def residual_of(x, y, slope):
+        bend = torch.autograd.grad(slope.sum(), x, retain_graph=True)[0]
+        return (bend + slope * y).square().mean()
+
+    return _solve(residual_of)
+
+
+@ill("TM317", severity="warning", line="bend = torch.autograd.grad(", says=("create_graph=True",))
+def an_equation_whose_other_side_is_of_the_places():
+    """The places ask for a gradient, so that the term has a graph; it leads to nothing that learns."""
+
+    def residual_of(x, _y, slope):
+        bend = torch.autograd.grad(slope.sum(), x)[0]
+        return F.mse_loss(bend, -torch.sin(x))
+
+    return _solve(residual_of)
+
+
+@ill("TM304", severity="error", line=".backward()", related=("bend = ",), says=(
+    "Where the loss is made of this gradient",
+    "`bend = torch.autograd.grad(slope.sum(), x, create_graph=True)[0]`"))  # fmt: skip
+def an_equation_whose_second_derivative_frees_the_graph():
+    """The same, where nothing keeps the graph of what is used beside it."""
+
+    def residual_of(x, y, slope):
+        bend = torch.autograd.grad(slope.sum(), x)[0]
+        return (bend + y).square().mean()
+
+    return _solve(residual_of)

@@ -236,3 +236,68 @@ def workers_with_one_generator_of_python_s():
 @ill("TM704", severity="note", line="for x in loader:", subject="Stream", says=("every sample comes 2 times",))
 def a_stream_that_every_worker_reads():
     return _train(Stream())
+
+
+def _act(advantage_of, *, ratio=False):
+    """A Gaussian policy and a critic in one loss; ``advantage_of(value, returns)``."""
+    actor, critic = mlp(4, 16, 2), mlp(4, 16, 1)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-3)
+    with tm.trace(namespace={"actor": actor, "critic": critic, "optimizer": optimizer}) as trace:
+        for _ in range(4):
+            states, returns = torch.randn(32, 4), torch.randn(32)
+            policy, value = torch.distributions.Normal(actor(states), 0.5), critic(states).squeeze(-1)
+            chosen = policy.sample()
+            score, advantage = policy.log_prob(chosen).sum(-1), advantage_of(value, returns)
+            score = (score - score.detach()).exp() if ratio else score
+            loss = -(score * advantage).mean() + F.mse_loss(value, returns)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM314", severity="note", line="loss = -(score * advantage)", subject="advantage", says=("`advantage.detach()`",))
+def an_actor_of_continuous_choices_that_trains_its_critic():
+    return _act(lambda value, returns: returns - value)
+
+
+@ill("TM314", severity="note", line="loss = -(score * advantage)", subject="advantage", says=("of its own",))
+def a_ratio_of_continuous_choices_that_trains_its_critic():
+    """Proximal policy optimization; the advantages are standardised."""
+    return _act(lambda value, returns: (returns - value - (returns - value).mean()) / value.std(), ratio=True)
+
+
+def _penalised(loss_of):
+    """A classifier whose loss is ``loss_of(net, scores, classes)``."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4, 16):
+            optimizer.zero_grad()
+            loss_of(net, net(images.flatten(1)), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM313", severity="note", line="10 * penalty.item()", subject="penalty", says=(
+    "cuts it off from `penalty`", "`loss = F.cross_entropy(scores, classes) + 10 * penalty`"))  # fmt: skip
+def a_penalty_that_is_a_number_with_a_factor():
+    def loss_of(net, scores, classes):
+        penalty = sum(p.square().sum() for p in net.parameters())
+        loss = F.cross_entropy(scores, classes) + 10 * penalty.item()
+        return loss  # noqa: RET504  (the line is what the finding is about)
+
+    return _penalised(loss_of)
+
+
+@ill("TM313", severity="note", line="penalty += ", related=("lam * penalty",), says=("`penalty += p.abs().sum()`",))
+def a_penalty_that_adds_up_numbers():
+    """Python calculates with them; the name is what is known."""
+
+    def loss_of(net, scores, classes):
+        lam, penalty = 1e-3, 0.0
+        for p in net.parameters():
+            penalty += p.abs().sum().item()
+        return F.cross_entropy(scores, classes) + lam * penalty
+
+    return _penalised(loss_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.func import functional_call
 
 import tensormagic as tm
 from tests.corpus.cases import ill
@@ -144,3 +145,31 @@ def a_decoder_whose_optimizer_never_steps():
             F.mse_loss(decoder(encoder(x)), x).backward()
             e.step()
     return trace.report
+
+
+def _adapt(step, outer):
+    """Meta-learning: ``step(parameters, gradients)`` gives the adapted ones, ``outer(loss, net, adapted)`` learns."""
+    net = mlp(8, 16, 3)
+    meta = torch.optim.Adam(net.parameters(), lr=1e-3)
+    with tm.trace(namespace={"net": net, "meta": meta}) as trace:
+        for _ in range(5):
+            parameters, classes = dict(net.named_parameters()), torch.arange(6) % 3
+            inner = F.cross_entropy(functional_call(net, parameters, torch.randn(6, 8)), classes)
+            gradients = torch.autograd.grad(inner, list(parameters.values()), create_graph=True)
+            fast = step(parameters, gradients)
+            meta.zero_grad()
+            outer(F.cross_entropy(functional_call(net, fast, torch.randn(6, 8)), classes), net, fast)
+            meta.step()
+    return trace.report
+
+
+@ill("TM303", severity="warning", line="p.data - 0.1 * g", subject="net.0.weight", says=(
+    "all 4 parameters of net", "leave out `.data`"))  # fmt: skip
+def an_inner_step_from_the_data_of_the_weights():
+    """The adapted weights are leaves: the outer loss does not lead back to where they came from."""
+
+    def step(parameters, gradients):
+        pairs = zip(parameters.items(), gradients, strict=True)
+        return {name: (p.data - 0.1 * g.detach()).requires_grad_() for (name, p), g in pairs}
+
+    return _adapt(step, lambda loss, _net, _fast: loss.backward())

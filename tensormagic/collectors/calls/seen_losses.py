@@ -184,6 +184,12 @@ _SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackwa
 _SCALED = frozenset({"MulBackward0", "DivBackward0", "MaskedFillBackward0"})
 _ADDING = frozenset({"AddBackward0"})
 _LOGITS = frozenset({"LogSoftmaxBackward0", "SubBackward0"})
+_LOG = frozenset({"LogBackward0"})
+_CHOSEN = frozenset({"GatherBackward0"})
+_DIFFERENCES = frozenset({"SubBackward0", "RsubBackward1"})
+# What `Normal.log_prob` makes of a choice and a mean: minus the square of what lies between them, over the variance.
+_GAUSSIAN = frozenset({"DivBackward0"}), frozenset({"NegBackward0"}), frozenset({"PowBackward0"}), _DIFFERENCES
+MOST_TERMS = 3  # that are subtracted from one logarithm: of a Normal the scale and a constant, and that of another time
 _AFFINE = frozenset({"AddBackward0", "MulBackward0", "RsubBackward1"})
 _BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})
 
@@ -191,12 +197,23 @@ _BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})
 def _is_score(node: Any) -> bool:
     """Return whether a value is the logarithm of the probability of what was chosen, or a ratio of two of these."""
     node = past(node, _SCALING)
-    if node is not None and node.name() == "SubBackward0" and _is_alone(node):
-        node = past(first_input(node), _SCALING)  # minus the old one, which has no gradient
-    if node is None or node.name() != "GatherBackward0":
-        return False
-    before = past(first_input(node))
-    return before is not None and before.name() in _LOGITS
+    for _ in range(MOST_TERMS):  # minus the old one, which has no gradient, or the scale of a Normal and a constant
+        if node is None or node.name() != "SubBackward0" or not (_is_alone(node) or _ways(inputs_of(node)[1], _LOG)):
+            break
+        if _ways(first_input(node), *_GAUSSIAN):
+            return True
+        node = past(first_input(node), _SCALING)
+    return node is not None and _ways(node, _CHOSEN, _LOGITS)
+
+
+def _ways(node: Any, *names: frozenset[str]) -> bool:
+    """Return whether a node has one of the first names, what it was made from one of the next, and so on."""
+    for expected in names:
+        node = past(node)
+        if node is None or node.name() not in expected:
+            return False
+        node = first_input(node)
+    return True
 
 
 def _is_alone(node: Any) -> bool:

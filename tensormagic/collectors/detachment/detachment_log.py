@@ -85,6 +85,8 @@ def _models(frames: list[FrameType]) -> tuple[ModelInScope, ...]:
 # become indices. Most cuts are settled then; one whose value was made after the backward (a hidden state that the
 # next step starts from), or whose origin only another graph has, waits for one more pass.
 
+_BOUND = re.compile(r"(\w+) *[-+*/]?=(?!=)")  # the name that a line gives a value
+JOINING = frozenset({"add", "sub", "rsub"})
 MOST_CUTS = 256  # different cuts kept over the whole run
 NO_GRAPH = 0
 PASSES_WAITED = 2  # passes that a cut waits for its nodes
@@ -201,10 +203,24 @@ class DetachmentLog(TracePart):
             cut = self._cut(known)
             # It is between nodes of its graph, or the reason why leaves are left out.
             between = not known.quiet and (cut.source is not None or cut.target is not None)
+            between = between or self._is_joined(cut, graph)
             if between or any(not (known.quiet and one.written) for one in cut.left_out):
                 cuts.append(cut)
         order = sorted(cuts, key=lambda cut: (not cut.detachment, cut.target is None, cut.target or 0, cut.line))
         return replace(graph, cuts=tuple(order)) if order else graph
+
+    def _is_joined(self, cut: Cut, graph: Graph) -> bool:
+        """Return whether a Python number may be a term of a sum: a line that adds has it, or the name that it gets.
+
+        Python calculates with numbers itself: what becomes of them is not seen.
+        """
+        if cut.kind != "item" or (place := self._sites.location(cut.location)) is None:
+            return False
+        bound = _BOUND.match(place.text)
+        sums = (node.location for node in graph.nodes if node.op in JOINING)
+        lines = (self._sites.location(at) for at in sums if bound and at is not None)
+        named = bound and any(line is not None and re.search(rf"\b{bound[1]}\b", line.text) for line in lines)
+        return bool(named) or any(node.location == cut.location for node in graph.nodes if node.op in JOINING)
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what was not seen, and why."""

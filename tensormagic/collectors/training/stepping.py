@@ -309,11 +309,11 @@ class Stepping:
         with quiet():
             return any(gradient is not None and bool(gradient.flatten()[:4].any()) for gradient in gradients)
 
-    def updated(self, moment: Moment) -> None:
-        """Count an update by hand, which was made between the last backward and now."""
-        there = [probe for probe in self._probes if probe.brought]
+    def updated(self, moment: Moment, changed: Iterable[ParameterProbe]) -> None:
+        """Count an update by hand of what changed, which was made between the last backward and now."""
+        there = [probe for probe in changed if probe.brought]
         self._count("accumulated" if any(one.used for one in there) else "fresh" if there else "idle", moment)
-        for probe in self._probes:
+        for probe in there:
             probe.used, probe.brought = probe.used or probe.brought, False
 
     def _count(self, kind: StepKind, moment: Moment) -> None:
@@ -404,8 +404,10 @@ class ByHand:
     def before_pass(self, backward: int | None, passes: int) -> None:
         """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
         if self._stepping is not None:
-            if self._versions != self._now():
-                self._stepping.updated(Moment(None, backward, None, passes))
+            if self._versions != (now := self._now()):
+                pairs = ((at, slice(2 * at, 2 * at + 2)) for at in range(len(self._probes)))
+                changed = [self._probes[at] for at, part in pairs if self._versions[part] != now[part]]
+                self._stepping.updated(Moment(None, backward, None, passes), changed)
             self._stepping.before_pass()
 
     def reached(self, structure: GraphStructure) -> None:

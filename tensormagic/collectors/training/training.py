@@ -228,7 +228,7 @@ class TrainingWatcher(TracePart):
             )
             for optimizer, numbers in idle
         )
-        alive = [optimizer for followed in self._optimizers if (optimizer := followed.reference()) is not None]
+        alive = (each for followed in list(self._optimizers) if (each := followed.reference()) is not None)
         stepped = chain.from_iterable(map(held_by, alive))
         self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
         for followed in list(self._optimizers):
