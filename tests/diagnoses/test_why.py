@@ -127,8 +127,8 @@ def test_one_of_several_views_that_was_written_to():
     with torch.no_grad():
         part.mul_(2)
     names = {"x": x, "part": part, "whole": whole}
-    assert "whole leads back to it" in why(x, "x", namespace=names).answer
-    assert "part leads back to it" in why(x, "x", loss=part, namespace=names).answer
+    assert "whole leads back to it" in ask(x, names).answer
+    assert "part leads back to it" in ask(x, names, loss=part).answer
 
 
 def test_a_result_that_is_no_number():
