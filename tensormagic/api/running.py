@@ -366,9 +366,6 @@ def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
     return WriteWatch(names_here(namespace, "watch_writes"), cell_of(sys._getframe(1)))  # noqa: SLF001
 
 
-# Explaining errors where they happen.
-
-
 class Explanation(_Run[Any]):
     """What a ``with`` block ran into: ``with tensormagic.explain() as explained: …``, then ``explained.report``.
 

@@ -47,14 +47,10 @@ from tensormagic.reports.failure import (
 from tensormagic.reports.graph import Graph
 from tensormagic.words import error_text
 
-# Remembers the backwards that torch refused: those that do not end the run were caught by the code around them.
-
 MOST_CAUGHT = 16  # different ones of a run that are kept
 
 Key = tuple["int | None", object, object]  # the line, the graph and the node
 
-
-# Finds custom Functions whose backward cannot depend on the gradient that it is given: its code never reads it.
 
 _MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
 _ROUNDING = 1e-3

@@ -102,8 +102,6 @@ def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> 
     )
 
 
-# What a tensor itself, and the names around it, show of its gradient: nothing is run, changed or kept.
-
 MOST_COPIES = 4
 
 
