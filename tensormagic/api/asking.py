@@ -33,8 +33,6 @@ from tensormagic.reports import (
     WhyReport,
 )
 
-# Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw.
-
 
 def why(  # noqa: PLR0913  (one parameter; the rest by name)
     x: Any,
@@ -169,9 +167,6 @@ def _report(trace: TraceReport | Trace | None) -> TraceReport | None:
     if report is not None and not isinstance(report, TraceReport):
         raise TensorMagicError(f"trace is a traced run: a trace or its report, not {requirements.what(trace)}")
     return report
-
-
-# Reports that were saved, read again; runs compared with one another, and the ranks of one run.
 
 
 def load(path: str | os.PathLike[str]) -> Report:

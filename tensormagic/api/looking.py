@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from tensormagic.collectors.aliasing.expression import Evaluation
 
 
-# Looking at tensors and graphs as they are: nothing is run, hooked, changed or kept.
-
-
 @contextmanager
 def readable(value: Any, name: str) -> Iterator[None]:
     """Say in plain words that code of a class other than torch's and NumPy's raises where it is only looked at."""
@@ -264,8 +261,6 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     namespace = names_here(namespace, "gradgraph")
     return collect_graph(tensor, name=name, namespace=namespace)
 
-
-# A tensor in one line: what ``%tensor x --line`` prints, and every print of a tensor while `set_repr` says so.
 
 REPRS = ("torch", "line")
 

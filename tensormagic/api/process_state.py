@@ -89,9 +89,6 @@ def _is_placed(freeable: FreeableMemory, devices: Collection[str] | None) -> boo
     return devices is None or any({device, device.split(":")[0]} & {*devices} for device in every)
 
 
-# Following the memory of a run: ``with tensormagic.track_memory() as run: …``, then ``run.report``.
-
-
 class MemoryRun(_Run[MemoryRunReport]):
     """A run whose memory is followed: ``with tensormagic.track_memory() as run: …``, then ``run.report``.
 
@@ -141,9 +138,6 @@ def track_memory(
     return MemoryRun(names_here(namespace, "track_memory"), cell, title=str(title or ""), functions=functions)
 
 
-# CUDA memory snapshots: read safely, wherever they were made.
-
-
 def read_snapshot(
     snapshot: str | os.PathLike[str] | Mapping[str, Any],
     *,
@@ -171,9 +165,6 @@ def read_snapshot(
     return snapshot_report(snapshot, cell_number=cell_number)
 
 
-# What only a session's history keeps in memory, and letting go of it.
-
-
 def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> FreeHistoryReport:
     """Return what outputs and the last error keep that no name leads to; with ``drop``, let go of it.
 
@@ -186,9 +177,6 @@ def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> FreeHis
     from tensormagic.collectors.memory.freed import free_session
 
     return free_session(namespace, drop=drop)
-
-
-# Random generators: as they are, and who draws from them in a run.
 
 
 def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:

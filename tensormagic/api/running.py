@@ -91,7 +91,7 @@ AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
 CellNumber = Callable[[str], "int | None"]
 
 
-_last: list[weakref.ref[Trace]] = []
+_last: list[weakref.ref[Trace]] = []  # the run that ended last
 _met: list[tuple[Cell, list[weakref.ref[Any]]]] = []  # of the run that ended last: its cell, and its leaves
 
 
@@ -200,7 +200,7 @@ class Trace(_Run[TraceReport]):
 
     @property
     def live(self) -> TraceReport:
-        """What has happened so far in the graphs: the report, or its first part."""
+        """The trace so far: the report, or the part ``trace`` of a report of which more was asked."""
         with gc_paused():
             return diagnosed(self._tracer.report())
 
@@ -364,9 +364,6 @@ def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
     """
     require_torch()
     return WriteWatch(names_here(namespace, "watch_writes"), cell_of(sys._getframe(1)))  # noqa: SLF001
-
-
-# Explaining errors where they happen.
 
 
 class Explanation(_Run[Any]):

@@ -62,8 +62,6 @@ def is_older(version: str, oldest: str) -> bool:
     return numbers_of(version) < numbers_of(oldest)
 
 
-# ``python -m tensormagic doctor``: versions, widgets, devices, hosts: what works here, what does not, and the fix.
-
 Status = Literal["ok", "note", "missing"]
 _SIGNS: dict[Status, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}
 _WIDGETS = {
@@ -112,9 +110,6 @@ def _doctor(_given: argparse.Namespace) -> int:
     return int(failed)
 
 
-# -- packages --------------------------------------------------------------------------------------------------------
-
-
 def packages() -> Iterator[Check]:
     """Yield Python, this package, and everything that it needs, against the oldest version that will do."""
     yield Check("Python", "ok", f"{platform.python_version()} ({sys.executable})")
@@ -137,9 +132,6 @@ def _package(one: Needed) -> Check:
     return Check(one.name, "ok", found)
 
 
-# -- torch -----------------------------------------------------------------------------------------------------------
-
-
 def torch_checks() -> Iterator[Check]:
     """Yield what torch can use here."""
     try:
@@ -150,9 +142,6 @@ def torch_checks() -> Iterator[Check]:
     absent = ("none", "this torch")
     for name, described in facts.items():
         yield Check(name, "note" if described.startswith(absent) else "ok", described)
-
-
-# -- notebooks -------------------------------------------------------------------------------------------------------
 
 
 def notebook_checks(folders: Callable[[], list[str]] | None = None) -> Iterator[Check]:
@@ -176,9 +165,6 @@ def _extension_folders() -> list[str]:
     except ImportError:
         return []
     return [str(place) for place in jupyter_path("labextensions")]
-
-
-# -- tried out -------------------------------------------------------------------------------------------------------
 
 
 def tried_out() -> Iterator[Check]:

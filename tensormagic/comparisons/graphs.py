@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from tensormagic.reports import UNTOUCHED, Frame, Graph, Node, Pass, TraceReport
 from tensormagic.reports.comparison import APART, GraphDifference, Moment, NodeDifference, NodeMention, NormDifference
 
-# Names that differ between two runs although they mean the same: the model is ``net`` here and ``net2`` there.
-
 Rename = Callable[[str], str]  # gives a name of the right run as the left one would say it
 
 
@@ -180,8 +178,6 @@ def _single(links: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
     return {edge: nodes[0] for edge, nodes in ends.items() if len(nodes) == 1}
 
 
-# Two series of gradient norms, step by step: how far they are apart, from when on, and where one is no number.
-
 _SAME = 1e-5  # relative: what differs by less is the same to five digits
 
 
@@ -227,9 +223,6 @@ def _apart(moments: Sequence[Moment]) -> list[Moment]:
             break
         found.insert(0, moment)
     return found
-
-
-# Which pass of one run is which of the other: runs are compared step by step, as far as both kept their passes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,8 +209,6 @@ def spread_of(one: Facts) -> tuple[Placed, ...]:
     )  # fmt: skip
 
 
-# Holds the collectives of ranks against each other: where ranks part, who comes last, and when each came.
-
 MOST_SHOWN = 48
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce_scatter", "all_gather_into_tensor", "_allgather_base")
 _FEWEST_STEPS, _LONG = 8, 1.0  # steps, and seconds: for less a rank may come last because its core was busy

@@ -20,8 +20,6 @@ from tensormagic.reports import Gap, Graph, ParameterSeries, TraceReport
 from tensormagic.reports.comparison import ComparisonReport, LossPair, ParameterDifference, Side
 from tensormagic.reports.rng import Difference, Draw, RngComparison, RngRunReport
 
-# Holds one traced run against another: graphs, parameters, losses, findings.
-
 
 def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str] | None = None) -> ComparisonReport:
     """Return what is different between two traced runs.
@@ -109,9 +107,6 @@ def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> 
         yield Gap("steps", "no step was kept by both runs: only the graphs are compared")
     if max(len(left.graphs), len(right.graphs)) > MOST_GRAPHS:
         yield Gap("graphs", f"only the {MOST_GRAPHS} most used graphs of each run are compared")
-
-
-# Two runs compared with each other draw by draw: the first that differs is where they part.
 
 
 def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, str] = ("a", "b")) -> RngComparison:

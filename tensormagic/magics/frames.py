@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tensormagic.reports import FailureReport, Report
 
 
-# What all magics do: read their line or print help, refuse what cannot work, run a cell, show the report.
-
 # What follows a cell, what shows that, and what explains an error that ends it.
 Answer = TypeVar("Answer")
 Followed = tuple[Any, AbstractContextManager[Any], AbstractContextManager[Any]]

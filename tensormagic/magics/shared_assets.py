@@ -22,9 +22,6 @@ MOST_PAGES = 8  # pages whose outputs are remembered; each time the notebook is 
 _PAGES: dict[int, Pages] = {}  # of each shell
 
 
-# The numbers of cells, as the notebook shows them.
-
-
 def running_number(shell: Any) -> int:
     """Return the number that the notebook shows beside the running cell: the one in ``In [n]``.
 
@@ -51,9 +48,6 @@ def cell_numbers(shell: Any) -> dict[str, int]:
     """Return the execution count of every cell, by the last part of the name that IPython compiled it under."""
     known = getattr(shell.compile, "_filename_map", {})
     return {PurePath(filename).name: int(number) for filename, number in known.items() if number is not None}
-
-
-# Which output carries the code, and which cells are still there.
 
 
 @dataclass(frozen=True, slots=True)

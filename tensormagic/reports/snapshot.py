@@ -127,7 +127,7 @@ class SnapshotReport(Report):
     live: tuple[SnapshotBlock, ...] = ()  #: The blocks in use at the end, the largest first.
     live_left_out: tuple[int, int] = (0, 0)  #: How many more there are, and their bytes.
     timelines: tuple[Timeline, ...] = ()  #: The bytes asked for over the history, a device each; stacked by line.
-    reserved: tuple[tuple[int, ...], ...] = ()  #: The bytes reserved at each moment of the same timeline.
+    reserved: tuple[tuple[int, ...], ...] = ()  #: The bytes reserved at each moment, a row a timeline.
     peak_blocks: tuple[SnapshotBlock, ...] = ()  #: What was in use at the highest peak of any device, largest first.
     peak_left_out: tuple[int, int] = (0, 0)  #: How many more there were, and their bytes.
     lines: tuple[LineMemory, ...] = ()  #: What each line allocated, the most first.

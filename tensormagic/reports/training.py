@@ -91,7 +91,7 @@ class Accumulation:
     first_norm: float  #: The norm that this step used.
     last_step: int  #: The last step that was measured.
     last_norm: float  #: The norm that this one used.
-    last_pass_norm: float | None = None  #: The norm that the one backward before it brought; None of several.
+    last_pass_norm: float | None = None  #: The norm that the one backward before it brought; None where several ran.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,7 +206,7 @@ class WatchReport(Report):
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     sizes: tuple[HeldSize, ...] = ()  #: What holds the most, the largest first: containers, and tensors with a name.
     growing: tuple[Growth, ...] = ()  #: What grew by the same amount from look to look, given earlier looks.
-    unchanged: tuple[UnchangedParameters, ...] = ()  #: Those that nothing changed while others were trained.
+    unchanged: tuple[UnchangedParameters, ...] = ()  #: Parameters that nothing changed while others were trained.
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
 

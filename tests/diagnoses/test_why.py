@@ -119,6 +119,18 @@ def test_no_backward_yet():
     assert (labels(report), report.remedy) == (["w", "y", "pow", "loss"], ("loss.backward()",))
 
 
+def test_one_of_several_views_that_was_written_to():
+    """Torch refuses to say what made it: the tensor that it is a view of leads back, and others are no worse for it."""
+    x = torch.ones(4, requires_grad=True)
+    whole = x * 2
+    part = whole.chunk(2)[0]
+    with torch.no_grad():
+        part.mul_(2)
+    names = {"x": x, "part": part, "whole": whole}
+    assert "whole leads back to it" in ask(x, names).answer
+    assert "part leads back to it" in ask(x, names, loss=part).answer
+
+
 def test_a_result_that_is_no_number():
     """Backward on it needs a sum."""
     w = leaf()

@@ -33,9 +33,7 @@ from tensormagic.reports.failure import (
     WrongReturn,
 )
 
-# Finds the saved tensor at which a backward raised because something had changed it in place, and who that was.
-
-MOST_WRITES = 4  # writes
+MOST_WRITES = 4  # to a saved tensor that are told, the first ones
 ARRAYS = frozenset({"numpy", "asarray", "as_tensor"})  # calls after which a NumPy array shares a tensor's memory
 
 _WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d+); expected version (\d+)", re.DOTALL)

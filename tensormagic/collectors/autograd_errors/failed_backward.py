@@ -32,6 +32,7 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number, with_causes
@@ -48,14 +49,10 @@ from tensormagic.reports.failure import (
 from tensormagic.reports.graph import Graph
 from tensormagic.words import error_text
 
-# Remembers the backwards that torch refused: those that do not end the run were caught by the code around them.
-
 MOST_CAUGHT = 16  # different ones of a run that are kept
 
 Key = tuple["int | None", object, object]  # the line, the graph and the node
 
-
-# Finds custom Functions whose backward cannot depend on the gradient that it is given: its code never reads it.
 
 _MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
 _ROUNDING = 1e-3
@@ -297,7 +294,7 @@ class Names:
 
     def _tensors(self) -> Iterable[tuple[str, torch.Tensor]]:
         every = (pair for names in self._spaces for pair in list(names.items()))
-        return ((name, x) for name, x in every if isinstance(x, torch.Tensor) and not name.startswith("_"))
+        return ((name, x) for name, x in every if is_kind(x, torch.Tensor) and not name.startswith("_"))
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor, or of another that reads the same memory in the same order."""
@@ -321,4 +318,4 @@ class Names:
         words = re.findall(r"[^\W\d]\w*", line)
         known = {name: space[name] for space in reversed(self._spaces) for name in words if name in space}
         tuples = ((name, value) for name, value in known.items() if type(value) is tuple)
-        return tuple(name for name, value in tuples if value and all(isinstance(one, torch.Tensor) for one in value))
+        return tuple(name for name, value in tuples if value and all(is_kind(one, torch.Tensor) for one in value))

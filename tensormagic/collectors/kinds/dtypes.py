@@ -124,8 +124,6 @@ DTYPES = (
 )
 
 
-# What a tensor can be besides: a parameter, a buffer, a lazy conjugate, dual, an inference tensor, channels_last.
-
 BUFFER = "buffer"
 
 

@@ -91,8 +91,6 @@ def _sizes(sized: Any) -> tuple[int, ...]:
         return ()
 
 
-# What is behind a tensor's autograd state: why it is so, and its hooks.
-
 MOST_HOOKS = 12
 
 
@@ -163,8 +161,6 @@ def _hooks(x: torch.Tensor) -> Iterator[Hook]:
             place = f"{PurePath(code.co_filename).name}, line {code.co_firstlineno}" if code is not None else ""
             yield Hook(kind, name.rsplit("<locals>.", 1)[-1], place)
 
-
-# A tensor's place in autograd: whether it is tracked, what made it, which leaves its gradient goes to.
 
 NODE_LIMIT = 10_000
 _SHOWN_LEAVES = 8

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from tensormagic.collectors.detachment.detachment_facts import dtype_of
-from tensormagic.collectors.graphs.live_nodes import is_stale, next_nodes
+from tensormagic.collectors.graphs.live_nodes import has_history, is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import inside, is_kind, is_readable, registered
@@ -32,14 +32,12 @@ Named = Sequence[tuple[str, Any]]
 
 def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
     """Return the way to a loss, or to something computed from ``x`` that has a name, and how many were looked at."""
-    if not x.requires_grad or (not x.is_leaf and is_stale(x)):
+    if not x.requires_grad or (is_stale(x) and not x.is_leaf):
         return None, 0
     ends = _ends(x, named) if loss is None else [(loss_name, loss)]
-    if loss is not None and (not isinstance(loss, torch.Tensor) or loss.grad_fn is None or is_stale(loss)):
-        return None, 1
     left = MOST_NODES
     for looked, (label, end) in enumerate(ends, start=1):
-        nodes, left = _walk(end.grad_fn, x, left)
+        nodes, left = _walk(_node_of(end), x, left)
         if nodes:
             return _described(nodes, end, label, named), looked
         if left <= 0:
@@ -47,11 +45,23 @@ def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[Live
     return None, len(ends)
 
 
+def _is_made(x: Any) -> bool:
+    """Return whether something has a node and can be asked for it: a view that was written to gets a new one."""
+    return has_history(x) and not is_stale(x)
+
+
+def _node_of(end: Any) -> Any:
+    """Return the node that made something; of a view that was written to that of the tensor it is a view of."""
+    if not has_history(end):
+        return None
+    return end._base.grad_fn if is_stale(end) else end.grad_fn
+
+
 def _ends(x: torch.Tensor, named: Named) -> list[tuple[str, torch.Tensor]]:
     """Return what has a name and a history, each once: single numbers first, later names before earlier ones."""
     found: dict[int, tuple[str, torch.Tensor]] = {}
     for label, each in reversed(named):
-        if each is not x and each.requires_grad and not each.is_leaf and not is_stale(each) and each.layout is not None:
+        if each is not x and _is_made(each):
             found.setdefault(id(each), (label, each))
     ordered = sorted(found.values(), key=lambda pair: (pair[1].numel() != 1, "." in pair[0] or "[" in pair[0]))
     return ordered[:MOST_ENDS]
@@ -61,7 +71,7 @@ def _walk(root: Any, x: torch.Tensor, left: int) -> tuple[list[Any], int]:
     """Return the nodes from the one that makes or collects ``x`` to ``root``, and how many more may be walked."""
     aim = None if x.is_leaf else x.grad_fn
     came_from: dict[int, Any] = {id(root): None}
-    nodes = [root]
+    nodes = [] if root is None else [root]
     for node in nodes:  # grows while it is walked
         left -= 1
         if node is aim or (aim is None and getattr(node, "variable", None) is x):
@@ -82,7 +92,7 @@ def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> 
     wanted = {id(node) for node in nodes}
     made: dict[int, str] = {}  # what the tensors are called that the nodes made
     for label, each in named:
-        if each.requires_grad and not each.is_leaf and not is_stale(each) and id(each.grad_fn) in wanted:
+        if _is_made(each) and id(each.grad_fn) in wanted:
             made.setdefault(id(each.grad_fn), label)
     return LivePath(
         end=name,
@@ -92,8 +102,6 @@ def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> 
         custom=tuple(dict.fromkeys(op_name(node.name()) for node in nodes[1:] if hasattr(node, "_forward_cls"))),
     )
 
-
-# What a tensor itself, and the names around it, show of its gradient: nothing is run, changed or kept.
 
 MOST_COPIES = 4
 

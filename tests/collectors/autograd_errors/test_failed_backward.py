@@ -282,6 +282,25 @@ def test_a_pass_that_kept_the_graph_is_not_told():
     assert (found.first.text, found.whole, found.root) == ("y.backward()  # frees", True, "y")
 
 
+def test_an_object_that_refuses_to_be_asked_hides_nothing():
+    """It stands among the names, and raises where it is asked for its class."""
+
+    class Odd:
+        @property
+        def __class__(self):
+            raise ValueError("asked")
+
+    def program():
+        odd = Odd()
+        loss = torch.ones(3, requires_grad=True).exp().sum()
+        loss.backward()
+        loss.backward()
+        return odd
+
+    found = freed(program)
+    assert (found.root, found.whole) == ("loss", True)
+
+
 def test_of_a_state_that_is_handed_on_it_is_told_whether_it_is_a_tuple():
     """As those of LSTM and LSTMCell are, whatever they are called; to a tuple ``.detach()`` is nothing."""
 
