@@ -124,12 +124,11 @@ class SampledRecorder(ForwardRecorder):
             self._left_at_door = False
             self._settle_soon()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> None:
         self._home = get_ident()
         self.join()
         if self._wanted:
             self._begin(len(active_modes()))
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._cancel()
@@ -255,8 +254,7 @@ class SampledTracer(Tracer):
             return super().follow(call) if hooked else call.run()
         finally:
             self._inside = False
-            self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
-            if not self._sampler.tracing:
+            if not self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms()):
                 self._trailing = True
                 self._recorder.want(wanted=False)
 
