@@ -231,7 +231,6 @@ class CallMode(SharedMode, TorchFunctionMode):
     def __torch_function__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Make the call."""
         frame = above = sys._getframe(1)
         if (code := above.f_code).co_name in _BETWEEN:
             frame = calling_frame(above)
@@ -345,7 +344,6 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
     def __torch_dispatch__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Make the call."""
         _, op, inner, last, known = self._plans.get(id(func)) or self._new_plan(func)
         frame: FrameType | None
         call: _Call
