@@ -113,12 +113,71 @@ def _kind_of(filename: str) -> int:
     return _OPTIMIZER if filename.startswith(_OPTIMIZERS) else _LIBRARY
 
 
-class StackWalk:
-    """Finds the user's line, the module and the phase of what a frame runs; ``site_of`` a frame the line alone."""
+MOST_PLACES = 20_000  # lines × modules × phases: a large model has some hundreds
+
+
+class Place:
+    """A line in a module, in one phase, and what was called there: ``by_op``, by the ``id`` of the operation.
+
+    The line is None where none of the user's is running. What autograd records belongs to ``grown``, what it does not
+    to the place itself: the same, where that is of the forward too.
+    """
+
+    __slots__ = ("by_op", "grown", "module", "phase", "site")
+
+    def __init__(self, site: int | None, module: str, phase: Phase) -> None:
+        self.site, self.module, self.phase, self.grown = site, module, phase, self
+        self.by_op: dict[int, Row] = {}
+
+    def add(self, op: Any, name: str = "") -> Row:
+        """Return a new row for an operation that was not called here before."""
+        return self.by_op.setdefault(id(op), Row(op, name))
+
+    def add_whole(self, name: str, seconds: float) -> Row:
+        """Count a call of which only the outside was seen."""
+        name = sys.intern(name + WHOLE)
+        row = self.by_op.get(id(name)) or self.add(name, name)
+        row.calls += 1
+        row.seconds += seconds
+        return row
+
+
+class Places:
+    """Finds the user's line, the module and the phase of what a frame runs, its place; ``site_of`` it the line alone.
+
+    Equal places share one `Place`, and what is counted there is found by the operation's ``id`` in it: no object is
+    made for a call. The number of places is bounded; beyond it calls are counted at no place.
+    """
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         self._sites, self._module_path, self._kinds = sites, module_path, AskedOnce(_kind_of)
         self.site_of: Callable[[FrameType | None], int | None] = sites.of_frame
+        self._places: dict[tuple[int | None, str, Phase], Place] = {}
+        self.overflowed = False
+
+    def all_rows(self) -> Iterator[tuple[Place, Row]]:
+        """Yield everything that was counted; safe while the run goes on."""
+        for place in list(self._places.values()):
+            for row in list(place.by_op.values()):
+                yield place, row
+
+    def at(self, site: int | None, module: str, phase: Phase) -> Place:
+        """Return the place of that line, module and phase."""
+        place = self._places.get((site, module, phase))
+        if place is None:
+            place = Place(site, module, phase)
+            if phase == "other":
+                place.grown = self.at(site, module, "forward")
+            if len(self._places) < MOST_PLACES or (site is None and not module):
+                self._places[site, module, phase] = place
+            else:
+                self.overflowed, place.by_op = True, self.at(None, "", phase).by_op
+        return place
+
+    def of(self, frame: FrameType | None) -> Place:
+        """Return the place of a call that ``frame`` makes."""
+        site, module, optimizes = self.walk(frame)
+        return self.at(site, module, "optimizer" if optimizes else "forward" if module else "other")
 
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
         """Return the site of the innermost own frame below the one that runs ``stop``; None where there is none."""
@@ -168,71 +227,6 @@ class StackWalk:
             above = above.f_back
         code = None if above is None else above.f_code
         return code is not None and code.co_name == _STEP_WRAPPER and self._kinds[code.co_filename] == _OPTIMIZER
-
-
-# Equal places share one `Place`, and what is counted there is found by the operation's ``id`` in it: no object is
-# made for a call. The number of places is bounded; beyond it calls are counted at no place.
-
-MOST_PLACES = 20_000  # lines × modules × phases: a large model has some hundreds
-
-
-class Place:
-    """A line in a module, in one phase, and what was called there: ``by_op``, by the ``id`` of the operation.
-
-    The line is None where none of the user's is running. What autograd records belongs to ``grown``, what it does not
-    to the place itself: the same, where that is of the forward too.
-    """
-
-    __slots__ = ("by_op", "grown", "module", "phase", "site")
-
-    def __init__(self, site: int | None, module: str, phase: Phase) -> None:
-        self.site, self.module, self.phase, self.grown = site, module, phase, self
-        self.by_op: dict[int, Row] = {}
-
-    def add(self, op: Any, name: str = "") -> Row:
-        """Return a new row for an operation that was not called here before."""
-        return self.by_op.setdefault(id(op), Row(op, name))
-
-    def add_whole(self, name: str, seconds: float) -> Row:
-        """Count a call of which only the outside was seen."""
-        name = sys.intern(name + WHOLE)
-        row = self.by_op.get(id(name)) or self.add(name, name)
-        row.calls += 1
-        row.seconds += seconds
-        return row
-
-
-class Places(StackWalk):
-    """The places met so far; made as `StackWalk` is."""
-
-    def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
-        super().__init__(sites, module_path)
-        self._places: dict[tuple[int | None, str, Phase], Place] = {}
-        self.overflowed = False
-
-    def all_rows(self) -> Iterator[tuple[Place, Row]]:
-        """Yield everything that was counted; safe while the run goes on."""
-        for place in list(self._places.values()):
-            for row in list(place.by_op.values()):
-                yield place, row
-
-    def at(self, site: int | None, module: str, phase: Phase) -> Place:
-        """Return the place of that line, module and phase."""
-        place = self._places.get((site, module, phase))
-        if place is None:
-            place = Place(site, module, phase)
-            if phase == "other":
-                place.grown = self.at(site, module, "forward")
-            if len(self._places) < MOST_PLACES or (site is None and not module):
-                self._places[site, module, phase] = place
-            else:
-                self.overflowed, place.by_op = True, self.at(None, "", phase).by_op
-        return place
-
-    def of(self, frame: FrameType | None) -> Place:
-        """Return the place of a call that ``frame`` makes."""
-        site, module, optimizes = self.walk(frame)
-        return self.at(site, module, "optimizer" if optimizes else "forward" if module else "other")
 
 
 # What the operations of each autograd node took. In the forward, that made it, a node is known by its sequence number,

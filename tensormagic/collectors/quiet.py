@@ -113,15 +113,11 @@ def unread_reason(x: Any) -> str:
 # hooked. Only the tensors are wrapped, once a transform (a *level*), and under ``vmap`` one wrapper stands for a whole
 # batch. The numbers that the tracer gives are those of what is wrapped: of all the batch at once.
 
-BATCHED = "is_grads_batched"
-
 
 def functorch_levels() -> tuple[str, ...]:
-    """Return what is running on this thread, the outermost first: ``("vmap", "grad")``; mostly nothing (0.3 µs)."""
-    if _functorch.peek_interpreter_stack() is None:
-        return (BATCHED,) * _batching_depth()
+    """Return what is running on this thread, the outermost first: ``("vmap", "grad")``; mostly nothing."""
     stack = _functorch.get_interpreter_stack() or ()
-    return tuple(interpreter.key().name.lower() for interpreter in stack) + (BATCHED,) * _batching_depth()
+    return (*(interpreter.key().name.lower() for interpreter in stack), *("is_grads_batched",) * _batching_depth())
 
 
 def _batching_depth() -> int:

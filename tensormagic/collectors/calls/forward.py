@@ -130,10 +130,10 @@ class ForwardRecorder(CallFollower):
         self._ranges = Replacements()
         self._applies = noted_applies(self.note_apply)
 
-    def __enter__(self) -> ForwardRecorder:
+    def __enter__(self) -> None:
         self._applies.__enter__()
         self._ranges.put(torch.autograd.profiler.record_function, "__exit__", self._range_ending)
-        return super().__enter__()
+        super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

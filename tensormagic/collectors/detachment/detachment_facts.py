@@ -111,10 +111,9 @@ class Trained:
     """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes."""
 
     def __init__(self) -> None:
-        self.any_step = False
         self._optimizers: dict[int, weakref.ref[Any]] = {}
         self._held: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._written: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.written: dict[int, weakref.ref[torch.Tensor]] = {}
         # By ``id`` of what is written to: the leaves behind the values that were written.
         self._given: dict[int, list[dict[int, weakref.ref[torch.Tensor]]]] = {}
 
@@ -122,17 +121,16 @@ class Trained:
         """Note what an optimizer that begins a step was given; one that is known costs a look-up."""
         if holds(self._optimizers, optimizer):
             return
-        self.any_step = True
         self._optimizers[id(optimizer)] = weakref.ref(optimizer)
         for group in optimizer.param_groups:
             self._held.update((id(given), weakref.ref(given)) for given in group["params"])
 
     def write(self, leaf: torch.Tensor, behind: Iterable[dict[int, weakref.ref[torch.Tensor]]] = ()) -> None:
         """Note a leaf that is written to by hand, as a moving average is, and the leaves ``behind`` what is written."""
-        if not holds(self._written, leaf):
-            if len(self._written) >= MOST_LEAVES * 8:
+        if not holds(self.written, leaf):
+            if len(self.written) >= MOST_LEAVES * 8:
                 return
-            self._written[id(leaf)], self._given[id(leaf)] = weakref.ref(leaf), []
+            self.written[id(leaf)], self._given[id(leaf)] = weakref.ref(leaf), []
         given = self._given[id(leaf)]
         for each in behind if len(given) < MOST_GIVEN else ():
             if not any(each is one or each.keys() <= one.keys() for one in given):
@@ -140,12 +138,12 @@ class Trained:
 
     def known(self) -> list[int]:
         """Return, by ``id``, all that optimizers hold or other code writes, as far as it is alive."""
-        both = [*self._held.items(), *self._written.items()]
+        both = [*self._held.items(), *self.written.items()]
         return [key for key, reference in both if reference() is not None]
 
     def is_held(self, leaf: torch.Tensor) -> bool | None:
         """Return whether an optimizer that made a step holds the leaf; None where none made one."""
-        return holds(self._held, leaf) if self.any_step else None
+        return holds(self._held, leaf) if self._optimizers else None
 
     def is_following(self, leaf: torch.Tensor) -> bool:
         """Return whether values of leaves went into a leaf that were not written to in the same way themselves."""
@@ -155,10 +153,6 @@ class Trained:
             for key, reference in given.items()
             if key != id(leaf)
         )
-
-    def is_written(self, leaf: torch.Tensor) -> bool:
-        """Return whether the leaf was written to by hand."""
-        return holds(self._written, leaf)
 
 
 def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
@@ -177,7 +171,7 @@ def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], t
                 name=described.name if described is not None else known.called(leaf) or unnamed,
                 owner=described.owner if described is not None else "", shape=tuple(leaf.shape),
                 is_parameter=is_parameter, held=trained.is_held(leaf),
-                written=trained.is_written(leaf) or number in known.replaced,
+                written=holds(trained.written, leaf) or number in known.replaced,
             ))  # fmt: skip
     return tuple(dict.fromkeys(one for one in found if one.name))
 

@@ -116,12 +116,10 @@ class _Stream:
         self.of: list[tuple[list[_Asked], int]] = []  # of each of these: whose numbers they are, and how many each
 
     def add(self, numbers: torch.Tensor, of: list[_Asked]) -> None:
-        """Keep numbers until all are sent."""
         self.numbers.append(numbers.reshape(-1))
         self.of.append((of, numbers.numel() // len(of)))
 
     def settle(self) -> None:
-        """Look at the copies that wait."""
         copies, self.copies, self.elements = self.copies, {}, 0
         for (_, _, narrow, full), waiting in copies.items():
             tensors = [copy for copy, _ in waiting]
@@ -264,7 +262,6 @@ class DeviceNumbers:
         return []
 
     def _put_together(self, asked: _Asked) -> tuple[Measured, GradientStatistics | None]:
-        """Put together the numbers of the pieces of one gradient."""
         count, times = asked.count * asked.repeated, asked.repeated
         if len(asked.parts[0]) == 1:
             norm = asked.parts[0][0] * math.sqrt(times)

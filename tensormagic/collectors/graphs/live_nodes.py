@@ -6,14 +6,14 @@ import ctypes
 import functools
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import c_uint64, c_void_p
 from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
 from threading import Thread, get_ident
-from types import GetSetDescriptorType, ModuleType
+from types import GetSetDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,17 +158,6 @@ _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
 _NAME = "hooks"  # as that module calls ``torch.utils.hooks``
 
 
-class _Handles:
-    """Replaces the module of handles; all but the making of a handle is the module's."""
-
-    def __init__(self, handle: Callable[[Any], Any], module: ModuleType) -> None:
-        self.RemovableHandle = handle
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
 class Hooks:
     """The hooks of one pass; ``handle`` is what torch returns for one put on `together`."""
 
@@ -182,17 +171,16 @@ class Hooks:
         """Let all hooks that this thread puts on in the block share one handle, which the block is given."""
         here, handle, note = get_ident(), self.handle, self._tables.append
 
-        def standing_in(module: Any) -> _Handles:
+        def standing_in(module: Any) -> SimpleNamespace:
             def make(table: Any, **others: Any) -> Any:
                 if get_ident() != here:
                     return module.RemovableHandle(table, **others)
                 note(table)  # first: an interrupt may come before torch puts the hook there
                 return handle
 
-            return _Handles(make, module)
+            return SimpleNamespace(**{**vars(module), "RemovableHandle": make})
 
-        there = hasattr(_MODULE, _NAME)  # in another torch each hook has its own
-        with Replacement(_MODULE, _NAME, standing_in) if there else nullcontext():
+        with Replacement(_MODULE, _NAME, standing_in):  # in another torch each hook has its own
             yield handle
 
     def keep(self, handle: Any) -> None:

@@ -10,7 +10,7 @@ from itertools import count
 from operator import attrgetter
 from threading import get_ident
 from types import FrameType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 from weakref import ref
 
 import torch
@@ -46,7 +46,6 @@ def dispatch_modes() -> list[Any]:
 
 _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
 _Around = Callable[..., Any]
-AnyFollower = TypeVar("AnyFollower", bound="Follower")
 _BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the user's line and the function mode
 _entered = count(1)
 _rank = attrgetter("rank")
@@ -147,10 +146,9 @@ class Follower:
     of_thread = True  # see `Undoing`
     _place = -1
 
-    def __enter__(self: AnyFollower) -> AnyFollower:
+    def __enter__(self) -> None:
         self.join()
         self.come_back(len(self.mode_type.stack()))
-        return self
 
     def __exit__(self, *error: object) -> None:
         if self.mode is not None:
@@ -233,7 +231,6 @@ class CallMode(SharedMode, TorchFunctionMode):
     def __torch_function__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Make the call."""
         frame = above = sys._getframe(1)
         if (code := above.f_code).co_name in _BETWEEN:
             frame = calling_frame(above)
@@ -347,7 +344,6 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
     def __torch_dispatch__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Make the call."""
         _, op, inner, last, known = self._plans.get(id(func)) or self._new_plan(func)
         frame: FrameType | None
         call: _Call
@@ -397,13 +393,11 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
             _tell_compiler(getattr(_python_dispatch, _OF_COMPILER))
 
     def forget(self) -> None:
-        """Let go of all plans."""
+        """Let go of all plans; in the end of the stand-ins, too: they hold the globals of those for whom they stand."""
         self._plans_of = {}
-
-    def let_go(self) -> None:
-        """Let go of the stand-ins: they hold the globals of those for whom they stand."""
-        self._callers = Callers()
-        self._made = self._callers.made
+        if not self.followers:
+            self._callers = Callers()
+            self._made = self._callers.made
 
 
 skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)

@@ -392,7 +392,6 @@ _door = Replacement(torch.autograd, "_engine_run_backward", _standing_in_for)
 
 @uncounted
 def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: FBT001
-    """Make a call through ``follower``."""
     inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
     accumulates = bool(kwargs.get("accumulate_grad", True))
     made = functools.partial(run, roots, *args, **kwargs)

@@ -80,8 +80,6 @@ class OperationFollower(Follower):
         for each in self.listeners:
             each.end()
         self.listeners = ()
-        if self.mode is not None and not self.mode.followers:
-            self.mode.let_go()
 
 
 # Where a dispatch mode steps off, so that the run stays the user's: what came out there is looked at. What changes the

@@ -288,7 +288,6 @@ class Allocations(OperationListener):
             self.gap = f"{name}: {error_text(error)}"
 
     def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place | None) -> None:
-        """Note what was grown or shrunk."""
         site = (place or self._place_of_node()).site
         for tensor in written:
             for storage in storages(tensor):

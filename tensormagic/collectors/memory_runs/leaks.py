@@ -250,15 +250,12 @@ class _Search:
         self._own = {key for key, held in walk_session.storages.items() if not held.is_of_session}
 
     def where(self, name: str) -> Location | None:
-        """Return the line that puts more into what has a name."""
         return grown(_as_written(name), self._files, self._cell_number)
 
     def is_emptied(self, name: str) -> bool:
-        """Return whether a line takes something out of what has a name."""
         return emptied(_as_written(name), self._files)
 
     def named(self) -> Iterator[tuple[int, Hold]]:
-        """Yield the storages that names lead to."""
         for key in self._own:
             places = self._walk_session.storages[key].places
             place = _telling_place(places)

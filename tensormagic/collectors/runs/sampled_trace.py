@@ -57,40 +57,6 @@ def _within_a_call(frame: FrameType | None) -> bool:
     return False
 
 
-class DetachedMode:
-    """Makes one change to this thread's stack of function modes, as soon as no mode is in the midst of a call."""
-
-    def __init__(self) -> None:
-        self.undo: Callable[[], None] | None = None  # while a change is still to be made
-
-    def soon(self, change: Callable[[], None]) -> None:
-        """Make ``change`` now or as soon as that can be; one that waits already is dropped."""
-        self.cancel()
-        if not _within_a_call(sys._getframe(1)):
-            change()
-            return
-        thread = get_ident()
-
-        def pushing(original: Callable[[Any], None]) -> Callable[[Any], None]:
-            def push(mode: Any) -> None:
-                original(mode)
-                if self.undo is undo and get_ident() == thread and not _within_a_call(sys._getframe(1)):
-                    self.cancel()
-                    change()
-
-            return push
-
-        door = Replacement(torch.overrides, _PUSH, pushing)
-        self.undo = undo = door.__exit__
-        door.__enter__()
-
-    def cancel(self) -> None:
-        """Drop the change that waits."""
-        if self.undo is not None:
-            self.undo()
-            self.undo = None
-
-
 class SampledRecorder(ForwardRecorder):
     """A recorder that can leave for as long as it likes."""
 
@@ -98,7 +64,7 @@ class SampledRecorder(ForwardRecorder):
         super().__init__(*args)
         self._tracer = tracer  # told when this comes and when it leaves
         self._wanted = True
-        self._detached_mode = DetachedMode()
+        self._door: Replacement | None = None  # while a change of the stack is still to be made
         self._with_it = Undoing()
         self._signals = SignalsWait()
         self._home = 0
@@ -106,20 +72,40 @@ class SampledRecorder(ForwardRecorder):
         self.present = False  # on the stack, or at a compiled region's door
         self.since = 0  # the sequence number from which on nodes were seen being made, since it came last
 
-    def rest(self) -> None:
-        """Leave, as soon as that can be."""
-        self._wanted = False
-        self._detached_mode.soon(self._settle)
-
-    def resume(self) -> None:
-        """Come back, as soon as that can be."""
-        self._wanted = True
-        self._detached_mode.soon(self._settle)
+    def want(self, *, wanted: bool) -> None:
+        """Come back or leave, as soon as that can be."""
+        self._wanted = wanted
+        self._settle_soon()
 
     def tend(self) -> None:
         """Try once more what still waits: its call may have returned by a way that is not watched."""
-        if self._detached_mode.undo is not None:
-            self._detached_mode.soon(self._settle)
+        if self._door is not None:
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        """Settle now or as soon as no mode on the stack is in the midst of a call."""
+        self._cancel()
+        if not _within_a_call(sys._getframe(1)):
+            self._settle()
+            return
+        thread = get_ident()
+
+        def pushing(original: Callable[[Any], None]) -> Callable[[Any], None]:
+            def push(mode: Any) -> None:
+                original(mode)
+                if self._door is door and get_ident() == thread and not _within_a_call(sys._getframe(1)):
+                    self._cancel()
+                    self._settle()
+
+            return push
+
+        self._door = door = Replacement(torch.overrides, _PUSH, pushing)
+        door.__enter__()
+
+    def _cancel(self) -> None:
+        if self._door is not None:
+            self._door.__exit__()
+            self._door = None
 
     def step_aside(self) -> bool:
         """Leave at the door of a compiled region; there it is not come back to, until the door is passed again."""
@@ -136,17 +122,16 @@ class SampledRecorder(ForwardRecorder):
             super().step_back(caller)
         else:
             self._left_at_door = False
-            self._detached_mode.soon(self._settle)
+            self._settle_soon()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> None:
         self._home = get_ident()
         self.join()
         if self._wanted:
             self._begin(len(active_modes()))
-        return self
 
     def __exit__(self, *error: object) -> None:
-        self._detached_mode.cancel()
+        self._cancel()
         self._wanted = False
         self._settle()
         super().__exit__()
@@ -241,7 +226,7 @@ class SampledTracer(Tracer):
         self._first = sequence_number()
         self._sampler = StepSampler(self._pace, self.run.began, self._laps.end)
         if not self._sampler.tracing:
-            self._recorder.rest()
+            self._recorder.want(wanted=False)
             self._trailed()
 
     def ended(self) -> None:
@@ -269,10 +254,9 @@ class SampledTracer(Tracer):
             return super().follow(call) if hooked else call.run()
         finally:
             self._inside = False
-            self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
-            if not self._sampler.tracing:
+            if not self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms()):
                 self._trailing = True
-                self._recorder.rest()
+                self._recorder.want(wanted=False)
 
     @uncounted
     def _pass_by(self, call: BackwardCall) -> Any:
@@ -290,7 +274,7 @@ class SampledTracer(Tracer):
         finally:
             self._inside = False
             if self._sampler.passed_by(self._sites.of_frame(sys._getframe(1)), sequence, self.run.clock()):
-                self._recorder.resume()
+                self._recorder.want(wanted=True)
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         if not inner and get_ident() == self._home:

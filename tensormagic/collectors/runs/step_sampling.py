@@ -254,8 +254,8 @@ class StepSampler:
             self._late.add(self._kind)
         return self._hooked
 
-    def ends(self, now: float, own: float, *, alarm: bool = False) -> None:
-        """Note that the pass that started has ended, and decide whether the tracer is there for what follows.
+    def ends(self, now: float, own: float, *, alarm: bool = False) -> bool:
+        """Note that the pass that started has ended, and return whether the tracer is there for what follows.
 
         Of the seconds since the run began ``own`` went by in the tracer's own code; it is an ``alarm`` where its
         gradients give reason to look at the next ones.
@@ -275,6 +275,7 @@ class StepSampler:
             self._stretches.add(self.steps)
         self._follow_up = FOLLOW_UP if alarm else self._follow_up
         self.tracing = self._decided(now)
+        return self.tracing
 
     def _decided(self, now: float) -> bool:
         if self.asked.budget is not None:

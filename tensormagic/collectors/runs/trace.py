@@ -448,7 +448,6 @@ class TracedFailure(TracePart):
         return {"failure": self._errors.explained(found, graphs)}
 
     def _origin(self, tensor: torch.Tensor) -> Location | None:
-        """Return the line that made a tensor."""
         if (maker := tensor.grad_fn) is None:
             return None
         return self._trace.sites.location(self._trace.recorder.origins.origin_of(maker._sequence_nr())[0])
