@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, unlike
+from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, unlike
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import count
+from tensormagic.words import article, count
 
 says = Messages(globals())
 
