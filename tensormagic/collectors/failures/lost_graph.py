@@ -98,19 +98,18 @@ def lost_graph(  # noqa: PLR0913, PLR0917  (where it was called, and on what)
 
 
 def lost_way(
-    frame: FrameType | None, loss: torch.Tensor, x: torch.Tensor, cell_number: CellNumber | None = None
+    frame: FrameType, loss: torch.Tensor, x: torch.Tensor, cell_number: CellNumber | None = None
 ) -> tuple[Cut | None, tuple[Location, ...]]:
     """Return what ended the way from a tensor to a loss that was not computed from it, and the lines that it points to.
 
     Args:
-        frame: The user's frame that asks; None where there is none.
+        frame: The user's frame that asks.
         loss: The loss.
         x: A tensor that requires a gradient.
         cell_number: Gives a cell's execution count from its file name.
     """
-    scope = scope_of(frame, cell_number) if frame is not None else None
-    expression = _expression(frame, None, loss) if frame is not None else None
-    if frame is None or scope is None or expression is None:
+    scope, expression = scope_of(frame, cell_number), _expression(frame, None, loss)
+    if scope is None or expression is None:
         return None, ()
     names = {**frame.f_globals, **names_of(frame)}
     found = _Reading(scope, names, cell_number, partial(_leads_to, x)).of_root(expression, frame.f_lineno)

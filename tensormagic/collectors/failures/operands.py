@@ -17,14 +17,13 @@ from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
 from tensormagic.collectors.failures.failing_call import (
-    Refused,
     Steps,
     given_to_module,
     modules_in,
     name_at_home,
     samples_in,
 )
-from tensormagic.collectors.failures.failing_source import tensors_in, unpacked, written_call
+from tensormagic.collectors.failures.failing_source import Refused, tensors_in, unpacked, written_call
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
