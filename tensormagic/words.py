@@ -84,6 +84,11 @@ def capitalised(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def article(kind: str) -> str:
+    """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
+    return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
+
+
 def is_or_are(number: int) -> str:
     """Return the verb after a count."""
     return "is" if number == 1 else "are"

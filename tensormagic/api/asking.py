@@ -99,8 +99,9 @@ def why(  # noqa: PLR0913  (one parameter; the rest by name)
     with readable(x, name or "x"):
         found = gradient_facts(x, name, names, loss=towards, scale=scale_in(namespace))
         found = replace(found, seen=was_met(run, x))
-        if loss is not None and found.path is None:
-            cut, lines = lost_way(innermost_own(sys._getframe(1)), loss, x, cell_number)  # noqa: SLF001  (who asks)
+        asking = innermost_own(sys._getframe(1))  # noqa: SLF001  (the user's own line)
+        if loss is not None and found.path is None and asking is not None:
+            cut, lines = lost_way(asking, loss, x, cell_number)
             found = replace(found, cut=cut, locations=lines)
         return explain_gradient(found, run)
 

@@ -329,65 +329,52 @@ def custom_function_return(report: FailureReport) -> Iterator[Finding]:
         return
     first = wrong.returns[0] if wrong.returns else None
     others = tuple(("or here", location) for location in wrong.returns[1:4])
+    what, remedy = _returned(wrong)
     yield Finding(
         code="TM311",
         severity="error",
-        message=_returned_message(wrong),
+        message=f"{wrong.function}.backward returns {what}",
         location=first or wrong.location or report.location,
         evidence={"got": wrong.got, "expected": wrong.expected},
-        remedy=_returned_remedy(wrong),
+        remedy=remedy,
         subject=wrong.function,
         node=node_of(wrong),
         related=related_lines(*others, ("applied here", wrong.location), ("backward", wrong.backward)),
     )
 
 
-def _returned_message(wrong: WrongReturn) -> str:
-    head = f"{wrong.function}.backward returns"
-    which = f"for {wrong.argument}" if wrong.argument else "for one of its inputs"
-    if wrong.problem == "count":
-        names = f" ({listed(wrong.arguments, most=6)})" if len(wrong.arguments) == int(wrong.expected or 0) else ""
-        return (
-            f"{head} {plural(int(wrong.got), 'gradient')}, but its forward takes "
-            f"{plural(int(wrong.expected), 'argument')}{names}: it must return one gradient for each."
-        )
-    if wrong.problem == "shape":
-        return f"{head} a gradient of shape {wrong.got} {which}, whose shape is {wrong.expected}."
-    if wrong.problem == "not None":
-        return f"{head} a gradient {which}, which is not a tensor: it must be None."
-    if wrong.problem == "not a tensor":
-        return f"{head} a {wrong.got} instead of a tensor or None."
-    if wrong.problem == "dtype":
-        return f"{head} a complex gradient for a real input."
-    return f"{head} a gradient with {wrong.problem} {wrong.got} {which}; it must be {wrong.expected}."
-
-
-_CONVERSIONS = {
-    "count": "Return one gradient for each argument of forward, `None` for those that need none.",
-    "device": "Make it on the input's device: `.to({name}.device)`.",
-    "dtype": "Return its real part: `grad.real`.",
-    "layout": "Return it in the layout of the input: `.to_dense()`.",
-}
-
-
-def _returned_remedy(wrong: WrongReturn) -> str:
-    if wrong.problem == "count" and len(wrong.arguments) == int(wrong.expected or 0):
-        due = ", ".join(f"grad_{name}" for name in wrong.arguments)
-        return f"`return {due}`, with `None` for those that need no gradient."
-    if wrong.problem == "shape":
-        return (
-            f"Return it in the shape of {wrong.argument or 'the input'}: sum over the dimensions that the forward "
-            f"broadcast, or `.reshape({wrong.argument or 'x'}.shape)`."
-        )
-    if wrong.problem == "not None":
-        return f"Return `None` for {wrong.argument or 'that argument'}."
-    if wrong.problem == "not a tensor":
-        number = re.fullmatch(r"return ([\w.+-]+)", wrong.returns[0].text if wrong.returns else "")
-        code = "torch.full_like(grad_output, value)"
-        if number is not None and wrong.got in {"float", "int"}:
-            code = f"return {number[1]} * grad_output"
-        return f"Return a tensor, what arrives times the slope: `{code}`; or `None` if there is no gradient."
-    return _CONVERSIONS[wrong.problem].format(name=wrong.argument or "x")
+def _returned(wrong: WrongReturn) -> tuple[str, str]:
+    """Return what a custom backward returned that autograd cannot use, and what to do instead."""
+    which, name = f"for {wrong.argument or 'one of its inputs'}", wrong.argument
+    match wrong.problem:
+        case "count":
+            takes, names, due = plural(int(wrong.expected), "argument"), "", ""
+            if len(wrong.arguments) == int(wrong.expected or 0):
+                names = f" ({listed(wrong.arguments, most=6)})"
+                due = ", ".join(f"grad_{each}" for each in wrong.arguments)
+            what = f"{plural(int(wrong.got), 'gradient')}, but its forward takes {takes}{names}: it must return one "
+            one_each = "Return one gradient for each argument of forward, `None` for those that need none."
+            remedy = f"`return {due}`, with `None` for those that need no gradient." if due else one_each
+            return f"{what}gradient for each.", remedy
+        case "shape":
+            summed = f"Return it in the shape of {name or 'the input'}: sum over the dimensions that the forward"
+            what = f"a gradient of shape {wrong.got} {which}, whose shape is {wrong.expected}."
+            return what, f"{summed} broadcast, or `.reshape({name or 'x'}.shape)`."
+        case "not None":
+            what = f"a gradient {which}, which is not a tensor: it must be None."
+            return what, f"Return `None` for {name or 'that argument'}."
+        case "not a tensor":
+            number = re.fullmatch(r"return ([\w.+-]+)", wrong.returns[0].text if wrong.returns else "")
+            plain = number is not None and wrong.got in {"float", "int"}
+            code = f"return {number[1]} * grad_output" if number and plain else "torch.full_like(grad_output, value)"
+            times = f"Return a tensor, what arrives times the slope: `{code}`; or `None` if there is no gradient."
+            return f"a {wrong.got} instead of a tensor or None.", times
+        case "dtype":
+            return "a complex gradient for a real input.", "Return its real part: `grad.real`."
+    converted = f"Make it on the input's device: `.to({name or 'x'}.device)`."
+    if wrong.problem == "layout":
+        converted = "Return it in the layout of the input: `.to_dense()`."
+    return f"a gradient with {wrong.problem} {wrong.got} {which}; it must be {wrong.expected}.", converted
 
 
 # TM301, TM304, TM311 of a backward that torch refused and whose error the code around it caught: the run went on.

@@ -74,7 +74,8 @@ def space(tmp_path_factory):
         (tmp_path / f"{name}.pt").write_bytes(content)
     with zipfile.ZipFile(tmp_path / "archive.pt", "w") as archive:
         archive.writestr("notes.txt", "notes")
-    files = ("own", "gone", "scripted", "half", "empty", "text", "page", "pickled", "archive")
+    torch.save(net.state_dict(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    files = ("old", "own", "gone", "scripted", "half", "empty", "text", "page", "pickled", "archive")
     wrapped = {f"module.{name}": value for name, value in net.state_dict().items()}
     return {
         "torch": torch, "nn": nn, "net": net, "parallel": nn.DataParallel(net), "state": net.state_dict(),
@@ -145,6 +146,7 @@ def space(tmp_path_factory):
       ()),
      ("torch.save(lambda: 1, folder + '/function.pt')",
       LAMBDA, ()),
+     ("torch.load(old, mmap=True)", "The file has the format of torch before 1.6, which cannot be mapped", ()),
      ("torch.save(state, folder + '/new/state.pt')", "There is no folder ", None)],
 )  # fmt: skip
 def test_what_is_told_is_so_and_the_way_works(space, line, rule, ways):

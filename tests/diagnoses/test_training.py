@@ -34,6 +34,11 @@ UNUSED = (
     "What was computed from the same values in another way does not count."
 )
 DEVICE = "A device is a kind that torch knows, and a number where there are several, as in cuda:1"
+CHECKPOINT = """
+from torch.utils.checkpoint import checkpoint
+x = torch.ones(3, requires_grad=True)
+y = checkpoint(torch.sin, x, use_reentrant=True)
+"""
 WORKER = (
     "A worker process ended without an error of Python's: with num_workers=0 the samples are made here, where the "
     "error is seen"
@@ -61,6 +66,7 @@ CASES = (
      "torch.autograd.grad(y, p)", "The list of tensors to differentiate by is empty: a generator", {}),
     ("x = torch.ones(3)", "x.retain_grad()", "No gradient will come to x, which does not require one.",
      {"x.requires_grad_()  # before it is used": "{way}\nx.retain_grad()"}),
+    ("x = torch.ones(3)", "x.register_hook(print)", "No gradient will come to x, which does not require one.", None),
     (f"{LEAF}; x = torch.ones(3)", "(w * x).sum().backward(inputs=[w, x])", "No gradient will come to x, which", None),
     ("z = torch.ones(2, dtype=torch.complex64, requires_grad=True); y = z.sum()", "y.backward()",
      "A loss is a real number, and y is complex64: take its absolute value or its real part.",
@@ -128,8 +134,14 @@ CASES = (
      "The function that torch.func.grad takes returns one number, and this one returns a tensor of 1 dimension", {}),
     ("f = torch.compile(lambda x: x if x.sum() > 0 else -x, fullgraph=True, backend='eager')", "f(torch.ones(3))",
      "A compiled graph has no `if` on the values of a tensor, and fullgraph=True allows no break", {}),
+    ("f = torch.compile(lambda x: print(x), fullgraph=True, backend='eager')", "f(torch.ones(3))",
+     "The graph may not break here (fullgraph=True, or an export), and torch.compile cannot follow. Dynamo does", {}),
     ("fc = nn.Linear(4, 2); f = torch.compile(lambda x: fc(x), backend='eager', dynamic=False)", "f(torch.ones(2, 3))",
      "The dimensions that are summed over must be equal: 2 × 3 times 4 × 2 sums 3 against 4.", {}),
+    (CHECKPOINT, "torch.autograd.grad(y.sum(), x)",
+     "A checkpoint with use_reentrant=True serves backward() without inputs alone", {}),
+    ("class Old(torch.autograd.Function):\n    def forward(self, x): return x", "Old()(torch.ones(3))",
+     "The forward and backward of an autograd.Function are static methods: put @staticmethod above each", {}),
     ("net, x = nn.Linear(2, 2), torch.ones(1, 2)", "torch.export.export(net, x)",
      "An example of the inputs is a tuple of them, and x is a Tensor.", {"(x,)": "torch.export.export(net, {way})"}),
     # samples and loaders
@@ -213,6 +225,8 @@ def test_what_cut_off_a_tensor_that_is_differentiated_by_is_named(cell_of):
         ("Function 'SqrtBackward0' returned nan values in its 0th output.", "Anomaly detection stops at the first"),
         ("Expected to have finished reduction in the prior iteration before starting a new one. This error indicates",
          "Parameters of the DistributedDataParallel model got no gradient in the step before"),
+        ("Could not guard on data-dependent expression Eq(u0, 1) ", "The graph would have to decide"),
+        ("parameter group didn't specify a value of required optimization parameter lr", "The optimizer also needs"),
         ("CUDA error: device-side assert triggered\nCUDA kernel errors might be", "A value on the GPU was out"),
     ],
 )  # fmt: skip

@@ -138,7 +138,8 @@ class _Source:
     def earlier(self) -> Iterator[Gone]:
         """Yield the backwards that ran before, here or in earlier cells, of what their names still stand for."""
         bound_since: set[str] = set()
-        for scope, line in ((self.scope, self.line), *((cell, len(cell.lines) + 1) for cell in self._cells())):
+        cells = islice(self.scope.earlier_cells(), MOST_CELLS)
+        for scope, line in ((self.scope, self.line), *((cell, len(cell.lines) + 1) for cell in cells)):
             for statement in scope.before(line):
                 for call in (*calls_in(statement, "backward"), *calls_in(statement, "grad")):
                     root = call.func.value if call.func.attr == "backward" else next(iter(call.args), None)
@@ -152,9 +153,6 @@ class _Source:
                         self.places.append(scope.location(call.lineno))
                         yield Gone(numbers, tuple(node._sequence_nr() for node in starts), len(self.places) - 1, 0)
             bound_since.update(*map(bound_by, statements(scope.body)))
-
-    def _cells(self) -> Iterator[Scope]:
-        return islice(self.scope.earlier_cells(), MOST_CELLS)
 
     def with_line(self, freed: FreedGraph) -> FreedGraph:
         """Return it with the line that made what both graphs share."""

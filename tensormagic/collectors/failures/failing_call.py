@@ -39,12 +39,12 @@ from tensormagic.collectors.where.source import foreign_frames, is_own_frame, li
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
 _HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it is there
-# Torch's own machinery around calls: never what a user called.
-_MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
-                   "_ops.py", "testing/", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
-_ENGINE = f"{_TORCH}/autograd/"
 # Operations that torch has in Python: what runs there is the inside of a call, as a kernel in C++ is.
 _KERNELS = tuple(f"{_TORCH}/{name}" for name in ("_meta_registrations.py", "_prims", "_refs/", "_decomp/", "_library/"))
+# Torch's own machinery around calls: never what a user called.
+_MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
+                   "_ops.py", "testing/", "autograd/"))  # fmt: skip
+_APART = (*_MODULES, *_KERNELS, *_MACHINERY)
 _BACKWARD: dict[CodeType, Any] = {
     call.__code__: call for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 }
@@ -70,18 +70,13 @@ class Steps:
     message: str = ""  # What it says.
     source: str = ""  # Of the expression that a magic evaluates, which Python cannot know.
     own: int = -1  # Index of the user's innermost frame; -1 where there is none.
-    # Of the innermost call that a mode of this package made below it: function, arguments, keywords; None where there
-    # is none.
-    call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
-    caller: TracebackType | None = None  # The entry of the frame that made that call.
+    made: Refused | None = None  # The innermost call that a mode of this package made below it.
 
     @property
     def expression(self) -> TracebackType | None:
         """The entry of the expression that a magic evaluates; None where there is none."""
         own = (entry for entry in self.entries if self.source and is_own_frame(entry.tb_frame))
-        return next(
-            (each for each in own if not lines_of(each.tb_frame.f_code.co_filename, each.tb_frame.f_globals)), None
-        )
+        return next((each for each in own if not lines_of(_file(each), each.tb_frame.f_globals)), None)
 
     def failing_at(self, entry: TracebackType | None) -> Failing | None:
         """Return what failed in the frame of an entry; None where that is unknown."""
@@ -116,59 +111,51 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str 
     own = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in mode_calls]
     if modes:
-        names = names_of(entries[modes[-1]].tb_frame)
-        steps.call = (names["func"], tuple(names["args"]), dict(names["kwargs"] or {}))
-        above = modes[-1] - 1
+        names, above = names_of(entries[modes[-1]].tb_frame), modes[-1] - 1
         while above > 0 and entries[above].tb_frame.f_code.co_name == "handle_torch_function":
             above -= 2  # that, and the function that asked for it
-        steps.caller = entries[above]
+        given, keywords = tuple(names["args"]), dict(names["kwargs"] or {})
+        steps.made = Refused(names["func"], "", given, keywords, exact=True, caller=entries[above])
     return steps
 
 
 def refused_in(steps: Steps) -> Refused | None:
     """Return the call that torch refused, or None where the exception did not come from torch."""
     below, own = steps.entries[steps.own + 1 :], steps.own_entry
-    if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
-        func, given, keywords = steps.call
-        return Refused(func, "", given, keywords, exact=True, caller=steps.caller, around=function_entries(below))
+    if steps.made is not None and not (steps.made.func is _GET_ITEM and _forward_entry(below[-1:])):
+        return replace(steps.made, around=function_entries(below))
     if not below:
         # What a ``raise`` or a failed ``assert`` raised is the user's own.
         raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
         return None if raises else _read(steps, own)
-    while _MULTIPROCESSING in below[-1].tb_frame.f_code.co_filename and len(below) > 1:  # what a worker is to get
+    while _MULTIPROCESSING in _file(below[-1]) and len(below) > 1:  # what a worker is to get
         below.pop()
-    last = below[-1].tb_frame.f_code
-    return _of_library(steps, below) if is_torch_file(last.co_filename) and last.co_name != _NO_SUCH_NAME else None
+    is_slip = below[-1].tb_frame.f_code.co_name == _NO_SUCH_NAME
+    return _of_library(steps, below) if is_torch_file(_file(below[-1])) and not is_slip else None
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     """Return the call that torch's own Python functions, below the user's, made or refused."""
-    below = list(takewhile(lambda entry: not entry.tb_frame.f_code.co_filename.startswith(_KERNELS), below)) or below
+    below = list(takewhile(lambda entry: not _file(entry).startswith(_KERNELS), below)) or below
     backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
     if backward is not None:
         call = of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
         if "inputs" in call.keywords and (inputs := names_of(backward.tb_frame).get("inputs_tuple")):
             call.keywords["inputs"] = inputs[0] if is_kind(call.keywords["inputs"], torch.Tensor) else inputs
         return call
-    around = [each for each in function_entries(below) if each.tb_frame.f_code.co_filename != _OPTIMIZER]
+    around = [each for each in function_entries(below) if _file(each) != _OPTIMIZER]
     read = _read(steps, below[-1])
     if read is not None and not (read.func is _GET_ITEM and _forward_entry(below[-1:])):
         read.around = around
         return read
     if around:
         return of_arguments(steps, around[0], function_of(around[0].tb_frame))
-    last = below[-1].tb_frame.f_code
-    method = getattr(torch.Tensor, last.co_name, None) if last.co_filename == _METHODS else None
+    name = below[-1].tb_frame.f_code.co_name
+    method = getattr(torch.Tensor, name, None) if _file(below[-1]) == _METHODS else None
     if method is not None:
         return of_arguments(steps, below[-1], method)
-    homes = (*_MODULES, f"{_TORCH}/optim")
-    methods = (
-        each
-        for each in below
-        if (code := each.tb_frame.f_code).co_filename.startswith(homes)
-        and code not in _MODULE_CALLS
-        and code.co_varnames[:1] == ("self",)
-    )
+    inside = ((each, each.tb_frame.f_code) for each in below if _file(each).startswith((*_MODULES, f"{_TORCH}/optim")))
+    methods = (each for each, code in inside if code not in _MODULE_CALLS and code.co_varnames[:1] == ("self",))
     entry = _forward_entry(below) or next(methods, None)
     if entry is not None:
         return of_arguments(steps, entry, None)
@@ -184,10 +171,8 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     if issubclass(steps.kind, AttributeError) and entry is steps.own_entry:
         found = attribute_in(failing, names, steps.message)
     else:
-        of_python = _PYTHONS_OWN.search(steps.message) is not None
-        only_torch = (issubclass(steps.kind, RuntimeError) and not of_python) or _TORCHS_OWN.search(
-            steps.message
-        ) is not None
+        of_python = not issubclass(steps.kind, RuntimeError) or _PYTHONS_OWN.search(steps.message)
+        only_torch = not of_python or _TORCHS_OWN.search(steps.message) is not None
         found = call_in(failing, names, only_torch=only_torch) or misused_in(failing, names, steps.message)
     return None if found is None else replace(found, caller=entry)
 
@@ -202,14 +187,18 @@ def name_at_home(named: Any) -> str:
 
 def function_entries(below: list[TracebackType]) -> list[TracebackType]:
     """Return the entries of torch's own functions, from that which the user, or a module, called inwards."""
-    named: list[tuple[TracebackType, str]] = []
-    for entry in reversed(below):
-        code, apart = entry.tb_frame.f_code, (*_MODULES, *_MACHINERY, _ENGINE)
-        if not is_torch_file(code.co_filename) or (code.co_filename != _HELPERS and code.co_filename.startswith(apart)):
-            break
-        named.insert(0, (entry, code.co_name))
+
+    def is_function_s(entry: TracebackType) -> bool:
+        return is_torch_file(_file(entry)) and (_file(entry) == _HELPERS or not _file(entry).startswith(_APART))
+
+    inwards = [*takewhile(is_function_s, reversed(below))][::-1]
+    named = ((entry, entry.tb_frame.f_code.co_name) for entry in inwards)
     # What is torch's own business by its name is left out: ``_check``, but not ``__call__``.
     return [entry for entry, name in named if not name.startswith("_") or name.endswith("__")]
+
+
+def _file(entry: TracebackType) -> str:
+    return entry.tb_frame.f_code.co_filename
 
 
 def is_torch_file(filename: str) -> bool:
@@ -220,7 +209,7 @@ def is_torch_file(filename: str) -> bool:
 def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
     """Return the entry of the innermost forward, or constructor, of a module of torch's own."""
     inside = (entry for entry in reversed(below) if entry.tb_frame.f_code.co_name in {"forward", "__init__"})
-    return next((entry for entry in inside if entry.tb_frame.f_code.co_filename.startswith(_MODULES)), None)
+    return next((entry for entry in inside if _file(entry).startswith(_MODULES)), None)
 
 
 def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:

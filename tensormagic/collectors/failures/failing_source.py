@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import lines_of, names_of
+from tensormagic.collectors.where.statements import OPERATORS
 
 # Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
 # taken for the source only if it compiles to exactly the code that was running.
@@ -137,14 +138,6 @@ def _parsed(piece: str) -> ast.AST | None:
 # ``if mask:`` asks a tensor for its truth. Operands that would have to be computed again are unknown. Where nothing in
 # the expression is torch's, there is no call: a ``KeyError`` of the user's own is none of our business.
 
-_OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",
-    ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor", ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
-    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
-    ast.In: "__contains__", ast.NotIn: "__contains__",
-    ast.USub: "neg", ast.Invert: "bitwise_not",
-}  # fmt: skip
 _TRUTH = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 _ON_WHOLE = {
     "STORE_SUBSCR": "__setitem__", "DELETE_SUBSCR": "__delitem__", "GET_ITER": "__iter__", "FOR_ITER": "__iter__",
@@ -201,13 +194,13 @@ def _written(node: ast.AST) -> Written | None:
             rest = [each.value for each in node.keywords if not each.arg]
             return Written(getattr(node.func, "attr", ""), [*receiver, *node.args], named, rest)
         case ast.BinOp():
-            method, operands = _OPERATORS.get(type(node.op), ""), [node.left, node.right]
+            method, operands = OPERATORS.get(type(node.op), ""), [node.left, node.right]
         case ast.UnaryOp():
-            method, operands = _OPERATORS.get(type(node.op), ""), [node.operand]
+            method, operands = OPERATORS.get(type(node.op), ""), [node.operand]
         case ast.AugAssign():
-            method, operands = f"{_OPERATORS.get(type(node.op), '')}_", [node.target, node.value]
+            method, operands = f"{OPERATORS.get(type(node.op), '')}_", [node.target, node.value]
         case ast.Compare(ops=[operator], comparators=[other]):
-            method, operands = _OPERATORS.get(type(operator), ""), [node.left, other]
+            method, operands = OPERATORS.get(type(operator), ""), [node.left, other]
         case ast.Subscript():
             method, operands = "__getitem__", [node.value, node.slice]
         case ast.Attribute():

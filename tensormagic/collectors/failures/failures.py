@@ -290,7 +290,7 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
 # is ``numpy/_core/_exceptions.py``.
 
 _SIZE = r"([\d.]+) (bytes|[KMGTP]i?B)"
-_UNITS = {"bytes": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_UNITS = "bKMGTP"  # what they begin with, each 1024 of the one before
 _DEVICES = {"CUDA": "cuda", "HIP": "cuda", "XPU": "xpu", "MPS": "mps", "PrivateUse1": "privateuseone"}
 
 _ACCELERATOR = re.compile(rf"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate {_SIZE}")
@@ -351,20 +351,16 @@ def _first(message: str, *patterns: str) -> int | None:
 
 def _bytes(value: str, unit: str) -> int:
     """Return a size as torch writes it, as a number of bytes: its ``GB`` are as large as its ``GiB``."""
-    power = _UNITS[unit] if unit in _UNITS else _UNITS[unit[0]]
-    return int(float(value.rstrip(".")) * 2 ** (10 * power) + 0.5)
-
-
-_TYPES: tuple[type[BaseException], ...] = (MemoryError, torch.OutOfMemoryError)
-_READ = (*_TYPES, RuntimeError)  # the only ones whose messages are read
+    return int(float(value.rstrip(".")) * 2 ** (10 * _UNITS.index(unit[0])) + 0.5)
 
 
 def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
     """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
-    if not isinstance(error, _READ):
+    if not isinstance(error, MemoryError | RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
         return None
     try:
+        is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
         device = "cpu" if isinstance(error, MemoryError) else "cuda"
-        return read_message(str(error), is_memory_error=isinstance(error, _TYPES), device=device)
+        return read_message(str(error), is_memory_error=is_memory_error, device=device)
     except Exception:  # a message that cannot be had shows nothing
         return None

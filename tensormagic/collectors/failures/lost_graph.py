@@ -26,13 +26,13 @@ from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import CellNumber, lines_of, location_of, name_in, names_of
-from tensormagic.collectors.where.statements import Scope, bound_by, statements
+from tensormagic.collectors.where.statements import OPERATORS, Scope, bound_by, statements
 from tensormagic.reports import Cut, Location, LossWithoutGraph
 from tensormagic.reports.graph import CutKind
 
 MOST_STEPS = 32  # statements and names that are followed
 MOST_NODES = 50_000  # of a graph, in which a tensor is looked for
-_COMPARISONS = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
+_COMPARES = ast.Eq | ast.NotEq | ast.Lt | ast.LtE | ast.Gt | ast.GtE
 _MODES: dict[Any, CutKind] = {
     torch.no_grad: "no_grad", torch.set_grad_enabled: "no_grad", torch.inference_mode: "inference_mode",
 }  # fmt: skip
@@ -98,19 +98,18 @@ def lost_graph(  # noqa: PLR0913, PLR0917  (where it was called, and on what)
 
 
 def lost_way(
-    frame: FrameType | None, loss: torch.Tensor, x: torch.Tensor, cell_number: CellNumber | None = None
+    frame: FrameType, loss: torch.Tensor, x: torch.Tensor, cell_number: CellNumber | None = None
 ) -> tuple[Cut | None, tuple[Location, ...]]:
     """Return what ended the way from a tensor to a loss that was not computed from it, and the lines that it points to.
 
     Args:
-        frame: The user's frame that asks; None where there is none.
+        frame: The user's frame that asks.
         loss: The loss.
         x: A tensor that requires a gradient.
         cell_number: Gives a cell's execution count from its file name.
     """
-    scope = scope_of(frame, cell_number) if frame is not None else None
-    expression = _expression(frame, None, loss) if frame is not None else None
-    if frame is None or scope is None or expression is None:
+    scope, expression = scope_of(frame, cell_number), _expression(frame, None, loss)
+    if scope is None or expression is None:
         return None, ()
     names = {**frame.f_globals, **names_of(frame)}
     found = _Reading(scope, names, cell_number, partial(_leads_to, x)).of_root(expression, frame.f_lineno)
@@ -168,12 +167,12 @@ class _Reading:
                 return self._of_part(expression, line)
             case ast.Call():
                 return self._of_call(expression, line)
-            case ast.Compare(ops=[operator], comparators=[other]) if type(operator) in _COMPARISONS:
-                return self._ended("non-differentiable", _COMPARISONS[type(operator)], [expression.left, other], line)
-            case ast.BinOp():
-                if isinstance(expression.op, ast.FloorDiv):
-                    return self._ended("non-differentiable", "floor_divide", [expression.left, expression.right], line)
-                return self._of_all([expression.left, expression.right], line)
+            case ast.Compare(left=left, ops=[operator], comparators=[right]) if isinstance(operator, _COMPARES):
+                return self._ended("non-differentiable", OPERATORS[type(operator)], [left, right], line)
+            case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+                return self._ended("non-differentiable", "floor_divide", [left, right], line)
+            case ast.BinOp(left=left, right=right):
+                return self._of_all([left, right], line)
             case ast.UnaryOp(ast.USub() | ast.UAdd()):
                 return self.of(expression.operand, line)
             case ast.Tuple() | ast.List():

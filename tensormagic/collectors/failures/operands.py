@@ -7,6 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_ten
 from tensormagic.collectors.quiet import dispatches_to_python, numbers, quiet
 from tensormagic.collectors.where.source import is_own_frame, names_of
 from tensormagic.reports import Location, Operand
+from tensormagic.words import article
 
 # Tells what a call was given as plain data: of a tensor its shape and kind, of anything else a short text.
 
@@ -120,27 +122,26 @@ def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location 
     Never raises: what cannot be read is left out.
     """
     value = argument.value
-    told: dict[str, Any] = {"name": name, "role": argument.role, "place": argument.place}
-    other = {**told, "is_tensor": False}
+    plain = Operand(name=name, role=argument.role, place=argument.place, is_tensor=False)
     try:
         with quiet():
             if is_kind(value, torch.Tensor):
                 nested = value.is_nested
                 strided = value.layout == torch.strided and not nested
                 least, most = _range(value) if strided else (None, None)
-                return Operand(
-                    **told, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
+                return replace(
+                    plain, is_tensor=True, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
                     device=str(value.device), stride=numbers(value.stride()) if strided else (),
                     layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
                     is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
                 )  # fmt: skip
             if is_kind(value, torch.Generator):
-                return Operand(**other, text="torch.Generator", device=str(value.device))
+                return replace(plain, text="torch.Generator", device=str(value.device))
             if "numpy.ndarray" in {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}:
-                return Operand(**other, text="numpy array", shape=numbers(value.shape), dtype=str(value.dtype))
-            return Operand(**other, text="" if value is UNKNOWN else short_text(value))
+                return replace(plain, text="numpy array", shape=numbers(value.shape), dtype=str(value.dtype))
+            return replace(plain, text="" if value is UNKNOWN else short_text(value))
     except Exception as error:
-        return Operand(**other, text=f"unreadable: {type(error).__name__}")
+        return replace(plain, text=f"unreadable: {type(error).__name__}")
 
 
 def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
@@ -174,7 +175,7 @@ def short_text(value: Any, depth: int = 2) -> str:
     elif is_kind(value, type, FunctionType, BuiltinFunctionType):
         text = value.__name__
     else:
-        text = f"{'an' if kind.__name__[:1] in 'aeiouAEIOU' else 'a'} {kind.__name__}"
+        text = article(kind.__name__)
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 
@@ -198,7 +199,6 @@ class OperandNames:
         self._failing = steps.failing_at(refused.caller)
         self._written = written_call(self._failing) if own and self._failing is not None else None
         self._positional, self._named = unpacked(self._written, self._names) if self._written else ([], {})
-        self._spaces: list[dict[str, Any]] | None = None
 
     def of(self, argument: Argument) -> str:
         """Return what the user calls an argument; empty where nobody knows."""
@@ -257,11 +257,10 @@ class OperandNames:
 
     def _among_names(self, tensor: torch.Tensor) -> str:
         """Return the name that a running function of the user's has for a tensor."""
-        if self._spaces is None:
-            self._spaces = list(_spaces(self._steps))
-        every = (item for space in self._spaces for item in space.items())
+        spaces = list(_spaces(self._steps))
+        every = (item for space in spaces for item in space.items())
         plain = (name for name, item in every if item is tensor and not name.startswith("_"))
-        inside = (item for space in self._spaces for item in Walk(space, _MOST_NAMES).named(torch.Tensor))
+        inside = (item for space in spaces for item in Walk(space, _MOST_NAMES).named(torch.Tensor))
         return next(plain, "") or next((path for path, item in inside if item is tensor), "")
 
     def _handed_in(self, tensor: torch.Tensor, role: str) -> str:

@@ -12,9 +12,14 @@ from tensormagic.collectors.where.source import CellNumber, definition_of, synta
 from tensormagic.reports import Location
 from tensormagic.reports.failure import WriteKind
 
-_IN_PLACE: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.FloorDiv: "floor_divide",
-    ast.Mod: "remainder",
+# What torch calls the operators of Python.
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",
+    ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor", ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+    ast.In: "__contains__", ast.NotIn: "__contains__",
+    ast.USub: "neg", ast.Invert: "bitwise_not",
 }  # fmt: skip
 
 
@@ -111,7 +116,7 @@ class Scope:
         found: list[tuple[str, WriteKind, int]] = []
         for statement in statements(self.body):
             if isinstance(statement, ast.AugAssign):
-                call = f"{_IN_PLACE.get(type(statement.op), 'add')}_"
+                call = f"{OPERATORS[type(statement.op)]}_"
                 found += [(call, "call", statement.lineno)] if _is_name(statement.target, name) else []
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
             parts = [each for each in targets if isinstance(each, ast.Subscript) and _is_name(each.value, name)]

@@ -19,7 +19,7 @@ from tensormagic.diagnoses.rule import is_differentiable, is_floating
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import PLAIN_NAMES, MismatchKind
 from tensormagic.reports.storage import resolved, why_not
-from tensormagic.words import binding, capitalised, count, listed, plural
+from tensormagic.words import article, binding, capitalised, count, listed, plural
 
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
 # arguments says it. The user's own name for it is what sentences and code use.
@@ -257,11 +257,6 @@ def dtype_of(name: str) -> str:
 def as_dtype(code: str, dtype: str) -> str:
     """Return the code that makes a tensor or a layer have this dtype."""
     return code + _METHODS.get(dtype, f".to(torch.{dtype})")
-
-
-def article(kind: str) -> str:
-    """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
-    return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
 
 
 def unlike(one: Shape, other: Shape) -> list[int]:

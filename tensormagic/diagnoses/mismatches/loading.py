@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, unlike
+from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, unlike
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import count
 
 says = Messages(globals())
 
-_COLLATE = "default_collate"
+COLLATE = "default_collate"
 _RULE = "Without a `collate_fn` a DataLoader stacks the samples of a batch, which must have one shape"
-_INSTEAD = "return {instead} from the dataset's `__getitem__`, or give the DataLoader a `collate_fn` that does it"
-_IMAGE = "`torchvision.transforms.functional.to_tensor(image)`"
 
 
 says.table(r"""
+default_collate: batch must contain .*; found <class '(?P<kind>[^']+)'>
+    with what: "None" if kind == "NoneType" else article(kind.rpartition(".")[2])
+    with instead: "a number or a tensor" if kind == "NoneType" else "tensors or numbers"
+    with image: "`torchvision.transforms.functional.to_tensor(image)`" if kind.startswith("PIL.") else instead
+    argument: A sample of the batch holds {what}, and a DataLoader puts together tensors, NumPy arrays, numbers,
+        strings, lists and dicts: {returned(image)}.
+
+default_collate: batch must contain .*; found (?P<dtype>[<>|]?[SU]\d+|object)
+    with what: "Python objects" if dtype == "object" else "text"
+    argument: An array in a sample of the batch holds {what}, of which no tensor can be made: {returned("numbers")}.
+
+each element in list of batch should be of equal size
+    argument: Lists in the samples of one batch must have one length:
+        {returned("tensors that are padded to one length")}.
+
+^'(?P<key>[^']*)'$
+    if: call.report.error_type == "KeyError" and call.report.inside.endswith(COLLATE)
+    argument: Dicts in the samples of one batch must have the same keys, and one has no '{key}':
+        {returned("the same keys for every sample")}.
+
 object of type '(?P<kind>\w+)' has no len\(\)
     if: call.report.function == "torch.utils.data.DataLoader" or call.report.call.startswith("len(")
     argument: What samples are drawn from has to say how many there are, and {article(kind)} does not: its class needs a
@@ -67,7 +84,7 @@ prefetch_factor option could only be specified in multiprocessing
 
 @says(r"stack expects each tensor to be equal size, but got \[{first:shape}\] at entry 0 and \[{other:shape}\]")
 def _of_several_shapes(call: Call, first: tuple[int, ...], other: tuple[int, ...]) -> Mismatch | None:
-    if not call.report.inside.endswith(_COLLATE):
+    if not call.report.inside.endswith(COLLATE):
         return None
     members = [one for one in call.tensors if one.place]  # the first of many; none are known of a worker process
     if not (wrong := [one for one in members if one.shape != members[0].shape]):
@@ -77,9 +94,7 @@ def _of_several_shapes(call: Call, first: tuple[int, ...], other: tuple[int, ...
         one.size(at, members[0][at]) if one.ndim == members[0].ndim else one.dims(members[0].ndim)
         for one in wrong for at in unlike(one.shape, members[0].shape)[:1] or [0]
     ]  # fmt: skip
-    return replace(
-        mismatch("shape", f"{_RULE}: {members[0]} and {wrong[0]}{more}.", *parts), maybe=tuple(_ways(members))
-    )
+    return mismatch("shape", f"{_RULE}: {members[0]} and {wrong[0]}{more}.", *parts, maybe=_ways(members))
 
 
 def _ways(members: list[Given]) -> list[str]:
@@ -99,41 +114,6 @@ def _ways(members: list[Given]) -> list[str]:
     return [f"collate_fn=lambda batch: [{each} for field in zip(*batch)]"]
 
 
-@says(r"default_collate: batch must contain .*; found <class '(?P<kind>[^']+)'>")
-def _of_no_known_kind(kind: str) -> Mismatch:
-    name = kind.rpartition(".")[2]
-    what, instead = article(name), "tensors or numbers"
-    if kind == "NoneType":
-        what, instead = "None", "a number or a tensor"
-    elif kind.startswith("PIL."):
-        instead = _IMAGE
-    way = _INSTEAD.format(instead=instead)
-    return mismatch(
-        "argument",
-        f"A sample of the batch holds {what}, and a DataLoader puts together tensors, NumPy arrays, numbers, strings, "
-        f"lists and dicts: {way}.",
-    )
-
-
-@says(r"each element in list of batch should be of equal size")
-def _of_several_lengths() -> Mismatch:
-    way = _INSTEAD.format(instead="tensors that are padded to one length")
-    return mismatch("argument", f"Lists in the samples of one batch must have one length: {way}.")
-
-
-@says(r"^'(?P<key>[^']*)'$")
-def _of_several_keys(call: Call, key: str) -> Mismatch | None:
-    if call.report.error_type != "KeyError" or not call.report.inside.endswith(_COLLATE):
-        return None
-    way = _INSTEAD.format(instead="the same keys for every sample")
-    return mismatch(
-        "argument", f"Dicts in the samples of one batch must have the same keys, and one has no '{key}': {way}."
-    )
-
-
-@says(r"default_collate: batch must contain .*; found (?P<dtype>[<>|]?[SU]\d+|object)")
-def _of_no_numbers(dtype: str) -> Mismatch:
-    what, way = "Python objects" if dtype == "object" else "text", _INSTEAD.format(instead="numbers")
-    return mismatch(
-        "argument", f"An array in a sample of the batch holds {what}, of which no tensor can be made: {way}."
-    )
+def returned(what: str) -> str:
+    """Return what a dataset, or a function that collates, is to do instead."""
+    return f"return {what} from the dataset's `__getitem__`, or give the DataLoader a `collate_fn` that does it"

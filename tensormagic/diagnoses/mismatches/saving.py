@@ -7,10 +7,10 @@ import re
 from pickletools import opcodes
 
 from tensormagic.diagnoses.lines import call_on, statement_of, text_of, under_no_grad, update_by_hand
-from tensormagic.diagnoses.mismatches.call import Call, article, mismatch
+from tensormagic.diagnoses.mismatches.call import Call, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import listed
+from tensormagic.words import article, listed
 
 says = Messages(globals())
 
