@@ -102,11 +102,10 @@ def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) ->
     place = Placement()
     handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
     live = panel or Repainter(lambda: handle.update(bundle(followed.report, place=place), raw=True))
-    live.start()
     try:
-        yield
+        with live:
+            yield
     finally:
-        live.stop()
         report = followed.report
         report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
         handle.update(bundle(report, slide=output.slide, place=place), raw=True)

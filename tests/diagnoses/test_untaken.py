@@ -141,4 +141,6 @@ def test_a_way_past_the_mask_is_none():
     report = masked()
     (graph,) = report.graphs
     nodes, edges = (*graph.nodes, op(4, "mean")), (*graph.edges, Edge(4, 1, 0, 0))
-    assert code(dataclasses.replace(report, graphs=(dataclasses.replace(graph, nodes=nodes, edges=edges),))) == "TM402"
+    frames = tuple(dataclasses.replace(each, norms=(*each.norms, 1.0)) for each in graph.frames)
+    changed = dataclasses.replace(graph, nodes=nodes, edges=edges, frames=frames)
+    assert code(dataclasses.replace(report, graphs=(changed,))) == "TM402"
