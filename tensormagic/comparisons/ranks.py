@@ -83,7 +83,9 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
     passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
-    at_pass, brought = _last_of_all(found, names, [_brought(one) for one in found], bad_pass)
+    every = [one.passes.items() for one in found]
+    norms = [{number: one.norms for number, one in passes if one.norms is not None} for passes in every]
+    at_pass, brought = _last_of_all(found, names, norms, bad_pass)
     at_step, used = _last_of_all(found, names, [_used(one) for one in found])
     same_names = (group for group in grouped(found, "replicas") if all(one.names == group[0].names for one in group))
     differences = [each for group in same_names for each in _differences(group)]
@@ -97,10 +99,6 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
-
-
-def _brought(facts: Facts) -> dict[int, Any]:
-    return {number: one.norms for number, one in facts.passes.items() if one.norms is not None}
 
 
 def _used(facts: Facts) -> dict[int, Any]:

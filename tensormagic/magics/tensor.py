@@ -100,12 +100,8 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
         return table
     name = binding(expression) if _is_one(found.value) else expression
     given = {"namespace": shell.user_ns, "verdict": found.verdict, **chosen}
-    return _with_cells(shell, answer_of(api.inspect, found.value, name, **given))
-
-
-def _with_cells(shell: Any, report: TensorReport) -> TensorReport:
-    """Return the report with the numbers of the cells in which tracebacks, generators and hooks stand."""
-    holders = with_cells(report.holders, partial(cell_number, shell))
+    report = answer_of(api.inspect, found.value, name, **given)
+    holders = with_cells(report.holders, partial(cell_number, shell))  # of the lines of tracebacks and generators
     return _with_hooks_in_cells(shell, replace(report, holders=holders))
 
 

@@ -37,7 +37,8 @@ def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[Live
     ends = _ends(x, named) if loss is None else [(loss_name, loss)]
     left = MOST_NODES
     for looked, (label, end) in enumerate(ends, start=1):
-        nodes, left = _walk(_node_of(end), x, left)
+        whole = end._base if has_history(end) and is_stale(end) else end  # that is asked in the place of such a view
+        nodes, left = _walk(whole.grad_fn if has_history(end) else None, x, left)
         if nodes:
             return _described(nodes, end, label, named), looked
         if left <= 0:
@@ -48,13 +49,6 @@ def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[Live
 def _is_made(x: Any) -> bool:
     """Return whether something has a node and can be asked for it: a view that was written to gets a new one."""
     return has_history(x) and not is_stale(x)
-
-
-def _node_of(end: Any) -> Any:
-    """Return the node that made something; of a view that was written to that of the tensor it is a view of."""
-    if not has_history(end):
-        return None
-    return end._base.grad_fn if is_stale(end) else end.grad_fn
 
 
 def _ends(x: torch.Tensor, named: Named) -> list[tuple[str, torch.Tensor]]:
