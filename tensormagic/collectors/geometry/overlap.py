@@ -81,10 +81,11 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     reads, writes = x.pattern, y.pattern
     if reads is None or writes is None:
         return 0
-    solid = _solid_bytes(y, writes)
-    if solid is not None:
-        within = solid[0] <= reads.offset and reads.highest + x.itemsize <= solid[1]
-        count = count_distinct(reads) if within else count_between(reads, solid[0] - x.itemsize + 1, solid[1])
+    start, stop, distinct = writes.offset, writes.highest + y.itemsize, writes.distinct()
+    covered = None if distinct is None else distinct * y.itemsize
+    if covered == stop - start and all(not axis.stride % y.itemsize for axis in writes.axes):  # y leaves no gaps
+        within = start <= reads.offset and reads.highest + x.itemsize <= stop
+        count = count_distinct(reads) if within else count_between(reads, start - x.itemsize + 1, stop)
         if count is not None:
             return count
     if (reads.offset, reads.axes, x.itemsize) == (writes.offset, writes.axes, y.itemsize):
@@ -98,13 +99,6 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     _bytes_of(picture, y, low)[...] = True
     each = np.flatnonzero(starts)[:, None] + np.arange(x.itemsize)
     return int(np.any(picture[each], axis=1).sum())
-
-
-def _solid_bytes(region: Region, pattern: Pattern) -> tuple[int, int] | None:
-    """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
-    distinct, size, length = pattern.distinct(), region.itemsize, pattern.highest - pattern.offset + region.itemsize
-    covered = distinct is not None and distinct * size == length and all(not a.stride % size for a in pattern.axes)
-    return (pattern.offset, pattern.offset + length) if covered else None
 
 
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.
