@@ -27,6 +27,9 @@ def readable(value: Any, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = type(value)
+        if isinstance(error, RuntimeError) and " is a view and its base " in str(error):  # of several that a call gave
+            refused = "torch refuses to say what made it, since one of the views beside it was changed in place"
+            raise TensorMagicError(f"{name} has no graph that can be read: {refused}") from error
         if str(kind.__module__).partition(".")[0] in {"torch", "numpy", "builtins"}:
             raise
         reason = f"{type(error).__name__} when it is read"
@@ -259,7 +262,8 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
         array = f"{name} is an array: only torch tensors have a graph"
         raise NotATensorError(requirements.why_not_a_tensor(tensor, name) or array)
     namespace = names_here(namespace, "gradgraph")
-    return collect_graph(tensor, name=name, namespace=namespace)
+    with readable(tensor, name):
+        return collect_graph(tensor, name=name, namespace=namespace)
 
 
 REPRS = ("torch", "line")

@@ -335,8 +335,10 @@ def last_trace() -> Trace | None:
 
 def was_met(report: TraceReport | None, x: Any) -> bool | None:
     """Return whether a run met this very leaf; None where that is unknown: it is not a leaf, or an older run."""
+    from tensormagic.collectors.objects.children import has_history
+
     cell, leaves = _met[0] if _met else (None, [])
-    if report is None or report.cell is not cell or not x.is_leaf:
+    if report is None or report.cell is not cell or has_history(x):
         return None
     return any(reference() is x for reference in leaves)
 

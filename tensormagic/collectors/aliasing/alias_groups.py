@@ -24,7 +24,7 @@ from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_ele
 from tensormagic.collectors.geometry.strides import counter_of
 from tensormagic.collectors.graphs.live_nodes import first_input
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import graph_of, is_kind
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, Gap
@@ -171,8 +171,8 @@ def _array_origin(item: np.ndarray, piece: Shared, names: Mapping[int, str]) -> 
 
 def view_operations(x: torch.Tensor) -> Iterator[str]:
     """Yield the operations that autograd recorded between a view and its base, first to last; none where untracked."""
-    base, node, chain = x._base, x.grad_fn, list[str]()
-    stop = None if base is None else base.grad_fn
+    base, node, chain = x._base, graph_of(x), list[str]()
+    stop = None if base is None else graph_of(base)
     while node is not None and node is not stop and type(node).__name__ != "AccumulateGrad":
         chain.append(op_name(node.name()))
         node = first_input(node) if len(chain) < _MOST_OPERATIONS else None

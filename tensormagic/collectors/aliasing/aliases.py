@@ -289,7 +289,7 @@ class _Search:
 
     def saved(self) -> list[SavedHere]:
         """Look through the graphs of all tensors met; last through what x's own alone keeps, which goes with x."""
-        own = self.x.grad_fn
+        own = graph_of(self.x)
         starts = [(node, name) for node, name in self.graphs.items() if node is not own][:MOST_ROOTS]
         found, complete = saved_in_graphs([*starts, *([(own, _OWN)] if own is not None else [])], self.x, self.identity)
         if not complete or len(self.graphs) > MOST_ROOTS:

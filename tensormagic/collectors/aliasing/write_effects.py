@@ -16,6 +16,7 @@ from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import REPLAY_LIMIT, Call, Statement, Suspicion, Through
 from tensormagic.collectors.geometry.overlap import Region, Touched, touched
 from tensormagic.collectors.geometry.strides import Written, shares_version
+from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, root_name
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines
@@ -125,7 +126,7 @@ class WriteSeen:
 def effects(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
     """Yield the names whose elements were changed and that the line, writing through ``via``, does not name."""
     # The written tensor itself, where a graph holds its values and autograd does not notice the write.
-    own = via if via is not None and via.tensor is not seen.target and via.tensor.grad_fn is not None else None
+    own = via if via is not None and via.tensor is not seen.target and graph_of(via.tensor) is not None else None
     if own is not None and shares_version(seen.target, own.tensor) is False and _is_saved(own.tensor, seen):
         yield seen.change(own.name, "itself", own.tensor, noticed=False, saved=True)
     written = via.tensor if via is not None else written_name(seen)
@@ -218,7 +219,7 @@ def _noticed(target: torch.Tensor, item: Any) -> bool | None:
 
 def _is_saved(item: Any, seen: WriteSeen) -> bool:
     """Return whether something in a backward graph holds a computed tensor: it has more owners than Python."""
-    if not is_kind(item, torch.Tensor) or item.grad_fn is None:
+    if not is_kind(item, torch.Tensor) or graph_of(item) is None:
         return False
     arguments = (*seen.call[1], *seen.call[2].values())
     if any(argument is item for argument in arguments):

@@ -27,12 +27,12 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
-from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
+from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number, with_causes

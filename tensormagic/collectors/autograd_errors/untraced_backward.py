@@ -24,10 +24,10 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
     find_modified_saved,
     subject_of,
 )
-from tensormagic.collectors.graphs.live_nodes import has_history, is_stale, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import is_freed, same_start
 from tensormagic.collectors.graphs.structure import start_nodes
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.statements import Scope, bound_by, calls_in, statements
 from tensormagic.reports.base import Location

@@ -23,8 +23,9 @@ from tensormagic.collectors.graphs.in_place import (
     WriteRecord,
     differs,
 )
-from tensormagic.collectors.graphs.live_nodes import has_history, history_of, next_nodes
+from tensormagic.collectors.graphs.live_nodes import history_of, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.objects.children import has_history
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, name_in

@@ -16,6 +16,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.objects.children import has_history
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code
@@ -39,7 +40,7 @@ def operand_of(x: torch.Tensor, name: str = "") -> Operand:
     return Operand(
         name=name, shape=tuple(x.shape) if not x.is_nested else (), dtype=str(x.dtype).removeprefix("torch."),
         device=str(x.device), stride=tuple(x.stride()) if strided else (), requires_grad=x.requires_grad,
-        layout=str(x.layout).removeprefix("torch."), is_leaf=x.is_leaf,
+        layout=str(x.layout).removeprefix("torch."), is_leaf=not has_history(x),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import torch
 
 from tensormagic.collectors.calls.call_notes import LOSSES, Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
+from tensormagic.collectors.objects.children import is_leaf
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import is_own_code, outwards
 
@@ -250,7 +251,7 @@ def _is_meant(column: torch.Tensor, row: torch.Tensor) -> bool:
 
     A parameter against data is a feature map; two predictions against each other are a ranking.
     """
-    if any(x.is_leaf and x.requires_grad for x in (column, row)) or (column.requires_grad and row.requires_grad):
+    if any(map(is_leaf, (column, row))) or (column.requires_grad and row.requires_grad):
         return True
     made = column.grad_fn.name() if column.grad_fn is not None else ""
     return made == "UnsqueezeBackward0" or column.untyped_storage()._cdata == row.untyped_storage()._cdata

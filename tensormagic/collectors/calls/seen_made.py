@@ -20,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.objects.children import is_leaf
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import SourceLines, definition_of, is_own_code, lines_of, outwards, syntax_of
 from tensormagic.reports import Observation
@@ -311,7 +312,7 @@ def updated(watch: CallNotes, call: Call) -> None:
     x, result = call.args[0] if call.args else None, call.result
     if not (type(x) is nn.Parameter or type(x) is torch.Tensor) or type(result) is not torch.Tensor:
         return
-    if not (x.requires_grad and x.is_leaf) or x.layout is not torch.strided or x.grad is None:
+    if not is_leaf(x) or x.layout is not torch.strided or x.grad is None:
         return  # of no leaf, the gradient warns; of other layouts, the memory begins nowhere
     if not is_own_code(call.filename):
         return  # a library's updates are right by themselves

@@ -39,7 +39,8 @@ from tensormagic.collectors.detachment.detachment_facts import (
     receiver_of,
     shape_of,
 )
-from tensormagic.collectors.graphs.live_nodes import flat, has_history, history_of, is_leaf, without_history
+from tensormagic.collectors.graphs.live_nodes import flat, history_of, without_history
+from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code
 from tensormagic.reports.graph import EXPLICIT_CUTS, CutKind

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import flat, has_history, inputs_of, is_stale, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import flat, inputs_of, walk_nodes
+from tensormagic.collectors.objects.children import has_history, is_stale
 from tensormagic.collectors.objects.identity import Leaves, holds
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut

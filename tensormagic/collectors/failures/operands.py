@@ -24,7 +24,7 @@ from tensormagic.collectors.failures.failing_call import (
     samples_in,
 )
 from tensormagic.collectors.failures.failing_source import Refused, tensors_in, unpacked, written_call
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
 from tensormagic.collectors.quiet import dispatches_to_python, numbers, quiet
@@ -133,7 +133,8 @@ def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location 
                     plain, is_tensor=True, shape=() if nested else numbers(value.shape), dtype=_bare(value.dtype),
                     device=str(value.device), stride=numbers(value.stride()) if strided else (),
                     layout="nested" if nested else _bare(value.layout), requires_grad=bool(value.requires_grad),
-                    is_leaf=bool(value.is_leaf), least=least, most=most, location=made_at(value) if made_at else None,
+                    is_leaf=not has_history(value), least=least, most=most,
+                    location=made_at(value) if made_at else None,
                 )  # fmt: skip
             if is_kind(value, torch.Generator):
                 return replace(plain, text="torch.Generator", device=str(value.device))

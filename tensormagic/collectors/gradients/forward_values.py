@@ -19,8 +19,9 @@ from tensormagic.collectors.gradients.measures import elements_read
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.gradients.pass_values import Coming, PassForward, PassValues, Row
-from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
+from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.objects.children import has_history, is_stale
 from tensormagic.collectors.quiet import (
     dispatches_to_python,
     local_shard,

@@ -22,7 +22,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
 from tensormagic.collectors.hooks.replacing import Replacement
-from tensormagic.collectors.objects.children import mro_of
+from tensormagic.collectors.objects.children import has_history, is_stale, mro_of
 from tensormagic.collectors.quiet import graded, outside_inference, quiet
 
 # Whether a value has a way back, and which node made it, asked without making torch build one to answer.
@@ -35,21 +35,6 @@ def flat(values: tuple[Any, ...]) -> Iterator[Any]:
             yield from value
         else:
             yield value
-
-
-def has_history(value: Any) -> bool:
-    """Say whether it is a tensor with a way back."""
-    return isinstance(value, torch.Tensor) and value.requires_grad and (is_stale(value) or not value.is_leaf)
-
-
-def is_leaf(value: Any) -> bool:
-    """Say whether it is a tensor that collects a gradient of its own."""
-    return isinstance(value, torch.Tensor) and value.requires_grad and not has_history(value)
-
-
-def is_stale(x: torch.Tensor) -> bool:
-    """Say whether torch might make a new node to answer what made ``x``: a view whose elements were written to."""
-    return x._is_view() and x._version > 0
 
 
 def without_history(value: Any) -> bool:

@@ -114,7 +114,7 @@ class LiveTensors:
             self._note_roles(x)
         self.blocks = merged(self._blocks.values())
         for block in self.blocks:  # what a graph keeps, has a name and was not computed
-            given = any(x.grad_fn is None and not x.requires_grad for _, x in block.places)
+            given = any(not x.requires_grad for _, x in block.places)
             if given and "saved for backward" in block.roles:
                 block.roles.add("input")
 

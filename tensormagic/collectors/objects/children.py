@@ -179,15 +179,27 @@ def states_of(optimizer: Any) -> dict[Any, Any]:
     return attributes_of(optimizer).get("state") or {}
 
 
-def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | None:
-    """Return the ``.grad`` of a leaf, or of what retains it; None also where torch refuses to say whether it is one.
+def has_history(value: Any) -> bool:
+    """Say whether it is a tensor with a way back."""
+    return isinstance(value, torch.Tensor) and value.requires_grad and (is_stale(value) or not value.is_leaf)
 
-    One of several views of a tensor that was written to refuses: FSDP's flat parameters leave such.
+
+def is_leaf(value: Any) -> bool:
+    """Say whether it is a tensor that collects a gradient of its own."""
+    return isinstance(value, torch.Tensor) and value.requires_grad and not has_history(value)
+
+
+def is_stale(x: torch.Tensor) -> bool:
+    """Say whether torch makes a new node to answer what made ``x``, or refuses: a view whose elements were written to.
+
+    A leaf may be a view as well, of memory that asks for no gradient: of it torch says what it is.
     """
-    try:
-        return x.grad if x.is_leaf or (retained and x.retains_grad) else None
-    except RuntimeError:
-        return None
+    return x._is_view() and x._version > 0 and (x._base is None or x._base.requires_grad)
+
+
+def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | None:
+    """Return the ``.grad`` of a leaf, or of what retains it."""
+    return x.grad if not has_history(x) or (retained and x.retains_grad) else None
 
 
 # What an object holds: one table, a line a kind of object, of how it holds something, under which name, and what.

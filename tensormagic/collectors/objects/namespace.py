@@ -27,6 +27,7 @@ from tensormagic.collectors.objects.children import (
     attributes_of,
     buffers_of,
     gradient_there,
+    has_history,
     inside,
     is_kind,
     is_opaque,
@@ -364,7 +365,7 @@ def _computed(node: ast.AST, names: Mapping[str, Any]) -> Any:
 def _attribute(owner: Any, name: str) -> Any:
     if name == "grad" and is_kind(owner, torch.Tensor):
         with torch._C.DisableTorchFunction():
-            return owner.grad if owner.is_leaf else UNKNOWN
+            return UNKNOWN if has_history(owner) else owner.grad
     if not is_plain_tensor(owner):
         return stored(owner, name)
     if name not in _TENSOR_ATTRIBUTES:

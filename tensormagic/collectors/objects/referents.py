@@ -22,6 +22,7 @@ from tensormagic.collectors.objects.children import (
     begins_plainly,
     defining_module,
     found_in,
+    is_leaf,
     is_readable,
     key_text,
     mro_of,
@@ -309,7 +310,7 @@ class DeepNames:
                     whole or name in self._fruitful or is_kind(value, torch.Tensor))}  # fmt: skip
             walk = Walk(worth, LOOKS_IN_FUNCTION if function else LOOKS, ITEMS, gradients=False)
             for path, leaf in walk.named(torch.Tensor):
-                if leaf.requires_grad and leaf.is_leaf and id(leaf) not in names:
+                if is_leaf(leaf) and id(leaf) not in names:
                     reached.setdefault(id(leaf), (weakref.ref(leaf), []))[1].append(path)
             for key, (reference, paths) in reached.items():
                 names[key] = reference, self._described(function, nearest(telling(paths))[0]), bool(function)

@@ -217,8 +217,8 @@ def _in_containers(
         joined.setdefault(outer if inside[outer] >= FEWEST else name, {}).update(group)
     for name, items in ((name, list(group.values())) for name, group in joined.items() if len(group) >= FEWEST):
         walked = anew()
-        for item in items:
-            walked.add(item.grad_fn)
+        for node in filter(None, map(graph_of, items)):
+            walked.add(node)
         if walked.graphs >= FEWEST:
             yield walked.described(name, "items", items, where(name)), frozenset(walked.sizes)
 
@@ -233,7 +233,7 @@ def _in_sums(
         if listed or id(x) in described:
             continue
         described.add(id(x))
-        terms = _terms(x.grad_fn) if x.numel() == 1 else []
+        terms = _terms(graph_of(x)) if x.numel() == 1 else []
         if len(terms) < FEWEST or added_up.setdefault(tuple(map(id, terms)), terms) is not terms:
             continue  # too few, or the mean of a sum that was described: it keeps no more
         walked = anew()

@@ -19,6 +19,8 @@ from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     PARAMETERS_AND_BUFFERS,
     attributes_of,
+    graph_of,
+    has_history,
     held_by,
     inside,
     is_torch_own,
@@ -293,8 +295,8 @@ class _Known:
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
     behind = {id(x)}
-    if not x.is_leaf:  # the leaves that it was computed from; none where the way to them is long
-        nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
+    if has_history(x):  # the leaves that it was computed from; none where the way to them is long
+        nodes = list(walk_nodes([node] if (node := graph_of(x)) is not None else [], _LEAVES))
         leaves = [node.variable for node in nodes if hasattr(node, "variable")]
         behind = {id(leaf) for leaf in leaves} if len(nodes) < _LEAVES else set()
     own = {id(held) for _, held in held_by(root)}
@@ -302,7 +304,7 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
     return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
-        grad_fn="" if x.grad_fn is None else x.grad_fn.name(),
+        grad_fn="" if (node := graph_of(x)) is None else node.name(),
         kept_elsewhere=id(x) in known.named or (bool(behind) and behind <= known.registered() | known.named),
         optimized=bool(behind) and behind <= known.optimized, siblings=len(own & known.optimized), registered=len(own),
         module_device=devices.pop() if len(devices) == 1 else "",

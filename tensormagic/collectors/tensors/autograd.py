@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
 from tensormagic.collectors.quiet import local_shard, numbers, quiet
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed

@@ -9,10 +9,10 @@ from typing import Any, cast
 import torch
 
 from tensormagic.collectors.detachment.detachment_facts import dtype_of
-from tensormagic.collectors.graphs.live_nodes import has_history, is_stale, next_nodes
+from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
-from tensormagic.collectors.objects.children import inside, is_kind, is_readable, registered
+from tensormagic.collectors.objects.children import has_history, inside, is_kind, is_readable, is_stale, registered
 from tensormagic.collectors.objects.namespace import Walk, modules_in, nearest
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
@@ -32,7 +32,7 @@ Named = Sequence[tuple[str, Any]]
 
 def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
     """Return the way to a loss, or to something computed from ``x`` that has a name, and how many were looked at."""
-    if not x.requires_grad or (is_stale(x) and not x.is_leaf):
+    if not x.requires_grad or is_stale(x):
         return None, 0
     ends = _ends(x, named) if loss is None else [(loss_name, loss)]
     left = MOST_NODES
@@ -63,7 +63,7 @@ def _ends(x: torch.Tensor, named: Named) -> list[tuple[str, torch.Tensor]]:
 
 def _walk(root: Any, x: torch.Tensor, left: int) -> tuple[list[Any], int]:
     """Return the nodes from the one that makes or collects ``x`` to ``root``, and how many more may be walked."""
-    aim = None if x.is_leaf else x.grad_fn
+    aim = x.grad_fn if has_history(x) else None
     came_from: dict[int, Any] = {id(root): None}
     nodes = [] if root is None else [root]
     for node in nodes:  # grows while it is walked
@@ -140,7 +140,7 @@ def gradient_facts(
     with quiet(), torch._C.DisableTorchFunction():
         known = {each._cdata: label for label, each in reversed(names.named)}
         state = autograd(x, known)
-        called, own = names.of(x) or expression or "x", x.is_leaf or not expression
+        called, own = names.of(x) or expression or "x", not has_history(x) or not expression
         count, zero, nan, inf = _counts(x) if state.grad == "present" else (0, 0, 0, 0)
         way, searched = _way(x, names.named, *loss)
         storage = _storage(x)
@@ -151,7 +151,7 @@ def gradient_facts(
         held = ((label, group["params"]) for label, each in names.optimizers for group in each.param_groups)
         return GradientFacts(
             name=called if own else expression, expression=expression if own and called != expression else "",
-            shape=sizes_of(x), dtype=dtype_of(x), requires_grad=x.requires_grad, is_leaf=x.is_leaf,
+            shape=sizes_of(x), dtype=dtype_of(x), requires_grad=x.requires_grad, is_leaf=not has_history(x),
             retains_grad=x.retains_grad, is_parameter=isinstance(x, torch.nn.Parameter), inference=x.is_inference(),
             made_by=op_name(state.grad_fn) if state.grad_fn else "", leaves=state.leaves,
             grad=cast("GradState", state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,

@@ -12,8 +12,8 @@ import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory, gather, with_parts
 from tensormagic.collectors.geometry.parts import named_parts
-from tensormagic.collectors.graphs.live_nodes import is_stale
 from tensormagic.collectors.kinds import sizes_of
+from tensormagic.collectors.objects.children import is_stale
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import local_shard, number, quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
