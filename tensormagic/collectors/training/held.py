@@ -36,6 +36,7 @@ class Held:
         self._leaves = leaves
         self._looks = self._count = 0
         self.numbers: set[int] = set()  # of the leaves among them
+        self._references: dict[int, weakref.ref[torch.Tensor]] = {}  # to these, as they were first met
         self.outlived: set[int] = set()  # those of them in whose place a model had another tensor at a step
         self.owners: dict[str, None] = {}  # the names of the models that they belong to
         self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}  # no leaves of the run, with shapes
@@ -71,8 +72,10 @@ class Held:
                     unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
                     self.unknown_idle &= parameter.grad is None
         self.unknown = unknown
+        known = self._leaves.known
+        self._references = {number: known[number].reference for number in there} | self._references
+        self.outlived = {at for at in self.numbers - there if known[at].reference is not self._references[at]}
         self.numbers |= there
-        self.outlived = self.numbers - there
 
 
 # Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
