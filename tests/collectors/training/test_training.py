@@ -345,7 +345,7 @@ def test_parameters_of_a_model_that_was_made_anew_are_not_trained_elsewhere():
 
 
 def test_what_an_optimizer_gave_up_is_not_made_anew():
-    """A group that is removed on purpose: the model has the tensors still."""
+    """A group that is removed on purpose: the model has the tensors still, and nobody clears their gradients."""
 
     def steps(net, optimizer):
         for number in range(8):
@@ -355,8 +355,10 @@ def test_what_an_optimizer_gave_up_is_not_made_anew():
             if number == 2:
                 del optimizer.param_groups[0]["params"][0]
 
-    (use,) = traced(steps).report.training.optimizers
+    trace = traced(steps)
+    (use,) = trace.report.training.optimizers
     assert (use.holds, use.outlived) == ((0, 1), ())
+    assert kinds(trace) == {"fresh": 8}
 
 
 def test_what_is_held_elsewhere_is_looked_for_when_the_run_has_ended():
