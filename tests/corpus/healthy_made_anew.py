@@ -128,3 +128,15 @@ def rounds_that_begin_with_a_new_image_and_optimizer():
                 names["optimizer"].step()
             names["image"] = _clamped_and_detached(names["image"])
     return trace.report
+
+
+@healthy(nearly="TM309")
+def a_body_that_leaves_its_optimizer():
+    """From then on nobody clears what backward brings it, and nobody uses it."""
+    net = Tuned()
+    optimizer = torch.optim.SGD([{"params": net.body.parameters()}, {"params": net.fc.parameters()}], lr=0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        _fit(net, optimizer)
+        del optimizer.param_groups[0]
+        _fit(net, optimizer, 6)
+    return trace.report

@@ -36,6 +36,7 @@ class Held:
         self._leaves = leaves
         self._looks = self._count = 0
         self.numbers: set[int] = set()  # of the leaves among them
+        self._references: dict[int, weakref.ref[torch.Tensor]] = {}  # to these, as they were first met
         self.outlived: set[int] = set()  # those of them in whose place a model had another tensor at a step
         self.owners: dict[str, None] = {}  # the names of the models that they belong to
         self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}  # no leaves of the run, with shapes
@@ -52,13 +53,14 @@ class Held:
                 self.unknown_owner = name
                 return
 
-    def look(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look at what it holds just after a step."""
+    def look(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Look at what it holds just after a step; return whether it holds more or less than at the one before."""
         self._looks += 1
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         rare = self._looks & (self._looks - 1) == 0
+        changed = self._count not in {0, count}
         if count == self._count and not rare:
-            return
+            return False
         self._count = count
         unknown, there = {}, set[int]()
         for group in optimizer.param_groups:
@@ -71,8 +73,11 @@ class Held:
                     unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
                     self.unknown_idle &= parameter.grad is None
         self.unknown = unknown
+        known = self._leaves.known
+        self._references = {number: known[number].reference for number in there} | self._references
+        self.outlived = {at for at in self.numbers - there if known[at].reference is not self._references[at]}
         self.numbers |= there
-        self.outlived = self.numbers - there
+        return changed
 
 
 # Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.

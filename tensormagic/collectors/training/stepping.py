@@ -6,7 +6,7 @@ import math
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -172,6 +172,11 @@ class Stepping:
             )
             for (kind, location, backward, cleared), counts in list(self._patterns.items())
         )  # fmt: skip
+
+    def keep(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Follow what the optimizer holds by now, where it has given some of it up."""
+        held = set(map(id, parameters))
+        self._probes = [one for one in self._probes if id(one.parameter()) in held] or probes_of(parameters)
 
     def before_pass(self, last: int | None = None, reached: Collection[int] = ()) -> None:
         """Look before a backward; ``last`` is the line of the one before it, ``reached`` the leaves that it led to."""

@@ -263,7 +263,8 @@ class TrainingWatcher(TracePart):
             if waits or is_within_step(optimizer):
                 followed.waits += waits and stepping.has_gradients()
                 return  # a part of a step of a user's own class, or one that waits
-        followed.held.look(optimizer)
+        if followed.held.look(optimizer):
+            stepping.keep(list(held_by(optimizer)))
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:
             self._loop.stepped_by(optimizer, caller)

@@ -344,6 +344,23 @@ def test_parameters_of_a_model_that_was_made_anew_are_not_trained_elsewhere():
     assert trace.report.training.elsewhere == ()
 
 
+def test_what_an_optimizer_gave_up_is_not_made_anew():
+    """A group that is removed on purpose: the model has the tensors still, and nobody clears their gradients."""
+
+    def steps(net, optimizer):
+        for number in range(8):
+            optimizer.zero_grad()
+            loss_of(net).backward()
+            optimizer.step()
+            if number == 2:
+                del optimizer.param_groups[0]["params"][0]
+
+    trace = traced(steps)
+    (use,) = trace.report.training.optimizers
+    assert (use.holds, use.outlived) == ((0, 1), ())
+    assert kinds(trace) == {"fresh": 8}
+
+
 def test_what_is_held_elsewhere_is_looked_for_when_the_run_has_ended():
     """While it goes on, it is not known."""
     seen = []
