@@ -393,11 +393,13 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
             _tell_compiler(getattr(_python_dispatch, _OF_COMPILER))
 
     def forget(self) -> None:
-        """Let go of all plans; in the end of the stand-ins, too: they hold the globals of those for whom they stand."""
+        """Let go of all plans."""
         self._plans_of = {}
-        if not self.followers:
-            self._callers = Callers()
-            self._made = self._callers.made
+
+    def let_go(self) -> None:
+        """Let go of the stand-ins: they hold the globals of those for whom they stand."""
+        self._callers = Callers()
+        self._made = self._callers.made
 
 
 skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)

@@ -80,6 +80,8 @@ class OperationFollower(Follower):
         for each in self.listeners:
             each.end()
         self.listeners = ()
+        if self.mode is not None and not self.mode.followers:
+            self.mode.let_go()  # after the listeners have ended: what goes with the stand-ins is no event of the run
 
 
 # Where a dispatch mode steps off, so that the run stays the user's: what came out there is looked at. What changes the

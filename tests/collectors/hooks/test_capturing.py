@@ -98,6 +98,15 @@ def scripted():
     return f"{net.code} {[value.item() for value in values]} {net.layers[0].weight.grad.tolist()}"
 
 
+def inverted(a: torch.Tensor):
+    """What calls a function of torch's that another one stands in for while operations are followed."""
+    return torch.pinverse(a)
+
+
+def scripted_stand_in():
+    return torch.jit.script(inverted).code
+
+
 def kept_and_frozen():
     net = torch.jit.freeze(torch.jit.trace(Convolved().eval(), torch.randn(1, 1, 5, 5)))
     file = io.BytesIO()
@@ -122,8 +131,8 @@ def fx_traced():
 
 
 PROGRAMS = (
-    traced_layers, traced_with_a_number, traced_by_an_early_name, traced_module_methods, scripted, kept_and_frozen,
-    exported, made_fx, fx_traced,
+    traced_layers, traced_with_a_number, traced_by_an_early_name, traced_module_methods, scripted, scripted_stand_in,
+    kept_and_frozen, exported, made_fx, fx_traced,
 )  # fmt: skip
 
 

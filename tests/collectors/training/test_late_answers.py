@@ -77,6 +77,6 @@ def test_many_norms_of_a_device_are_read_in_one_go(monkeypatch):
     norms, found = [torch.tensor(float(at or -1), dtype=torch.float64) for at in range(20_000)], []
     late = SimpleNamespace(sent=lambda together, put: put(together.tolist()), then=lambda _, keep: keep())
     began = time.perf_counter()
-    updates._read(late, norms, found.extend)
+    updates.read_when_there(late, norms, found.extend)
     assert time.perf_counter() - began < 0.7
     assert found == [-1.0, *map(float, range(1, 20_000))]
