@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
@@ -30,7 +31,6 @@ _BUILTINS = {"__import__": __import__}
 MOST_VALUES = 1 << 20  # elements of all stand-ins together that are tried by value
 _UNKNOWN = object()
 _REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # torch's; what is given wrongly is a TypeError
-_FACTORIES = frozenset({"zeros", "ones", "empty", "full", "tensor", "as_tensor", "empty_like", "zeros_like"})
 _WHOLE = ("torch.", "F.", "nn.utils.", "~")  # what begins so stands in place of the call, not of an operand
 _NUMBERS = frozenset({"__bool__", "__float__", "__int__", "__index__", "item"})
 _TAKE_CLASSES = frozenset({"cross_entropy", "nll_loss", "multi_margin_loss", "embedding", "one_hot", "gather",
@@ -196,12 +196,13 @@ class _CallAgain:
     def _value(self, code: str) -> Any:
         space: dict[str, Any] = {"__builtins__": _BUILTINS, "torch": torch, "nn": nn, "F": functional, "int": int}
         named = _Named(self._names)
-        tree = _OnDevice(self._device).visit(named.visit(ast.parse(code, mode="eval")))
+        tree = named.visit(ast.parse(code, mode="eval"))
         for name, places in named.found.items():
             if (value := self._values[places[0]]) is _UNKNOWN:
                 raise NameError(name)
             space[f"operand_{places[0]}"] = value
-        return eval(compile(ast.fix_missing_locations(tree), "<way>", "eval"), space)  # noqa: S307  (operands are names)
+        with torch._C._EnableTorchFunction(), torch.device(self._device):  # where new tensors and layers are made
+            return eval(compile(ast.fix_missing_locations(tree), "<way>", "eval"), space)  # noqa: S307  (operands are names)
 
 
 class _Named(ast.NodeTransformer):
@@ -217,22 +218,6 @@ class _Named(ast.NodeTransformer):
             self.found[code] = self._names[code]
             return ast.Name(f"operand_{self._names[code][0]}", ast.Load())
         return self.generic_visit(node)
-
-
-class _OnDevice(ast.NodeTransformer):
-    """Makes new layers and tensors where the stand-ins are."""
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Say the device, where something is made."""
-        self.generic_visit(node)
-        called = ast.unparse(node.func)
-        makes = re.fullmatch(r"nn\.[A-Z]\w*", called) or called.removeprefix("torch.") in _FACTORIES
-        if makes and all(each.arg != "device" for each in node.keywords):
-            node.keywords.append(ast.keyword("device", ast.Constant(self._device)))
-        return node
 
 
 def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
@@ -253,10 +238,10 @@ def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
 
 def _resolved(name: str) -> Callable[..., Any] | None:
     """Return a function of torch's by what a user calls it; None for what is not one."""
-    home, _, path = name.partition(".")
-    found: Any = {"Tensor": torch.Tensor, "torch": torch}.get(home) if path else None
-    for word in path.split(".") if found is not None else ():
-        found = getattr(found, word, None)
+    found: Any = None
+    if name.startswith(("torch.", "Tensor.")):
+        with suppress(AttributeError):
+            found = attrgetter(name.removeprefix("torch."))(torch)
     return found if callable(found) else None
 
 
