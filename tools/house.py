@@ -120,7 +120,7 @@ MEASURES: Mapping[str, tuple[Callable[[House], int | None], str]] = {
     ),
     "files that `%tensor x` takes": (lambda house: _files(house, "%tensor x"), "at most 60"),
     "files that `%rng` takes": (lambda house: _files(house, "%rng"), ""),
-    "files that `%%tracegrad` takes, one step": (lambda house: _files(house, "%%tracegrad"), "at most 92"),
+    "files that `%%tracegrad` takes, one step": (lambda house: _files(house, "%%tracegrad"), "at most 93"),
     "files that `%%gpumem` takes, one step": (lambda house: _files(house, "%%gpumem"), ""),
     "files that a refused call takes": (lambda house: _files(house, "refused call"), "at most 30"),
     "import circles": (lambda house: len(house.circles), "0"),

@@ -217,6 +217,10 @@ class Trace(_Run[TraceReport]):
 
     def _show_progress(self) -> None:
         """Show the run at the bottom of the terminal, where there is one."""
+        from tensormagic.views.text_canvas import is_terminal
+
+        if not (is_terminal(sys.stderr) or is_terminal(sys.stdout)):
+            return
         from tensormagic.views.page.terminal import INTERVAL, terminal_sender
 
         if (sender := terminal_sender()) is not None:

@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM315", "gradients that keep their graph", TraceReport, steps.graphed_gradients),
     Rule("TM316", "gradients of another network's loss", TraceReport, several_networks.foreign_gradients),
     Rule("TM317", "a gradient penalty without a graph", TraceReport, losses.penalties_without_graph),
-    Rule("TM318", "a backward that does not fit its forward", TraceReport, backward_failures.unfit_backward),
+    Rule("TM318", "a backward that does not fit its forward", TraceReport, zero_gradients.unfit_backward),
     Rule("TM318", "a backward that does not fit its forward", StartReport,
          backward_failures.wrong_backward, "function"),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),

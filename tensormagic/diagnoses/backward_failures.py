@@ -24,7 +24,6 @@ from tensormagic.diagnoses.lines import (
     writing,
 )
 from tensormagic.diagnoses.rule import related_lines, scientific
-from tensormagic.diagnoses.zero_gradients import function_returns_none
 from tensormagic.reports import FailureReport, Finding, Location, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
 from tensormagic.words import capitalised, listed, plural
@@ -423,12 +422,6 @@ caught_return = partial(_caught, custom_function_return)
 LINEAR = 1e-6  # how far a gradient that is doubled may lie from twice what it was
 
 # TM318: a backward that does not fit its forward: one that never reads what it is given, or whose numbers are others.
-
-
-def unfit_backward(report: TraceReport) -> Iterator[Finding]:
-    """TM318: a custom backward that never reads what arrives, or has nothing for an input that learns."""
-    yield from ignored_gradient(report)
-    yield from function_returns_none(report)
 
 
 def ignored_gradient(report: TraceReport) -> Iterator[Finding]:

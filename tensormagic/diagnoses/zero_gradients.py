@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tensormagic.diagnoses.backward_failures import ignored_gradient
 from tensormagic.diagnoses.lines import as_code
 from tensormagic.diagnoses.paths import neighbours, reached, users_of
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
@@ -337,6 +338,13 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
 # TM318: a leaf that a custom Function returns None for. Autograd hands on nothing then, and ``.grad`` stays None.
 
 _OF_TORCH = frozenset({"CheckpointFunction"})  # returns None for what the function inside has not used
+
+
+def unfit_backward(report: TraceReport) -> Iterator[Finding]:
+    """TM318: a custom backward that never reads what arrives, or has nothing for an input that learns."""
+    if report.silent_errors is not None:
+        yield from ignored_gradient(report)
+    yield from function_returns_none(report)
 
 
 def function_returns_none(report: TraceReport) -> Iterator[Finding]:

@@ -141,8 +141,8 @@ class Pages:
 
     def elsewhere(self, pieces: Iterable[str]) -> dict[str, int]:
         """Return which pieces the output that is about to be shown need not carry, and where they are."""
-        request, mode = self._request(), self._mode()
-        if request is None or mode == "each" or (mode == "auto" and not request.on_one_page):
+        request = self._request()
+        if request is None or (mode := self._mode()) == "each" or (mode == "auto" and not request.on_one_page):
             return {}
         return self._noted(request).elsewhere(pieces, running_number(self._shell))
 

@@ -84,7 +84,7 @@ class LivePath:
     is_scalar: bool = True  #: Whether that is one number, on which backward can be called.
     ops: tuple[str, ...] = ()  #: The operations, from the tensor on; by the names of what they made, where named.
     freed: bool = False  #: Whether a backward has gone through and freed what was saved.
-    custom: tuple[str, ...] = ()  #: The custom ``autograd.Function``s among the operations: their backward decides.
+    custom: tuple[str, ...] = ()  #: The classes of custom Functions among the operations: their backward decides.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
