@@ -264,6 +264,11 @@ def _code(lead: str, code: str, width: int) -> Iterator[str]:
     """Yield a line of the source, whole: where there is no room, it goes on below, further in."""
     inner = " " * min(columns_of(lead) + len(code) - len(code.lstrip()) + 4, width - _CODE // 2)
     lines = wrapped(lead + code, width, "", inner)
+    # A word that is too long for a line begins beside its number all the same.
+    if lines[1:] and not lines[0].removeprefix(lead.rstrip()).strip():
+        room = width - columns_of(lead)
+        end = 1 + max(code.rfind(",", 0, room), code.rfind("(", 0, room // 2)) or room
+        lines = [lead + code[:end], *wrapped(code[end:], width, inner, inner)]
     yield from lines if lines[1:] else [(lead + code).rstrip()]
 
 

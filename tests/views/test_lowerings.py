@@ -180,6 +180,15 @@ def test_one_thing_beside_a_line_stands_on_it_where_there_is_room():
     assert "  1     x = 1\n" in text_of(Source([Line(1, "  x = 1", ["to x", "to y"]), Line(2, "y", sign="mark")]))
 
 
+def test_code_without_a_space_begins_beside_its_number():
+    """What would fit in a line of its own does not leave the number alone: it goes on below, after a comma."""
+    code = "net=nn.Sequential(nn.Linear(64,256),nn.ReLU())"
+    node = Source([Line(3, code, amounts=["12 KiB"])], columns=("kept",))
+    *_, first, second = [line.strip() for line in text_of(node, width=60).splitlines()]
+    assert first == "12 KiB     3  net=nn.Sequential(nn.Linear(64,256),"
+    assert second == "nn.ReLU())"
+
+
 def test_letters():
     """As in a spreadsheet."""
     assert [letters(number) for number in (0, 1, 26, 27, 53)] == ["", "A", "Z", "AA", "BA"]
