@@ -441,6 +441,7 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 location=report.location(next((pattern.location for pattern in use.patterns), None)),
                 evidence={"steps": use.steps, "parameters": len(missing)},
                 remedy="Leave out what makes new values without a graph between the model and the loss: "
-                "`nn.Parameter(x)`, `torch.Tensor(x)`, or a way through NumPy.",
+                "`.item()`, `torch.tensor(x)`, `nn.Parameter(x)`, or a way through NumPy. An accuracy has no gradient: "
+                "take a loss of the scores.",
                 subject=who[0],
             )
