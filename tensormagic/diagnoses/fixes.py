@@ -209,19 +209,20 @@ def _unscaled(finding: Finding, report: Report, line: str) -> str:
     if statement_of(line) is None:
         return ""
     span = next((span for span in remedy_code(finding) if span.startswith("scaler.unscale_(")), "")
-    scaler = _scaler(report)
+    scaler = _scaler(finding, report)
     return f"{span.replace('scaler', scaler, 1)}\n{line}" if span and scaler else ""
 
 
-def _stepped_by_the_scaler(_finding: Finding, report: Report, line: str) -> str:
+def _stepped_by_the_scaler(finding: Finding, report: Report, line: str) -> str:
     """The scaler makes the step of the optimizer, whose line has nothing else."""
-    scaler, optimizer = _scaler(report), line.removesuffix(".step()")
+    scaler, optimizer = _scaler(finding, report), line.removesuffix(".step()")
     return f"{scaler}.step({optimizer})\n{scaler}.update()" if scaler and optimizer.isidentifier() else ""
 
 
-def _scaler(report: Report) -> str:
-    """Return the name of the one ``GradScaler`` of which a cell scales; empty where there is none, or several."""
-    lines = report.cell.lines if isinstance(report, TraceReport) else ()
+def _scaler(finding: Finding, report: Report) -> str:
+    """Return the name of the one ``GradScaler`` that a cell, or a line of the finding, scales with; else nothing."""
+    beside = [one.location.text for one in finding.related]
+    lines = [*beside, *(report.cell.lines if isinstance(report, TraceReport) else ())]
     names = {name for each in lines for name in re.findall(r"\b(\w+)\.scale\(", each)[:1]}
     return names.pop() if len(names) == 1 else ""
 
