@@ -30,6 +30,7 @@ def slides(static_page: Callable[..., Page], tmp_path: Path) -> Callable[..., Pa
         sample(kind).save(path, slide=True)
         page = static_page(path, width=1920, **options)
         page.set_viewport_size({"width": 1920, "height": 1080})
+        page.wait_for_timeout(300)  # it is laid out anew when it notices its size
         return page
 
     return open_slides
