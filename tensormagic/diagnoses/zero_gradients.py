@@ -170,6 +170,9 @@ class _Blame:
         self._report, self._graph = report, graph
         self._values = {done.number: done.value for done in report.passes}
         self._feeders, self._targets = neighbours(graph)
+        self._shared: dict[int, list[int]] = {}  # of a node that several send to: their places in `Frame.parts`
+        for at, edge in enumerate(graph.shared_edges):
+            self._shared.setdefault(graph.edges[edge].target, []).append(at)
 
     def of(self, silent: dict[str, _Silent]) -> dict[tuple[int, bool], _Dead]:
         """Return culprit, and whether what it receives cancels → the leaves that it cuts off."""
@@ -219,11 +222,11 @@ class _Blame:
 
         Not asked of a leaf: the last bias of a model whose outputs are subtracted from each other is meant to be so.
         """
-        edges = [at for at, edge in enumerate(self._graph.shared_edges) if self._graph.edges[edge].target == index]
+        parts = self._shared.get(index, ())
         return (
-            len(edges) == len(self._feeders.get(index, ())) > 1
+            len(parts) == len(self._feeders.get(index, ())) > 1
             and self._graph.nodes[index].kind != "accumulate"
-            and all(frame.parts and frame.parts[at] > FAINT for frame in frames for at in edges)
+            and all(frame.parts and frame.parts[at] > FAINT for frame in frames for at in parts)
         )
 
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
