@@ -256,13 +256,9 @@ def _in_place(value: ast.expr, target: ast.expr | None, *, of_leaf: bool) -> str
     if isinstance(value, ast.Call) and len(value.args) == 2 and not value.keywords:
         operator = _SIGNED.get(ast.unparse(value.func))
         value = ast.BinOp(value.args[0], operator(), value.args[1]) if operator else value
-    changed = (
-        value.left
-        if isinstance(value, ast.BinOp)
-        else operand_of(value, method)
-        if isinstance(value, ast.Call)
-        else None
-    )
+    changed = value.left if isinstance(value, ast.BinOp) else None
+    if isinstance(value, ast.Call):
+        changed = operand_of(value, method)
     name = _KEEPING.sub("", ast.unparse(changed)) if changed is not None else ""
     if changed is None or (target is not None and name != ast.unparse(target)):
         return ""

@@ -78,15 +78,16 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
         number = grown if grown is not None else next(iter(use.holds), None)
         leaf = "w" if number is None else report.parameters[number].name
         backward, step = report.location(most.backward), report.location(most.location)
-        message = (
-            f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included what an "
-            "earlier step had already used"
-        )
+        earlier = "an earlier step had already used"
         remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
         call = call_on(text_of(step), "step")
         if call is not None and (call.args or call.keywords) and "scaler" not in ast.unparse(call.func):  # a closure
-            message = message.replace("an earlier step had already used", "an earlier call of the closure had brought")
+            earlier = "an earlier call of the closure had brought"
             remedy = f"A step calls its closure several times: begin it with `{optimizer_code(use)}.zero_grad()`"
+        message = (
+            f"{use.name} steps on gradients that were not zeroed: {in_steps(times, use.steps)}, they included what "
+            f"{earlier}"
+        )
         if not use.name:  # an update by hand
             message = (
                 f"{leaf}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "

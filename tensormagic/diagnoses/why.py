@@ -122,7 +122,7 @@ def _came_as_zero(question: Question, head: str) -> WhyReport:
     norm = scientific(found[0].frames[-1].norms[node])
     says = f"{head} because {op}{place_words(place)} got a gradient of norm {norm} and passed on nothing but zeros"
     why = _ZEROS.get(op, "")
-    described = [one for one in question.findings if one.code == "TM405" and question.name in one.message]
+    described = question.found("TM405")
     return question.described(
         "zero", f"{says}: {why}." if why else f"{says}.", location=place, path=question.way((node,)),
         evidence=tuple(one.message for one in described[:1]), remedy=tuple(one.remedy for one in described[:1]),

@@ -113,16 +113,18 @@ def cleared(question: Question) -> WhyReport | None:
     if series is None or trace is None or not series.touched:
         return None
     way, none = question.way(), f"{question.grad} is None because"
-    for found in question.findings:
-        if found.code == "TM318" and question.name in found.message and "returns None" in found.message:
-            says = f"{none} {found.message.partition(': ')[2].replace('them', 'it')}"
-            return question.described("cut off", says, location=found.location, path=way, remedy=(found.remedy,))
+    for found in question.found("TM318"):
+        says = f"{none} {found.message.partition(': ')[2].replace('for them.', 'for it.')}"
+        return question.described("cut off", says, location=found.location, path=way, remedy=(found.remedy,))
     if series.replaced:
-        says = f"{none} {question.name} was replaced in the run: the gradients went to the tensor before it."
+        says = (
+            f"{none} {question.name} was replaced in the run, and the gradients went to the tensor before it; or it "
+            "was cleared since."
+        )
         remedy = f"Change the values of the one that is there: `with torch.no_grad(): {question.name}.copy_(…)`."
         return question.described("replaced", says, path=way, remedy=(remedy,))
     brought = [done for done, norm in zip(trace.passes, series.norms, strict=False) if not norm < 0]
-    if brought and all(done.returned for done in brought):
+    if len(brought) == series.touched and all(done.returned for done in brought):
         place = trace.location(brought[-1].location)
         says = f"{none} its gradient was returned: `autograd.grad`{place_words(place)} fills no `.grad`."
         remedy = "Take what it returns, or call `loss.backward()` instead."

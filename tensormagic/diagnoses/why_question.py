@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -218,6 +219,11 @@ class Question:
     def findings(self) -> tuple[Finding, ...]:
         """What was found in the run that saw it."""
         return self.trace.findings if self.trace is not None and self.is_seen else ()
+
+    def found(self, code: str) -> list[Finding]:
+        """Return the findings of a code that begin with its name, alone or among others."""
+        every = (one for one in self.findings if one.code == code)
+        return [one for one in every if self.name in re.split(", | and ", one.message.partition(" get")[0])]
 
     def way(self, bad: Sequence[int] = ()) -> tuple[PathStep, ...]:
         """Return the way from it to where backward started, in the run; empty where the run did not lead to it."""

@@ -367,6 +367,7 @@ def function_returns_none(report: TraceReport) -> Iterator[Finding]:
                 given_none.setdefault(senders.pop(), []).append(leaf.variable)
         for sender, names in given_none.items():
             function = graph.nodes[sender]
+            # A node of several results has no statistics: what one was made of gets nothing where that is not used.
             if function.kind == "custom" and function.op not in _OF_TORCH and function.statistics is not None:
                 yield _returns_none(report, (at, sender), names)
 

@@ -185,6 +185,34 @@ def an_equation_of_a_second_derivative():
     return trace.report
 
 
+class Pair(torch.autograd.Function):
+    """Returns None for what was made into a result that nobody used."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.set_materialize_grads(False)
+        return x * 2, y * 2
+
+    @staticmethod
+    def backward(ctx, of_x, of_y):
+        return tuple(None if each is None else 2 * each for each in (of_x, of_y))
+
+
+@healthy(nearly="TM318")
+def a_second_result_that_is_not_always_used():
+    """DDP hands the outputs of a model on in this way."""
+    net, aside = nn.Linear(4, 3), nn.Linear(4, 3)
+    optimizer = torch.optim.SGD([*net.parameters(), *aside.parameters()], lr=0.01)
+    with tm.trace(namespace={"net": net, "aside": aside}) as trace:
+        for step in range(6):
+            x = torch.randn(8, 4)
+            main, other = Pair.apply(net(x), aside(x))
+            optimizer.zero_grad()
+            (main if step < 4 else main + other).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
 @healthy(nearly="TM318")
 def a_checkpoint_that_is_given_more_than_it_uses():
     """What the function inside does not use gets no gradient there, and its own elsewhere."""

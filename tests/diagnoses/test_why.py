@@ -172,7 +172,7 @@ def test_a_parameter_that_was_replaced():
         loss.backward()
     found = ask(net.weight, names, "net.weight", trace=trace)
     assert found.reason == "replaced"
-    assert "the gradients went to the tensor before it" in found.answer
+    assert "the gradients went to the tensor before it; or it was cleared since" in found.answer
 
 
 class Product(torch.autograd.Function):
@@ -200,6 +200,17 @@ def test_a_function_that_returns_none():
         Product.apply(x, w).sum().backward()
     found = tm.why(w, trace=trace, namespace=names)
     assert found.answer == "w.grad is None because Product.backward returns None for it."
+
+
+def test_what_a_function_returns_none_for_is_told_of_that_alone():
+    """The other weight, whose name is a part of many words, was cleared."""
+    w, x, a = leaf(), leaf(), leaf()
+    names = {"w": w, "x": x, "a": a}
+    with tm.trace(namespace=names) as trace:
+        (Product.apply(x, w) * a).sum().backward()
+        a.grad = None
+    assert tm.why(w, trace=trace, namespace=names).reason == "cut off"
+    assert tm.why(a, trace=trace, namespace=names).reason == "cleared"
 
 
 def test_not_part_of_the_loss():
