@@ -164,7 +164,7 @@ def model(
 
 def _report(trace: TraceReport | Trace | None) -> TraceReport | None:
     given = last_trace() if trace is None else trace
-    report = getattr(given, "report", given)
+    report = _of_trace(getattr(given, "report", given))
     if report is not None and not isinstance(report, TraceReport):
         raise TensorMagicError(f"trace is a traced run: a trace or its report, not {requirements.what(trace)}")
     return report

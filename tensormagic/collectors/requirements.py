@@ -148,7 +148,7 @@ def require_names(given: Any, function: str) -> Mapping[str, Any]:
     takes = 'names and their values, as in {"x": x}'
     require(given, Mapping, f"{function}()", takes)
     names: Mapping[str, Any] = given
-    for name in names:
+    for name in list(names):
         require(name, str, f"{function}()", f"{takes}: a name is text")
     return names
 

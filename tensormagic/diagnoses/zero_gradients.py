@@ -218,7 +218,7 @@ class _Blame:
         return ends
 
     def _add_up_to_zero(self, index: int, frames: list[Frame]) -> bool:
-        """Whether all that an op receives is more than zero alone, and exactly zero together.
+        """Whether parts of what an op receives are more than zero, and exactly zero together.
 
         Not asked of a leaf: the last bias of a model whose outputs are subtracted from each other is meant to be so.
         """
@@ -226,7 +226,7 @@ class _Blame:
         return (
             len(parts) == len(self._feeders.get(index, ())) > 1
             and self._graph.nodes[index].kind != "accumulate"
-            and all(frame.parts and frame.parts[at] > FAINT for frame in frames for at in parts)
+            and all(frame.parts and any(frame.parts[at] > FAINT for at in parts) for frame in frames)
         )
 
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
@@ -302,7 +302,8 @@ def _gets_zero(report: TraceReport, dead: _Dead, first: _Silent) -> str:
 def _cancelled(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
     graph = report.graphs[where[0]]
     node = graph.nodes[where[1]]
-    users = users_of(graph, where[1])
+    arrived = zip(graph.shared_edges, dead.frames[-1].parts, strict=True)
+    users = [graph.nodes[graph.edges[at].source] for at, part in arrived if part and graph.edges[at].target == where[1]]
     location = report.location(max(users, key=lambda user: user.index).location)
     senders, made = listed(sorted(user.op for user in users)), node.variable or f"the result of {node.op}"
     place = f" ({location.label})" if location else ""

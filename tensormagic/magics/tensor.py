@@ -99,8 +99,8 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
     if not requirements.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
     name = binding(expression) if _is_one(found.value) else expression
-    given = {"namespace": shell.user_ns, "verdict": found.verdict, **chosen}
-    report = answer_of(api.inspect, found.value, name, **given)
+    # No name for the namespace: the error that a refusal leaves would hold everything in it.
+    report = answer_of(api.inspect, found.value, name, namespace=shell.user_ns, verdict=found.verdict, **chosen)
     holders = with_cells(report.holders, partial(cell_number, shell))  # of the lines of tracebacks and generators
     return _with_hooks_in_cells(shell, replace(report, holders=holders))
 

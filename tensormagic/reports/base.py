@@ -368,8 +368,10 @@ def given_path(given: str | os.PathLike[str], call: str) -> Path:
     """
     try:
         return Path(given).expanduser()
-    except (TypeError, RuntimeError):
+    except TypeError:
         raise TensorMagicError(f"{call} takes a path, but was given {shortened(repr(given), 80)}") from None
+    except RuntimeError:
+        raise TensorMagicError(f"{call}: there is no home folder for {shortened(repr(given), 80)}") from None
 
 
 # Makes frozen records in a quarter of the time: a graph of a hundred thousand nodes has half a million of them.

@@ -126,7 +126,8 @@ def _plain_value(value: Any) -> Any:
     changed = {}
     for name in _telling(value.__class__):
         old = getattr(value, name)
-        if type(old) in _MUTE or (isinstance(old, str) and _is_plain(old)):  # nearly all of thousands of nodes
+        # Nearly all of thousands of nodes.
+        if not old or type(old) in _MUTE or (isinstance(old, str) and _is_plain(old)):
             continue
         new = _plain_value(old)
         if new is not old:

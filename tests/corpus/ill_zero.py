@@ -250,6 +250,21 @@ def a_straight_through_estimator_without_detach():
     return train_quantised(net, loss_of)
 
 
+@ill("TM405", severity="warning", line="straight = z + (q - z)", subject="net.encoder.weight",
+     says=("add and sub send back to", "cancels"))  # fmt: skip
+def a_rounding_without_detach():
+    """A third gradient arrives, through the rounding itself, and is zero."""
+    net = Quantised()
+
+    def loss_of(x):
+        z = net.encoder(x)
+        q = torch.round(z)
+        straight = z + (q - z)
+        return F.mse_loss(net.decoder(straight), x) + net.codes.weight.square().mean()
+
+    return train_quantised(net, loss_of)
+
+
 @healthy
 def a_straight_through_estimator():
     net = Quantised()

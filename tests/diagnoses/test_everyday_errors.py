@@ -95,7 +95,7 @@ UNSEEN = [
     (
         "torch.tensor([torch.ones(2), torch.ones(2)])",
         "x=2",
-        "holds numbers, and this one holds tensors of several: torch.stack",
+        "holds numbers, and this one holds tensors of several elements: torch.stack",
     ),
     (
         "torch.ones(2, 3).t().view(-1)",

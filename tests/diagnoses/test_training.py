@@ -33,7 +33,7 @@ UNUSED = (
     "Nothing that was differentiated was computed from x: it has no gradient, and allow_unused=True gives None for it. "
     "What was computed from the same values in another way does not count."
 )
-DEVICE = "A device is a kind that torch knows, and a number where there are several, as in cuda:1"
+DEVICE = "A device is a kind that torch knows, with a number where there are several, as in cuda:1"
 CHECKPOINT = """
 from torch.utils.checkpoint import checkpoint
 x = torch.ones(3, requires_grad=True)
@@ -163,8 +163,8 @@ CASES = (
      {"torch.from_numpy(a.copy())": "{way}"}),
     ("a = [1, 2]", "torch.from_numpy(a)", "The function torch.from_numpy takes an array, not a list.",
      {"torch.tensor(a)": "{way}"}),
-    ("x = torch.ones(3)", "x.to('gpu')", f"{DEVICE}: gpu is none, but cuda (or mps, xpu).", {}),
-    ("x = torch.ones(3)", "x.to('cuda0')", f"{DEVICE}: cuda0 is none.", {}),
+    ("x = torch.ones(3)", "x.to('gpu')", f"{DEVICE}. There is no kind gpu: write cuda (or mps, xpu).", {}),
+    ("x = torch.ones(3)", "x.to('cuda0')", f"{DEVICE}. There is no kind cuda0.", {}),
     ("import torch.distributed as dist", "dist.get_rank()", "No process group was made in this process", {}),
     ("p = torch.tensor([0.5, 0.5])", "torch.multinomial(p, 3)", "Without replacement each category is drawn once",
      {"torch.multinomial(p, 3, replacement=True)": "{way}"}),

@@ -123,6 +123,15 @@ def test_many_looks_leave_nothing(cell, shell):
     assert gone() is None
 
 
+def test_a_refusal_holds_nothing(cell):
+    """The error that `%tensor` leaves is no reason why a tensor of the session is in memory."""
+    cell("big = torch.zeros(500)")
+    assert cell("%tensor print").error is not None
+    report = cell("%gpumem --into r --text\nr").value
+    one = next(one for one in report.storages if one.nbytes == 2000)
+    assert [holder.path for holder in one.holders] == ["big"]
+
+
 @pytest.mark.parametrize("line", ["%gpumem", "%gpumem net --text"])
 def test_out_stays_as_it_is(cell, shell, line):
     """A line magic has no value."""

@@ -87,7 +87,7 @@ def test_tab_offers_folders(shell, folder):
     [
         ("runs/a runs/b", "takes one run, but was given 2"),
         ("runs/nowhere", "is no folder"),
-        ("~nobody-of-that-name/a", "%ranks takes a path, but was given '~nobody"),
+        ("~nobody-of-that-name/a", "%ranks: there is no home folder for '~nobody"),
         ("runs", "has no file rank*.jsonl"),
         ("nobody", "there is no folder or name 'nobody'"),
         ("number", "a folder, or the trace report of each rank"),

@@ -20,6 +20,7 @@ from tensormagic.collectors.calls.seen_made import storage_key
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, outwards
 from tensormagic.reports import RunningSum, UntrainedNorm
@@ -69,7 +70,7 @@ class LoopNotes:
     cleared: int | None = None  # The line that called ``optimizer.zero_grad()`` last; None from each backward on.
     cleared_last: int | None = None  # The same, also after a backward.
     # Optimizers whose gradients were cleared: how often, and at which line last.
-    clears: dict[int, tuple[weakref.ref[Any], int, int | None]] = field(default_factory=dict)
+    clears: Marks = field(default_factory=lambda: Marks(MOST_OPTIMIZERS))
     passes: int = 0  # How many backward passes there were.
     froze: int | None = None  # The line that switched a leaf's gradient off last.
     steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
@@ -96,8 +97,8 @@ class LoopNotes:
 
     def cleared_by(self, optimizer: Any) -> int | None:
         """Return the line that makes a habit of clearing the gradients of an optimizer; None where none does."""
-        reference, times, site = self.clears.get(id(optimizer), (None, 0, None))
-        return site if reference is not None and reference() is optimizer and times >= HABIT else None
+        times, site = self.clears.of(optimizer) or (0, None)
+        return site if times >= HABIT else None
 
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
@@ -182,9 +183,9 @@ def cleared(watch: CallWatch, call: Call) -> None:
         while frame is not None and frame.f_code.co_name != "zero_grad":
             frame = frame.f_back
         optimizer = frame.f_locals.get("self") if frame is not None else None
-        if optimizer is not None and (id(optimizer) in watch.loop.clears or len(watch.loop.clears) < MOST_OPTIMIZERS):
-            _, times, _ = watch.loop.clears.get(id(optimizer), (None, 0, None))
-            watch.loop.clears[id(optimizer)] = weakref.ref(optimizer), times + 1, site
+        if optimizer is not None:
+            times, _ = watch.loop.clears.of(optimizer) or (0, None)
+            watch.loop.clears.put(optimizer, (times + 1, site))
 
 
 def froze(watch: CallWatch, call: Call) -> None:

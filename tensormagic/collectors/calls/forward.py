@@ -140,6 +140,12 @@ class ForwardRecorder(CallFollower):
         self._ranges.remove_all()
         self._applies.__exit__()
 
+    def silence(self) -> None:
+        """Be told of nothing any more; what was replaced for every thread is put back from any of them."""
+        super().silence()
+        self._ranges.remove_all()
+        self._applies.__exit__()
+
     def around(  # noqa: C901, PLR0912, PLR0913, PLR0917  (one branch a listener: a method each would cost every call)
         self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any
     ) -> Any:

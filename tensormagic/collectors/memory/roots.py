@@ -128,11 +128,12 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
 
     Returns, by the storage's number, the number of what frees its memory.
     """
-    asked = {at: told(found.objects[at].data_ptr, None) for at in storages if found.objects[at].device.type == "cpu"}
-    addresses = {at: address for at, address in asked.items() if address is not None}  # a DTensor's does not say
-    foreign = [at for at in addresses if is_foreign(found.objects[at])]
+    addresses = _addresses(found, (at for at in storages if is_foreign(found.objects[at])))
+    foreign = list(addresses)
     if not foreign:
         return {}
+    others = (at for at in storages if at not in addresses and found.objects[at].device.type == "cpu")
+    addresses |= _addresses(found, list(others))
     arrays = _Arrays(found)
     lent = arrays.lent(foreign)
     borrowed = set(foreign) - lent
@@ -152,6 +153,15 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
             found.edges[at].append(held)
             owners[at] = piece if piece is not None else arrays.owner(held)
     return owners
+
+
+def _addresses(found: References, storages: Iterable[int]) -> dict[int, int]:
+    """Return where storages lie, of those that say so: a DTensor's does not.
+
+    Only asked where there is need: it copies what ``torch._lazy_clone`` made.
+    """
+    asked = ((at, told(found.objects[at].data_ptr, None)) for at in storages)
+    return {at: address for at, address in asked if address is not None}
 
 
 class _Spans:

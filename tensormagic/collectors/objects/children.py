@@ -170,8 +170,11 @@ def registered(module: nn.Module, registry: str) -> dict[str, Any]:
 
 
 def updated_by(optimizer: Any) -> list[Any]:
-    """Return what an optimizer updates, read without running code of its class."""
-    return [one for group in attributes_of(optimizer).get("param_groups") or () for one in group["params"]]
+    """Return what an optimizer updates, or the one that it wraps, read without running code of its class."""
+    known = attributes_of(optimizer)
+    if "param_groups" not in known and is_kind(wrapped := known.get("optimizer"), torch.optim.Optimizer):
+        return updated_by(wrapped)
+    return [one for group in known.get("param_groups") or () for one in group["params"]]
 
 
 def states_of(optimizer: Any) -> dict[Any, Any]:

@@ -363,11 +363,10 @@ def _computed(node: ast.AST, names: Mapping[str, Any]) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    if name == "grad" and is_kind(owner, torch.Tensor):
-        with torch._C.DisableTorchFunction():
-            return UNKNOWN if has_history(owner) else owner.grad
     if not is_plain_tensor(owner):
         return stored(owner, name)
+    if name == "grad":
+        return UNKNOWN if has_history(owner) else owner.grad
     if name not in _TENSOR_ATTRIBUTES:
         return UNKNOWN
     with quiet():

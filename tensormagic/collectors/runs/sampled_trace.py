@@ -261,7 +261,7 @@ class SampledTracer(Tracer):
     @uncounted
     def _pass_by(self, call: BackwardCall) -> Any:
         """Make a backward call that is not looked at."""
-        compiles = type(call.roots[0]) is not torch.Tensor and is_being_compiled()
+        compiles = type(next(iter(call.roots), None)) is not torch.Tensor and is_being_compiled()
         if self._inside or get_ident() != self._home or compiles:
             self._others += get_ident() != self._home
             return call.run()

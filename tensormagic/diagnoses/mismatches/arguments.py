@@ -148,13 +148,14 @@ unsupported tensor layout: \w+|with arguments from the 'Sparse\w+' backend|for \
 
 Expected one of cpu, cuda, .* device type at start of device string: (?P<name>\w+)
 Invalid device string: '(?P<name>.*?)'
-    with told: {"gpu": ", but cuda (or mps, xpu)"}.get(name, "")
-    argument: A device is a kind that torch knows, and a number where there are several, as in cuda:1: {name} is
-        none{told}.
+    with told: {"gpu": ": write cuda (or mps, xpu)"}.get(name, "")
+    argument: A device is a kind that torch knows, with a number where there are several, as in cuda:1. There is no
+        kind {name}{told}.
 
 only integer tensors of a single element can be converted to an index
     with wrong: first one.numel != 1 or is_floating(one.dtype)
-    argument: Python takes one whole number here, and {wrong.name} is {wrong.dtype} with {count(wrong.numel)}.
+    argument: Python takes one whole number here, and {wrong.name} is {wrong.dtype} with
+        {plural(wrong.numel, "element")}.
     parts: wrong is {wrong.dtype}, {wrong.numel} elements must be int64, 1 element
 
 can't assign a (?P<kind>list|tuple) to a torch\.\w+
@@ -176,7 +177,7 @@ probability tensor contains either `inf`, `nan` or element < 0
 
 `lengths` array must be sorted in decreasing order when `enforce_sorted` is True
     argument: The samples are not in the order of their lengths, the longest first.
-    maybe: {call.with_keyword("nn.utils.rnn.pack_padded_sequence", "enforce_sorted", False)}
+    maybe: {call.with_keyword("torch.nn.utils.rnn.pack_padded_sequence", "enforce_sorted", False)}
 
 Length of all samples has to be greater than 0
     argument: Each sequence of a batch must have one element at least, and one length is 0: leave that sample out.
@@ -197,8 +198,8 @@ only one element tensors can be converted
 
 only one element tensors can be converted
     if: call.report.function in ("torch.tensor", "torch.as_tensor") and not call.tensors
-    argument: A list given to {call.report.function} holds numbers, and this one holds tensors of several: torch.stack
-        joins tensors of one shape.
+    argument: A list given to {call.report.function} holds numbers, and this one holds tensors of several elements:
+        torch.stack joins tensors of one shape.
 
 a Tensor with \d+ elements cannot be converted to Scalar|only one element tensors can be converted
     shape: The conversion to one number takes one element: {only} has {count(only.numel)}.

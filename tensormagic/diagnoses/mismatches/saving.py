@@ -135,15 +135,21 @@ def _of_other_names(call: Call, model: str) -> Mismatch | None:
     missing, unexpected = _keys(call.error, "Missing"), _keys(call.error, "Unexpected")
     owner, given = loaded(call)
     if prefix := _prefix(missing, unexpected):
-        wrapper = f"it was saved from a model in {_WRAPPERS[prefix]}" if prefix in _WRAPPERS else "the model's do not"
-        rule = f"All names in the checkpoint begin with `{prefix}`: {wrapper}."
+        rule = f"The names in the checkpoint that do not fit begin with `{prefix}`, and the model's do not."
+        if prefix in _WRAPPERS:
+            wrapper = f"it was saved from a model in {_WRAPPERS[prefix]}"
+            rule = f"All names in the checkpoint begin with `{prefix}`: {wrapper}."
         bare = f'{{name.removeprefix("{prefix}"): value for name, value in {given}.items()}}'
         return mismatch("argument", rule, maybe=[f"{owner}.load_state_dict({bare})"])
     if prefix := _prefix(unexpected, missing):
-        inner = f"{owner}.{prefix[:-1]}"
-        wrapper = f"is in {_WRAPPERS[prefix]}, which puts" if prefix in _WRAPPERS else f"has its layers in {inner}, and"
-        rule = f"The model {wrapper} `{prefix}` before all names, and the checkpoint is not: load it into `{inner}`."
-        return mismatch("argument", rule, maybe=[f"{inner}.load_state_dict({given})"])
+        if prefix in _WRAPPERS:
+            inner, wrapper = f"{owner}.{prefix[:-1]}", f"is in {_WRAPPERS[prefix]}, which puts"
+            rule = f"The model {wrapper} `{prefix}` before all names, and the checkpoint is not: load into `{inner}`."
+            return mismatch("argument", rule, maybe=[f"{inner}.load_state_dict({given})"])
+        rule = f"The names in the checkpoint that do not fit are in the model with `{prefix}` before them."
+        named = f'name if name in {owner}.state_dict() else "{prefix}" + name'
+        loaded_so = f"{owner}.load_state_dict({{{named}: value for name, value in {given}.items()}})"
+        return mismatch("argument", rule, maybe=[loaded_so])
     if key := next((name for name in _WEIGHTS if name in unexpected), ""):
         rule = f"The checkpoint holds more than weights, {listed(list(unexpected))}: the model's are under {key!r}."
         return mismatch("argument", rule, maybe=[f"{owner}.load_state_dict({given}[{key!r}])"])

@@ -12,7 +12,7 @@ from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.diagnoses.rule import is_differentiable
 from tensormagic.reports import Mismatch
 from tensormagic.reports.failure import SavedWrite
-from tensormagic.words import listed
+from tensormagic.words import binding, listed
 
 says = Messages(globals())
 
@@ -52,7 +52,7 @@ cannot register a hook on a tensor that doesn't require gradient
 
 ^'(?P<kind>float|int|NoneType|list|tuple)' object has no attribute 'backward'
     with takes: ": .item() and float() take a number out of its graph" if kind in ("float", "int") else ""
-    with what: {"NoneType": "None (a function without return?)", "list": "a list of them"}.get(kind, article(kind))
+    with what: {"NoneType": "None (a function without return?)", "list": "a list"}.get(kind, article(kind))
     argument: Backward starts from a tensor, and {call.receiver or "this"} is {what}{takes}.
     maybe: sum({call.receiver}).backward() when kind in ("list", "tuple") and call.receiver
 
@@ -255,4 +255,4 @@ def _no_leaf(call: Call) -> Mismatch:
         "An optimizer changes leaves in place, and one of these tensors was computed from another: it has a `grad_fn`. "
         "`.to(…)`, `.cuda()` or a factor after requires_grad=True make such a tensor."
     )
-    return mismatch("argument", rule, works=[f"nn.Parameter({unparse(one)}.detach())" for one in only])
+    return mismatch("argument", rule, works=[f"nn.Parameter({binding(unparse(one))}.detach())" for one in only])

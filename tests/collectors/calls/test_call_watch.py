@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 import tensormagic as tm
 from tensormagic.collectors.calls.call_notes import CLOSELY, operand_texts
-from tensormagic.collectors.calls.call_watch import WATCHED
+from tensormagic.collectors.calls.call_watch import WATCHED, LoopNotes
 from tensormagic.collectors.detachment.detachment_facts import ROLES
 
 LARGE = torch.zeros(256, 256)
@@ -207,3 +207,14 @@ def test_a_list_of_indices_into_an_output_is_looked_at():
         output, _ = cell(torch.ones(4, 2, 2))
         output[:, torch.tensor([0, 1])].sum().backward()
     assert trace.report.gaps == ()
+
+
+def test_the_habit_of_clearing_is_that_of_one_optimizer():
+    """A new one in the place of one that has gone has none yet, although its `id` may be the same."""
+    notes = LoopNotes()
+    for _ in range(6):
+        optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], 0.1)
+        assert notes.clears.of(optimizer) is None
+        notes.clears.put(optimizer, (1, 7))
+        del optimizer
+        gc.collect()

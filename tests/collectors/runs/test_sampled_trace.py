@@ -162,6 +162,16 @@ def test_several_backward_calls_of_one_step_are_traced_together():
     assert [graph.passes_seen for graph in report.graphs] == [3, 3]
 
 
+def test_a_backward_from_nothing():
+    """It runs as it does untraced, traced or passed by."""
+    with tm.trace(every=3) as trace:
+        for _ in range(4):
+            w = torch.ones(2, requires_grad=True)
+            (w * w).sum().backward()
+            torch.autograd.backward(())
+    assert trace.report.state == "finished"
+
+
 def test_gradient_accumulation():
     """Four backward calls before each optimizer step: the chosen ones are whole, the graph is one."""
     net = model()

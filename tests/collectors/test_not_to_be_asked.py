@@ -1,12 +1,15 @@
-"""A view that torch refuses to say of what made it: one of several, whose memory was written to since."""
+"""Values that are not to be asked: a view that torch refuses to speak of, code of the user's, a lazy clone."""
 
 from __future__ import annotations
+
+import ast
 
 import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.objects.children import has_history, is_leaf
+from tensormagic.collectors.objects.children import has_history, is_leaf, updated_by
+from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 
 
 def refused():
@@ -43,6 +46,48 @@ def test_a_backward_is_followed(options):
     assert len(run.passes) == 1
     assert run.gaps == ()
     assert run.parameters[0].name == "x"
+
+
+class Watched(torch.Tensor):
+    """Its gradient is code of the user's."""
+
+    asked = 0
+
+    @property
+    def grad(self):
+        Watched.asked += 1
+
+
+def test_code_of_a_subclass_does_not_run():
+    """What a name stands for is read without asking it."""
+    x = torch.ones(2).as_subclass(Watched)
+    assert still_value(ast.parse("x.grad", mode="eval").body, {"x": x}) is UNKNOWN
+    assert Watched.asked == 0
+
+
+class Wrapped:
+    """An optimizer around another, as accelerate's is."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self):
+        raise AssertionError("this is code of the user's")
+
+
+def test_what_a_wrapped_optimizer_updates():
+    """It is that which the one inside has stored."""
+    w = torch.nn.Parameter(torch.ones(2))
+    assert updated_by(Wrapped(torch.optim.SGD([w], 0.1))) == [w]
+
+
+def test_a_lazy_clone_is_not_copied():
+    """Its address is not asked for where nothing lies in memory of others."""
+    x = torch.ones(1000)
+    y = torch._lazy_clone(x)
+    tm.memory({"x": x, "y": y})
+    assert torch._C._is_cow_tensor(y)
 
 
 def test_what_asks_for_its_graph_says_why_there_is_none():
