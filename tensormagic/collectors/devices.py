@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -382,7 +381,7 @@ def read_cpu(root: Path = _ROOT, psutil: Any = None) -> Found:
         if limit is not None and (total is None or limit < total):
             left = max(limit - (used or 0), 0)
             total, free = limit, left if free is None else min(free, left)
-        return [DeviceMemory("cpu", free=free, total=total, process=pages * resource.getpagesize())], []
+        return [DeviceMemory("cpu", free=free, total=total, process=pages * os.sysconf("SC_PAGE_SIZE"))], []
     if psutil is None and find_spec("psutil") is not None:
         psutil = import_module("psutil")
     if psutil is None:

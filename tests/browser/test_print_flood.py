@@ -29,7 +29,7 @@ OURS = frozenset({"comm_open", "comm_msg", "comm_close", "display_data", "update
 
 
 def test_no_printed_line_is_lost_beside_a_live_panel(notebook, lab_page: Page) -> None:
-    """All of 20,000 lines stand in the saved notebook, in order; the panel sends a few messages in a hundred."""
+    """All of 20,000 lines stand in the saved notebook, in order; the panel sends a tenth of what may be sent."""
     traffic = Traffic()
     traffic.watch(lab_page)
     lab = notebook(SET_UP, FLOOD)
@@ -40,4 +40,4 @@ def test_no_printed_line_is_lost_beside_a_live_panel(notebook, lab_page: Page) -
     assert "".join(output.text for output in streams).splitlines() == [f"line {at}" for at in range(LINES)]
     counted, busiest = traffic.counted(), traffic.busiest(WINDOW, OURS)
     assert counted["comm_msg"] > 10, "the panel was not live"
-    assert busiest <= 0.05 * ALLOWED, f"{busiest} messages of the panel in {WINDOW:g} s"
+    assert busiest <= 0.1 * ALLOWED, f"{busiest} messages of the panel in {WINDOW:g} s"

@@ -50,6 +50,7 @@ from tensormagic.words import error_text
 
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
+_AS_WRITTEN = getattr(os, "O_BINARY", 0)  # Windows would else change the ends of lines
 _LOOKED_AT = 1 << 20  # bytes at either end of another rank's file in which its hashes are looked up
 
 
@@ -189,7 +190,7 @@ class RankFile(TracePart):
         self._folder.mkdir(parents=True, exist_ok=True)
         self._rank, self._pid, self._path = rank, os.getpid(), self._folder / _name(rank)
         self._path.with_suffix(".report.json").unlink(missing_ok=True)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _AS_WRITTEN, 0o644)
         self._write("rank", v=FORMAT, rank=rank, world=world, host=socket.gethostname(), pid=self._pid, at=self._began)
 
     def _write(self, kind: str, **values: Any) -> None:
@@ -338,10 +339,10 @@ def peak_bytes() -> int:
     """Return the bytes that were the most on the device, or that this process took where no device was used."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return int(torch.cuda.max_memory_allocated())
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # there is none on Windows
         return 0
-    import resource
-
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(most if sys.platform == "darwin" else most * 1024)
 
