@@ -40,12 +40,16 @@ class Row:
     newest: bool = False  # without constraints.txt: what pip finds today
 
 
-OLDEST = ("ipython==8.0.0", "numpy==1.24.0", "ipywidgets==8.0.0", "anywidget==0.9.0", "plotly==6.0.0", "rich==13.0.0")
+OLDEST = ("ipython==7.34.0", "numpy==1.24.0", "ipywidgets==7.7.0", "anywidget==0.9.0", "plotly==5.24.0", "rich==13.0.0")
+COLAB = ("ipython==7.34.0", "ipykernel==6.17.1", "numpy==2.0.2", "ipywidgets==7.7.1", "plotly==5.24.1", "rich==13.9.4")
+OLD_WIDGETS = ("widgetsnbextension==3.6.10",)  # what ipywidgets 7 needs
 OLD_ENOUGH = ("scikit-learn==1.5.2", "scipy==1.13.1")  # of what the tests alone need: the last that take that NumPy
 ROWS = (
     Row("pinned"),
     Row("newest", newest=True),
-    Row("oldest", pins=(*OLDEST, *OLD_ENOUGH)),
+    Row("oldest", pins=(*OLDEST, *OLD_WIDGETS, *OLD_ENOUGH)),
+    Row("colab", pins=(*COLAB, *OLD_WIDGETS)),
+    Row("ipython-8.0", pins=("ipython==8.0.0",)),
     Row("ipython-8.12", pins=("ipython==8.12.3",)),
     Row("ipython-8.37", pins=("ipython==8.37.0",)),
     Row("numpy-1.26", pins=("numpy==1.26.4",)),

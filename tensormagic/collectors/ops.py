@@ -17,7 +17,7 @@ from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
-from tensormagic.collectors.where.source import MARK, AskedOnce, SourceLines, is_own_code
+from tensormagic.collectors.where.source import MARK, AskedOnce, SourceLines, function_of_code, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
 
@@ -205,10 +205,10 @@ class Places:
                     known_site = places.get((id(code), frame.f_lasti))
                     site, found = self._sites.of_frame(frame) if known_site is None else known_site[1], True
                     optimizes = not module and (optimizes or self._is_step(frame))
-                    if module or code.co_name == "<module>":
+                    if module or not function_of_code(code.co_name):
                         break
                 optimizes = optimizes or kind == _OPTIMIZER
-            elif code.co_name == "<module>" and kind == _OWN:
+            elif kind == _OWN and not function_of_code(code.co_name):
                 break
             frame = frame.f_back
         return site, module, optimizes and not module

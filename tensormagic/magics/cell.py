@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from tensormagic.magics.shared_assets import running_number
+from tensormagic.magics.shared_assets import cell_number, name_of_cell
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cell
@@ -57,8 +57,7 @@ class CellSource:
         transformed: str = shell.transform_cell(cell)
         dropped = "\n" * (_blank_lines(cell) - _blank_lines(transformed))  # by IPython, at the top of the cell
         source = f"# {first_line}\n{dropped}{transformed}"
-        count = running_number(shell)
-        self._filename = shell.compile.cache(source, count, raw_code=cell)
+        self._filename = name_of_cell(shell, source, cell)
         wrong = None
         try:
             self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
@@ -66,7 +65,9 @@ class CellSource:
             wrong = CellSyntaxError(shell, error)
         if wrong is not None:  # raised here, not above: the first error would be shown as its cause
             raise wrong
-        self.cell: Cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
+        self.cell: Cell = Cell(
+            self._filename, cell_number(shell, self._filename), (first_line, *source.rstrip("\n").split("\n")[1:])
+        )
         _refuse_await(self._tree)
 
     def run(self, passed: Passed | None = None) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from IPython.core.getipython import get_ipython
 
@@ -39,15 +40,42 @@ def running_number(shell: Any) -> int:
 
 def cell_number(shell: Any, filename: str) -> int | None:
     """Return the execution count of the cell that IPython compiled under ``filename``, or None."""
-    known = getattr(shell.compile, "_filename_map", {})
-    number = known.get(filename)
+    number = _numbers(shell).get(filename)
     return int(number) if number is not None else None
 
 
 def cell_numbers(shell: Any) -> dict[str, int]:
     """Return the execution count of every cell, by the last part of the name that IPython compiled it under."""
-    known = getattr(shell.compile, "_filename_map", {})
-    return {PurePath(filename).name: int(number) for filename, number in known.items() if number is not None}
+    return {PurePath(name).name: int(number) for name, number in _numbers(shell).items() if number is not None}
+
+
+def name_of_cell(shell: Any, source: str, cell: str) -> str:
+    """Return a name to compile the text of a cell under: its lines are those of the cell that is running."""
+    number = running_number(shell)
+    name: str = shell.compile.cache(source, number, raw_code=cell)
+    _numbers(shell)[name] = number
+    return name
+
+
+def _numbers(shell: Any) -> dict[str, int]:
+    """Return the number of each cell by the name that it was compiled under, which IPython 8 keeps for its tracebacks.
+
+    IPython 7, which is Colab's, forgets it: names are made again from the text of the cells.
+    """
+    if (kept := getattr(shell.compile, "_filename_map", None)) is not None:
+        return kept  # type: ignore[no-any-return]
+    known, history = _NUMBERS.setdefault(shell, {}), shell.history_manager
+    last = max(known.values(), default=0)
+    if last >= len(history.input_hist_parsed):  # after %reset
+        known.clear()
+        last = 0
+    for number in range(last + 1, len(history.input_hist_parsed)):
+        code = f"{history.input_hist_parsed[number]}\n"
+        known[shell.compile.get_code_name(history.input_hist_raw[number], code, number)] = number
+    return known
+
+
+_NUMBERS: WeakKeyDictionary[Any, dict[str, int]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +210,11 @@ class Pages:
 
 def _widgets() -> tuple[Any, ...]:
     """Return the widgets that there are; none while another thread imports ipywidgets."""
-    holder: Any = sys.modules.get("ipywidgets.widgets.widget")
-    name = "_instances"
-    if not hasattr(holder, name):  # ipywidgets before 8.0.3
-        holder, name = getattr(holder, "Widget", None), "_active_widgets"
-    return tuple(getattr(holder, name, {}).values())
+    module: Any = sys.modules.get("ipywidgets.widgets.widget")
+    kind = getattr(module, "Widget", None)
+    places = ((module, "_instances"), (kind, "_active_widgets"), (kind, "widgets"))  # before 8.0.3, and of ipywidgets 7
+    there: dict[Any, Any] = next((getattr(holder, name) for holder, name in places if hasattr(holder, name)), {})
+    return tuple(there.values())
 
 
 class Placement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from IPython.core.compilerop import CachingCompiler
 from IPython.core.error import UsageError
 
 
@@ -46,6 +47,25 @@ def test_a_last_assignment_is_shown_where_that_is_wished(cell, shell):
         shell.ast_node_interactivity = "last_expr"
 
 
+class Forgetful(CachingCompiler):
+    """Knows the number of no cell that it compiled, as that of IPython 7."""
+
+    def cache(self, transformed_code, number=0, raw_code=None):
+        self._filename_map = {}
+        name = super().cache(transformed_code, number, raw_code)
+        del self._filename_map
+        return name
+
+
+@pytest.fixture(params=[False, True], ids=["kept", "forgotten"])
+def compiler(request, shell, monkeypatch):
+    """What compiles cells, of IPython 8 and of IPython 7."""
+    if request.param:
+        monkeypatch.setattr(shell, "compile", Forgetful())
+        shell.compile.cache("")
+
+
+@pytest.mark.usefixtures("compiler")
 def test_the_cell_number_is_that_of_the_prompt(cell, shell):
     """Findings and the report name the cell as the notebook does."""
     cell("pass")
@@ -57,6 +77,7 @@ def test_the_cell_number_is_that_of_the_prompt(cell, shell):
     assert report.locations[0].label == f"cell {count}, line 2"
 
 
+@pytest.mark.usefixtures("compiler")
 def test_functions_of_earlier_cells_keep_their_number(cell, shell):
     """A line in a function that an earlier cell defined is named with that cell."""
     count = shell.execution_count

@@ -20,6 +20,7 @@ from IPython.core.error import UsageError
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.where.source import function_of_code
 from tensormagic.magics.cell import CellSyntaxError
 from tests.support.shell import KERNEL
 
@@ -110,7 +111,7 @@ def test_a_failing_cell_fails_with_its_own_error_and_line(shell, magic, body, ki
     assert not result.success
     assert isinstance(result.error_in_exec, kind)
     frames = traceback.extract_tb(result.error_in_exec.__traceback__)
-    own = [at for at, frame in enumerate(frames) if frame.name == "<module>"][-1]
+    own = [at for at, frame in enumerate(frames) if not function_of_code(frame.name)][-1]
     assert frames[own].lineno == line
     assert not [frame for frame in frames[own:] if "tensormagic" in frame.filename]
 
@@ -121,8 +122,11 @@ def test_the_traceback_is_that_of_the_plain_run(shell, magic, body):
 
     def tail(result):
         frames = traceback.extract_tb(result.error_in_exec.__traceback__)
-        own = [at for at, frame in enumerate(frames) if frame.name == "<module>"][-1]
-        return [(frame.filename if at else "cell", frame.lineno, frame.name) for at, frame in enumerate(frames[own:])]
+        own = [at for at, frame in enumerate(frames) if not function_of_code(frame.name)][-1]
+        return [
+            (frame.filename if at else "cell", frame.lineno, function_of_code(frame.name))
+            for at, frame in enumerate(frames[own:])
+        ]
 
     plain = tail(run_quietly(shell, f"# the magic's line\n{body}")[0])
     assert tail(run(shell, magic, body)) == plain

@@ -45,6 +45,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import (
     CellNumber,
+    function_of_code,
     innermost_own,
     is_own_code,
     is_own_frame,
@@ -177,7 +178,7 @@ def _raised_elsewhere(
     kind, trace = found["kind"], found["trace"]
     lines = _LINE.findall(trace)
     own = tuple(
-        location_of(filename, int(line), "" if function == "<module>" else function, cell_number=around.cell_number)
+        location_of(filename, int(line), function_of_code(function), cell_number=around.cell_number)
         for filename, line, function in lines if is_own_code(filename)
     )  # fmt: skip
     raises = lines and is_own_code(lines[-1][0]) and re.search(r"\braise\b", own[-1].text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries, size, whole, word
 from tensormagic.collectors.where.caller import MARK
-from tensormagic.collectors.where.source import CellNumber, is_own_code
+from tensormagic.collectors.where.source import CellNumber, function_of_code, is_own_code
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import BlockState, Location, Segment, SnapshotBlock, SnapshotRange
 
@@ -75,7 +75,7 @@ class Stacks:
         cached = linecache.cache.get(filename)
         lines = cached[2] if cached is not None and len(cached) == 4 else []  # its source, where it is in memory
         text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-        return Location(filename, line, text, number, "" if name == "<module>" else name)
+        return Location(filename, line, text, number, function_of_code(name))
 
 
 def _read(frames: Any) -> list[_Frame]:

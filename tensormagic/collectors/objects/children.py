@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.parts import PLAIN
-from tensormagic.collectors.where.source import AskedOnce, is_own_code
+from tensormagic.collectors.where.source import AskedOnce, function_of_code, is_own_code
 from tensormagic.reports import Location
 
 # Asks what a value of the user's is, and what it holds, without asking the value: ``isinstance`` reads ``__class__``,
@@ -411,8 +411,7 @@ def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
 
 def location_of(code: Any, line: int | None) -> Location:
     """Return a line of a piece of code."""
-    function = "" if code.co_name == "<module>" else code.co_name
-    return Location(code.co_filename, line or code.co_firstlineno, function=function)
+    return Location(code.co_filename, line or code.co_firstlineno, function=function_of_code(code.co_name))
 
 
 # The first class that an object's class is derived from says how it is read.

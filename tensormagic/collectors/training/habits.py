@@ -21,7 +21,7 @@ from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, 
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import SourceLines, lines_of, names_of, own_frames, syntax_of
+from tensormagic.collectors.where.source import SourceLines, function_of_code, lines_of, names_of, own_frames, syntax_of
 from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
@@ -90,7 +90,7 @@ class LoopsOverData:
                     if all(one.id != called for one in names) and (rounds := _rounds(outer, frame)) != 1:
                         self.used_up.setdefault(place, UsedUpIterator(
                             location=self._sites.number(*place), name=called, type_name=type(value).__name__,
-                            rounds=rounds, own=called in code.co_varnames or code.co_name == "<module>",
+                            rounds=rounds, own=called in code.co_varnames or not function_of_code(code.co_name),
                         ))  # fmt: skip
                 elif type(sampler) is DistributedSampler and sampler.shuffle and isinstance(outer, ast.For):
                     epoch = outer.target.id if isinstance(outer.target, ast.Name) else ""

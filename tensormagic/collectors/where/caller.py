@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from tensormagic.collectors.where.source import MARK, foreign_frames, is_ours, is_own_code
+from tensormagic.collectors.where.source import MARK, foreign_frames, function_of_code, is_ours, is_own_code
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import State
 
@@ -150,7 +150,7 @@ def own_frame(frames: Iterable[Mapping[str, Any]] | None) -> Gathered | None:
     for frame in frames or ():
         filename, name = str(frame.get("filename", "")), str(frame.get("name", ""))
         if name != MARK and is_own_code(filename):
-            return filename, int(frame.get("line", 0)), "" if name == "<module>" else name
+            return filename, int(frame.get("line", 0)), function_of_code(name)
     return None
 
 

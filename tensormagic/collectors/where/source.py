@@ -207,9 +207,17 @@ def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
     return next((node for node, line in first if line == code.co_firstlineno), None)
 
 
+def function_of_code(name: str) -> str:
+    """Return a function's name from that of its code; empty on the level of a module, and of a cell.
+
+    A cell's code is called ``<cell line: 1>`` by IPython 7.31 and by the first of 8.
+    """
+    return "" if name == "<module>" or name.startswith("<cell line: ") else name
+
+
 def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
     """Return a line of the code that a frame runs."""
-    function = "" if frame.f_code.co_name == "<module>" else frame.f_code.co_name
+    function = function_of_code(frame.f_code.co_name)
     return location_of(frame.f_code.co_filename, line, function, cell_number=cell_number, names=frame.f_globals)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
 
-from tensormagic.collectors.where.source import CellNumber, definition_of, syntax_of
+from tensormagic.collectors.where.source import CellNumber, definition_of, function_of_code, syntax_of
 from tensormagic.reports import Location
 from tensormagic.reports.failure import WriteKind
 
@@ -41,7 +41,7 @@ class Scope:
         """Return the scope that a frame runs; None where its source is not known."""
         code, lines, tree = frame.f_code, source.splitlines(), syntax_of(source)
         cell = cell_number(code.co_filename) if cell_number is not None else None
-        if code.co_name == "<module>":
+        if not function_of_code(code.co_name):
             inputs = frame.f_globals.get("In")
             cells = inputs if type(inputs) is list and all(type(each) is str for each in inputs) else ()
             return cls(tree.body, [], lines, code.co_filename, "", cell, cells)
