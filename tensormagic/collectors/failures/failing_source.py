@@ -117,7 +117,7 @@ def position(entry: TracebackType) -> Position:
 
 
 def position_by_executing(entry: TracebackType) -> Position:
-    """Return the same by the package `executing`, which IPython brings: it compiles the source and compares."""
+    """Return the same by the package `executing`: it compiles the source and compares."""
     with suppress(Exception):  # it is not there, has no node for that instruction, or cannot read the source
         from executing import Source
 
