@@ -185,6 +185,16 @@ def the_model_is_made_anew():
     return _train(net, optimizer)
 
 
+@ill("TM604", severity="warning", line="optimizer.step()", says=("`torch.optim.Adam(net.fc.parameters(), …)`",))
+def a_probe_that_is_made_anew():
+    """The body is frozen, and the optimizer holds the head that was there before."""
+    net = Classifier()
+    net.body.requires_grad_(False)
+    optimizer = torch.optim.Adam(net.fc.parameters())
+    net.fc = nn.Linear(32, 11)
+    return _train(net, optimizer)
+
+
 @ill("TM604", severity="error", line="optimizer.step()", says=("in no optimizer",))
 def the_copy_is_trained():
     """The best model so far is kept by deepcopy, and the copy goes on."""

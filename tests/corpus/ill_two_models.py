@@ -147,6 +147,40 @@ def a_decoder_whose_optimizer_never_steps():
     return trace.report
 
 
+@ill("TM622", severity="note", line="opt.zero_grad()", subject="opt", says=("of Sequential", "`opt.step()`"))
+def a_function_that_trains_without_a_step():
+    """All is made in a function, and gone when the run has ended."""
+
+    def train():
+        net = mlp(64, 16, 10)
+        opt = torch.optim.Adam(net.parameters())
+        for images, classes in batches(5):
+            opt.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+
+    with tm.trace(namespace={}) as trace:
+        train()
+    return trace.report
+
+
+@ill("TM622", severity="note", line="head_opt.step()", subject="body_opt", says=("head_opt steps", "`body_opt.step()`"))
+def a_function_that_steps_one_of_two():
+    """The optimizer of the first part is cleared and never stepped, in a function."""
+
+    def train():
+        body, head = mlp(64, 16, 16), nn.Linear(16, 10)
+        body_opt, head_opt = torch.optim.SGD(body.parameters(), lr=0.1), torch.optim.SGD(head.parameters(), lr=0.1)
+        for images, classes in batches(5):
+            body_opt.zero_grad()
+            head_opt.zero_grad()
+            F.cross_entropy(head(body(images.flatten(1))), classes).backward()
+            head_opt.step()
+
+    with tm.trace(namespace={}) as trace:
+        train()
+    return trace.report
+
+
 def _adapt(step, outer):
     """Meta-learning: ``step(parameters, gradients)`` gives the adapted ones, ``outer(loss, net, adapted)`` learns."""
     net = mlp(8, 16, 3)

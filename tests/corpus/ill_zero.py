@@ -291,3 +291,23 @@ def scores_that_are_compared_in_pairs():
             (-F.logsigmoid((net(better) + bias) - (net(worse) + bias))).mean().backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM405", severity="warning", line="ratio = (logp - old).exp()", subject="pi.0.weight", says=(
+    "what gets there through both sides of sub is not zero, but cancels", "compute it under `torch.no_grad()`",
+))  # fmt: skip
+def a_ratio_to_itself():
+    """Proximal policy optimisation whose old probabilities are computed anew, with gradients."""
+    pi = mlp(4, 16, 2)
+    opt = torch.optim.Adam(pi.parameters(), lr=3e-4)
+    states, actions, advantages = torch.randn(64, 4), torch.randint(0, 2, (64,)), torch.randn(64)
+    with tm.trace(namespace={"pi": pi}) as trace:
+        for _ in range(4):
+            logp = torch.distributions.Categorical(logits=pi(states)).log_prob(actions)
+            old = torch.distributions.Categorical(logits=pi(states)).log_prob(actions)
+            ratio = (logp - old).exp()
+            loss = -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    return trace.report

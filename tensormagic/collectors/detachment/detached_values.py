@@ -323,6 +323,10 @@ class DetachedValues:
                 continue
             if value is result:
                 del self.live[id(value)]
+            if type(result) in _SEVERAL and (views := [each for each in result if _is_view_of(each, value)]):
+                for each in views:  # of `broadcast_tensors`: what is used is the view
+                    self._mark(each, detachment)
+                continue
             receiver = receiver_of(made, values, at, result)
             if receiver is not None and len(detachment.receivers) < MOST_RECEIVERS:
                 detachment.receivers.append(receiver)
@@ -338,6 +342,13 @@ _SEVERAL = frozenset({list, tuple})
 _LISTED = EXPLICIT_CUTS | {"frozen"}
 _READ = frozenset({"detach", "item", "numpy"})
 _NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
+
+
+def _is_view_of(x: Any, of: Any) -> bool:
+    """Say whether a result without a history is a value that was given, or a view of it."""
+    if not (isinstance(x, torch.Tensor) and isinstance(of, torch.Tensor) and without_history(x)):
+        return False
+    return x is of or x._base is (of if of._base is None else of._base)
 
 
 def _is_backward() -> bool:

@@ -50,7 +50,9 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-_NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
+_NO_SUCH_NAME = (
+    "__getattr__"  # of a module, or of torch itself, raises AttributeError: no call, and often a slip of the pen
+)
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
@@ -130,8 +132,10 @@ def refused_in(steps: Steps) -> Refused | None:
         return None if raises else _read(steps, own)
     while _MULTIPROCESSING in _file(below[-1]) and len(below) > 1:  # what a worker is to get
         below.pop()
+    if not is_torch_file(_file(below[-1])):
+        return None
     is_slip = below[-1].tb_frame.f_code.co_name == _NO_SUCH_NAME
-    return _of_library(steps, below) if is_torch_file(_file(below[-1])) and not is_slip else None
+    return _read(steps, own) if is_slip else _of_library(steps, below)
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:

@@ -275,7 +275,7 @@ def test_nothing_is_kept_alive():
     del net, optimizer
     gc.collect()
     assert [reference() for reference in gone] == [None] * 4
-    assert report.training.optimizers[0].name == "Adam"
+    assert report.training.optimizers[0].name == "optimizer"
     assert trace.report.training == report.training
 
 
