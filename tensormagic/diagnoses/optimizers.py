@@ -54,9 +54,14 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
         and series.requires_grad
         and series.touched > 0
         and series.name not in trained
-        and number not in (training.elsewhere or ())
+        and (number not in (training.elsewhere or ()) or (series.replaced and _is_forgotten(training, series)))
         and (series.owner if of_models else not series.owner and series.name.isidentifier())
     ]
+
+
+def _is_forgotten(training: Training, series: ParameterSeries) -> bool:
+    """Return whether an optimizer holds what a parameter may have been before it was replaced."""
+    return any(use.unknown_idle and series.shape in use.unknown_shapes for use in training.optimizers)
 
 
 def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
@@ -205,7 +210,8 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
         f"{listed([use.name for use in users])} {does} of {owner}{still}.",
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
-        remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
+        remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0)
+        + ("; what `forward` makes anew in each call, make in `__init__`" if missing[0].replaced else ""),
         subject=missing[0].name,
     )
 

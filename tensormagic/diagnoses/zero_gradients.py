@@ -218,7 +218,11 @@ class _Blame:
             elif dead[index]:
                 above = {ends[at] if dead[at] else (at, index) for at in self._feeders.get(index, ())}
                 seen = [end for end in above if end is not None]
-                ends[index] = min(seen) if len(seen) == len(above) and len({op for op, _ in seen}) == 1 else None
+                ops = {op for op, _ in seen}
+                if nothing_learns and len(ops) > 1:  # a product with the zeros that a dead op makes dies of it, too
+                    ops = {op for op in ops if self._graph.nodes[op].op in FLAT}
+                seen = [end for end in seen if end[0] in ops] if len(ops) == 1 and None not in above else []
+                ends[index] = min(seen, default=None)
         return ends
 
     def _add_up_to_zero(self, index: int, frames: list[Frame]) -> bool:

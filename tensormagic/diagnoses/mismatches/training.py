@@ -157,7 +157,8 @@ unscale_\(\) has already been called on this optimizer since the last update
         {scaler(call)}.update() ends.
 
 unscale_\(\) is being called after step
-    argument: The step of {scaler(call)} has unscaled these gradients and used them: unscale_ comes before it.
+    argument: The step of {scaler(call)} has unscaled these gradients and used them: unscale_ comes before it, and
+        {scaler(call)}.update() after it, which ends a step.
 
 step\(\) has already been called since the last update
     argument: A step ends with {scaler(call)}.update(), and there was none since the last one.
