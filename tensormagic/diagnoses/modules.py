@@ -353,15 +353,18 @@ def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]
 def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM601: a parameter that asks for a gradient got none in any pass, although others of its model did.
 
-    A model that no backward reached at all is not reported: in adversarial training that is meant. Nor is a
-    parameter that a graph leads to: ``autograd.grad`` may have been asked for others only; nor one that its module
+    A model that no backward reached at all is not reported: in adversarial training that is meant; a note where the
+    optimizer that holds it steps another one. Nor is a parameter that a graph leads to: ``autograd.grad`` may have been asked for others only; nor one that its module
     got anew, as a moving average; nor one that a cut leaves out, which is TM303's to tell; nor one that no optimizer
     holds, where optimizers hold others of its model: a teacher inside of its student's wrapper.
     """
     if hides_parameters(report):
         return
     left_out = names_left_out(report) | _not_to_be_trained(report)
-    for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
+    reached = {series.owner for series in report.parameters if series.touched and series.owner}
+    held = [{one.owner for one in held_by(report, use)} for use in optimizers_of(report) if use.steps >= FEWEST_STEPS]
+    along = reached.union(*(owners for owners in held if owners & reached)) - {""}
+    for owner in dict.fromkeys(series.owner for series in report.parameters if series.owner in along):
         of = [series for series in report.parameters if series.owner == owner]
         missing = [series for series in of if _is_missing(series) and series.name not in left_out]
         if missing:
@@ -369,10 +372,11 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
             called = report.passes[-1].location if report.passes else None
             verb = "gets" if len(places) == 1 else "get"
             share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"
+            share = share if len(missing) < len(of) else "all of its parameters"
             remedy, related = _remedy(report, missing)
             yield Finding(
                 code="TM601",
-                severity="warning",
+                severity="warning" if owner in reached else "note",
                 message=f"{listed(places)} {verb} no gradient in {passes_words(report)}: no path leads there from the "
                 f"loss ({share}).",
                 location=report.location(called),
