@@ -354,9 +354,10 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM601: a parameter that asks for a gradient got none in any pass, although others of its model did.
 
     A model that no backward reached at all is not reported: in adversarial training that is meant; a note where the
-    optimizer that holds it steps another one. Nor is a parameter that a graph leads to: ``autograd.grad`` may have been asked for others only; nor one that its module
-    got anew, as a moving average; nor one that a cut leaves out, which is TM303's to tell; nor one that no optimizer
-    holds, where optimizers hold others of its model: a teacher inside of its student's wrapper.
+    optimizer that holds it steps another one. Nor is a parameter that a graph leads to: ``autograd.grad`` may have been
+    asked for others only; nor one that its module got anew, as a moving average; nor one that a cut leaves out, which
+    is TM303's to tell; nor one that no optimizer holds, where optimizers hold others of its model: a teacher inside of
+    its student's wrapper.
     """
     if hides_parameters(report):
         return
@@ -369,6 +370,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
         missing = [series for series in of if _is_missing(series) and series.name not in left_out]
         if missing:
             places = shortest([series.name for series in missing], [series.name for series in of])
+            places = places if len(missing) < len(of) else [owner]
             called = report.passes[-1].location if report.passes else None
             verb = "gets" if len(places) == 1 else "get"
             share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"

@@ -364,7 +364,7 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Parameters, *,
     for name in names:
         of = [series.name for series in report.parameters if series.owner == name]
         places = shortest([series.name for series in left_out if series.owner == name], of)
-        every.append(_parameters_of(places[0] if len(places) == 1 else name, of))
+        every.append(_parameters_of(places[0] if len(places) == 1 and len(places[0]) > len(name) else name, of))
     given = every[0] if len(every) == 1 else f"[{', '.join(f'*{one}' for one in every)}]"
     return Finding(
         code="TM911" if how else "TM604",

@@ -113,6 +113,8 @@ CASES = (
      "A module is made first, then called with a tensor: h is the module ReLU itself, and has no mean.", []),
     ("fc(h)", "fc, h = nn.Linear(2, 1), nn.ReLU(torch.ones(2))",
      f"The argument input of linear() must be a Tensor, not a ReLU{INSTEAD}.", []),
+    ("F.cross_entropy(x, y, weight=w)", "x, y, w = torch.ones(2, 3), torch.tensor([0, 1]), torch.ones(3).double()",
+     "Both must have the same dtype: x is float32 and w is float64.", ["w.float()", "x.double()"]),
     ("fc(np.ones((1, 2)))", "fc = nn.Linear(2, 1)",
      "The argument input of linear() must be a Tensor, not a numpy.ndarray.",
      ["torch.as_tensor(np.ones((1, 2)), dtype=torch.float32)"]),

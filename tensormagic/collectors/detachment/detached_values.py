@@ -252,6 +252,7 @@ class DetachedValues:
             return None
         source = sources[0] if source is None else source
         name = str(getattr(func, "__name__", kind))  # as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``
+        name = "state_dict" if frame.f_code is _OF_STATE else name
         op: str = kind if role != kind else ".data" if kind == "data" else _SHOWN.get(name, name)
         return self._detach((kind, op), source, result, frame).with_sources(sources)
 
@@ -335,6 +336,7 @@ class DetachedValues:
 
 _is_grad_enabled = torch.is_grad_enabled
 _SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
+_OF_STATE = torch.nn.Module._save_to_state_dict.__code__
 _BLIND = frozenset({VALUELESS, GRAD_MODE})
 _DETACH_IN_PLACE: Any = torch.Tensor.detach_
 _FOLLOWED = (torch.Tensor, np.ndarray, tuple, list)
