@@ -30,6 +30,7 @@ from tensormagic.diagnoses.rule import (
     training_of,
 )
 from tensormagic.reports import (
+    UNTOUCHED,
     Finding,
     Location,
     ModulesReport,
@@ -112,7 +113,7 @@ def _buffers(module: str, found: list[UnregisteredTensor]) -> Finding:
     verb, them = ("is a plain tensor", "it") if len(found) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
     attribute, made = first.name.rpartition(".")[2], _made(first)
-    owner, value = (made[0].rpartition(".")[0], ast.unparse(made[1])) if made is not None else ("self", attribute)
+    owner, value = (made[0].rpartition(".")[0], ast.unparse(made[1])) if made is not None else ("self", "…")
     as_buffer = f'{owner}.register_buffer("{attribute}", {value})'
     return Finding(
         code="TM603",
@@ -132,7 +133,7 @@ def _as_parameter(found: UnregisteredTensor) -> str:
     if made is None and found.location is None and found.owner:  # set from outside
         return f"{found.name} = nn.Parameter({found.name}.detach())"
     if made is None:
-        return f"self.{attribute} = nn.Parameter({attribute})"
+        return f"self.{attribute} = nn.Parameter(…)"
     target, value = made
     if isinstance(value, ast.Call):
         set_keyword(value, "requires_grad", None)
@@ -405,6 +406,12 @@ def _is_missing(series: ParameterSeries) -> bool:
     return asks and not series.touched and not series.used
 
 
+def _was_returned(report: TraceReport, series: ParameterSeries) -> bool:
+    """Whether all that came to a parameter was returned by ``autograd.grad``."""
+    came = [done for done, norm in zip(report.passes, series.norms, strict=False) if norm != UNTOUCHED]
+    return len(came) == series.touched > 0 and all(done.returned for done in came)
+
+
 def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[str, tuple[RelatedLine, ...]]:
     """Return what to do, with the line at which what the parameters made was last seen, where one is known."""
     cut = read_only_cut(report, [series.name for series in missing])
@@ -434,20 +441,23 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
     for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
         idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
         held = held_by(report, use)
-        missing = [series for series in held if series.owner and _is_missing(series)]
+        missing = [series for series in held if series.owner and (_is_missing(series) or _was_returned(report, series))]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             who = shortest([series.name for series in missing], [series.name for series in report.parameters])
             owners = list(dict.fromkeys(series.owner for series in missing))
-            parameters = plural(len(missing), "parameter")
+            theirs = f"the {plural(len(missing), 'parameter')} that it holds"
+            came = f"{passes_words(report)} reached none of {theirs}"
+            if any(series.touched for series in missing):
+                came = f"what reached {theirs} was returned by `autograd.grad`, which fills no `.grad`"
             yield Finding(
                 code="TM601",
                 severity="warning",
                 message=f"{use.name} makes {plural(use.steps, 'step')}, but no parameter of {listed(owners)} has a "
-                f"gradient at any of them: {passes_words(report)} reached none of the {parameters} that it holds.",
+                f"gradient at any of them: {came}.",
                 location=report.location(next((pattern.location for pattern in use.patterns), None)),
                 evidence={"steps": use.steps, "parameters": len(missing)},
                 remedy="Leave out what makes new values without a graph between the model and the loss: "
-                "`.item()`, `torch.tensor(x)`, `nn.Parameter(x)`, or a way through NumPy. An accuracy has no gradient: "
-                "take a loss of the scores.",
+                "`.detach()`, `.item()`, `torch.tensor(x)`, `nn.Parameter(x)`, or a way through NumPy. An accuracy has "
+                "no gradient: take a loss of the scores.",
                 subject=who[0],
             )

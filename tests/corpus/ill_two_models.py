@@ -207,3 +207,16 @@ def an_inner_step_from_the_data_of_the_weights():
         return {name: (p.data - 0.1 * g.detach()).requires_grad_() for (name, p), g in pairs}
 
     return _adapt(step, lambda loss, _net, _fast: loss.backward())
+
+
+@ill("TM601", severity="warning", line="meta.step()", says=(
+    "meta makes 5 steps, but no parameter of net has a gradient", "was returned by `autograd.grad`",
+))  # fmt: skip
+def meta_learning_of_weights_that_begin_anew():
+    """The adapted weights are made leaves of their own: the outer loss has no way back to the model."""
+
+    def step(parameters, gradients):
+        pairs = zip(parameters.items(), gradients, strict=True)
+        return {name: (p - 0.1 * g).detach().requires_grad_() for (name, p), g in pairs}
+
+    return _adapt(step, lambda loss, _net, _fast: loss.backward())
