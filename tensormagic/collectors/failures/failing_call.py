@@ -134,8 +134,11 @@ def refused_in(steps: Steps) -> Refused | None:
         below.pop()
     if not is_torch_file(_file(below[-1])):
         return None
-    is_slip = below[-1].tb_frame.f_code.co_name == _NO_SUCH_NAME
-    return _read(steps, own) if is_slip else _of_library(steps, below)
+    if below[-1].tb_frame.f_code.co_name != _NO_SUCH_NAME:
+        return _of_library(steps, below)
+    # Of a module that a function of torch's took for a tensor.
+    asked = hasattr(torch.Tensor, steps.message.rpartition("attribute ")[2].strip("'"))
+    return _of_library(steps, below[:-1]) if asked and len(below) > 1 else _read(steps, own)
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
