@@ -202,6 +202,7 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
     step, hold = ("steps", "holds") if len(users) == 1 else ("step", "hold")
     does = f"{step} {part_of(len(stepped), len(of), 'parameter')}" if stepped else f"{hold} only frozen parameters"
     gone = plural(unknown_parameters, "parameter")
+    gone_anew = unknown_parameters and missing[0].replaced
     still = f", and still holds {gone} that no model uses any more" if unknown_parameters else ""
     return Finding(
         code="TM602",
@@ -211,7 +212,7 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0)
-        + ("; what `forward` makes anew in each call, make in `__init__`" if missing[0].replaced else ""),
+        + ("; what `forward` makes anew in each call, make in `__init__`" if gone_anew else ""),
         subject=missing[0].name,
     )
 

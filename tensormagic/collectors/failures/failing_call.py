@@ -50,9 +50,7 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-_NO_SUCH_NAME = (
-    "__getattr__"  # of a module, or of torch itself, raises AttributeError: no call, and often a slip of the pen
-)
+_NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: as a rule a slip of the pen
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
