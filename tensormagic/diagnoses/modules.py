@@ -406,12 +406,6 @@ def _is_missing(series: ParameterSeries) -> bool:
     return asks and not series.touched and not series.used
 
 
-def _was_returned(report: TraceReport, series: ParameterSeries) -> bool:
-    """Whether all that came to a parameter was returned by ``autograd.grad``."""
-    came = [done for done, norm in zip(report.passes, series.norms, strict=False) if norm != UNTOUCHED]
-    return len(came) == series.touched > 0 and all(done.returned for done in came)
-
-
 def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[str, tuple[RelatedLine, ...]]:
     """Return what to do, with the line at which what the parameters made was last seen, where one is known."""
     cut = read_only_cut(report, [series.name for series in missing])
@@ -437,17 +431,28 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
         series.owner and series.touched and at not in optimized for at, series in enumerate(report.parameters)
     ):
         return
+    cut_off = names_left_out(report)
     known = report.passes_traced == report.passes_seen and training.optimizers_seen == len(training.optimizers)
     for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
         idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
         held = held_by(report, use)
-        missing = [series for series in held if series.owner and (_is_missing(series) or _was_returned(report, series))]
+        passes = {
+            series.name: list(zip(report.passes, series.norms, strict=False)) for series in held if series.touched
+        }
+        returned = {
+            name
+            for name, every in passes.items()
+            if name not in cut_off
+            and len(every) == report.passes_seen
+            and all(done.returned or norm == UNTOUCHED for done, norm in every)
+        }
+        missing = [series for series in held if series.owner and (_is_missing(series) or series.name in returned)]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             who = shortest([series.name for series in missing], [series.name for series in report.parameters])
             owners = list(dict.fromkeys(series.owner for series in missing))
             theirs = f"the {plural(len(missing), 'parameter')} that it holds"
             came = f"{passes_words(report)} reached none of {theirs}"
-            if any(series.touched for series in missing):
+            if returned:
                 came = f"what reached {theirs} was returned by `autograd.grad`, which fills no `.grad`"
             yield Finding(
                 code="TM601",

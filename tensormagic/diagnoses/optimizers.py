@@ -54,14 +54,16 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
         and series.requires_grad
         and series.touched > 0
         and series.name not in trained
-        and (number not in (training.elsewhere or ()) or (series.replaced and _is_forgotten(training, series)))
+        and (
+            number not in (training.elsewhere or ())
+            # Or an optimizer holds what it was before it was replaced.
+            or (
+                series.replaced
+                and any(u.unknown_idle and series.shape in u.unknown_shapes for u in training.optimizers)
+            )
+        )
         and (series.owner if of_models else not series.owner and series.name.isidentifier())
     ]
-
-
-def _is_forgotten(training: Training, series: ParameterSeries) -> bool:
-    """Return whether an optimizer holds what a parameter may have been before it was replaced."""
-    return any(use.unknown_idle and series.shape in use.unknown_shapes for use in training.optimizers)
 
 
 def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:

@@ -213,7 +213,9 @@ class _Blame:
             # The last bias of a model whose outputs are subtracted from each other is meant to be so: all are not.
             is_leaf = self._graph.nodes[index].kind == "accumulate"
             if dead[index] and (not is_leaf or nothing_learns) and self._add_up_to_zero(index, frames):
-                joint = self._joint(index) if is_leaf else index
+                # Of a leaf, the op at which the ways of all that it receives come together, the nearest to it.
+                ways = (reached(self._feeders, [sender]) for sender in self._feeders[index])
+                joint = min(set.intersection(*ways), default=index) if is_leaf else index
                 ends[index] = (joint, joint)
             elif dead[index]:
                 above = {ends[at] if dead[at] else (at, index) for at in self._feeders.get(index, ())}
@@ -231,11 +233,6 @@ class _Blame:
         return len(parts) == len(self._feeders.get(index, ())) > 1 and all(
             frame.parts and any(frame.parts[at] > FAINT for at in parts) for frame in frames
         )
-
-    def _joint(self, leaf: int) -> int:
-        """Return the op at which the ways of all that a leaf receives come together, the nearest to the leaf."""
-        ways = (reached(self._feeders, [sender]) for sender in self._feeders[leaf])
-        return min(set.intersection(*ways), default=leaf)
 
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
         """Whether an op is flat where it is used, and not meant to be."""
@@ -311,8 +308,8 @@ def _cancelled(report: TraceReport, where: tuple[int, int], dead: _Dead, first: 
     graph = report.graphs[where[0]]
     node = graph.nodes[where[1]]
     if dead.frames[-1].norms[where[1]]:  # it is the leaves at which it cancels
-        parts = [graph.nodes[at].variable for at in neighbours(graph)[1][where[1]]]
-        parts = listed(parts) if all(parts) else f"both sides of {node.op}"
+        names = [graph.nodes[at].variable for at in neighbours(graph)[1][where[1]]]
+        parts = listed(names) if all(names) else f"both sides of {node.op}"
         location, cancels = report.location(node.location), f"what gets there through {parts} is not zero"
         remedy = (
             "One of the two must be a constant, as both come of the same parameters: `.detach()` it, or compute it "

@@ -149,7 +149,7 @@ class Noisy(nn.Module):
         return self.head(self.drop(self.body(x).relu()))
 
 
-@ill("TM703", severity="note", line="optimizer.step()", says=("From step 4 of SGD on", "those from step 1 on"))
+@ill("TM703", severity="note", line="optimizer.step()", says=("From step 4 of optimizer on", "those from step 1 on"))
 def a_seed_in_every_epoch():
     """huggingface/diffusers#175."""
     net = Noisy()

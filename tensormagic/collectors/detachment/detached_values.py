@@ -324,10 +324,13 @@ class DetachedValues:
                 continue
             if value is result:
                 del self.live[id(value)]
-            if type(result) in _SEVERAL and (views := [each for each in result if _is_view_of(each, value)]):
-                for each in views:  # of `broadcast_tensors`: what is used is the view
-                    self._mark(each, detachment)
-                continue
+            if type(result) in _SEVERAL and isinstance(value, torch.Tensor):
+                whole = value if value._base is None else value._base
+                tensors = [x for x in result if isinstance(x, torch.Tensor) and without_history(x)]
+                if views := [x for x in tensors if x is whole or x._base is whole]:
+                    for view in views:  # of `broadcast_tensors`: what is used is the view
+                        self._mark(view, detachment)
+                    continue
             receiver = receiver_of(made, values, at, result)
             if receiver is not None and len(detachment.receivers) < MOST_RECEIVERS:
                 detachment.receivers.append(receiver)
@@ -344,13 +347,6 @@ _SEVERAL = frozenset({list, tuple})
 _LISTED = EXPLICIT_CUTS | {"frozen"}
 _READ = frozenset({"detach", "item", "numpy"})
 _NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
-
-
-def _is_view_of(x: Any, of: Any) -> bool:
-    """Say whether a result without a history is a value that was given, or a view of it."""
-    if not (isinstance(x, torch.Tensor) and isinstance(of, torch.Tensor) and without_history(x)):
-        return False
-    return x is of or x._base is (of if of._base is None else of._base)
 
 
 def _is_backward() -> bool:

@@ -120,7 +120,7 @@ class Elsewhere:
         places = {id(self._leaves.known[number].reference): number for number in missing - self.found}
         alive = (one for one in (gc.get_objects() if places else ()) if is_kind(one, torch.optim.Optimizer))
         every = [(name_of(one, names), loop.cleared_by(one), list(map(weakref.ref, updated_by(one)))) for one in alive]
-        gone = [habit for reference, *habit in loop.habits if reference() is None]
+        gone = [(name, site, given) for reference, name, site, given in loop.habits if reference() is None]
         for name, cleared, given in (*every, *gone):
             if theirs := {places[id(held)] for held in given if id(held) in places}:
                 self.found |= theirs
