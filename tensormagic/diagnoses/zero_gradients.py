@@ -207,7 +207,9 @@ class _Blame:
         None where it does not, or where there are several such ops, or none that was seen.
         """
         dead = [all(frame.norms[index] == 0 for frame in frames) for index in range(len(self._graph.nodes))]
-        nothing_learns = all(dead[node.index] for node in self._graph.nodes if node.kind == "accumulate")
+        leaves = [node for node in self._graph.nodes if node.kind == "accumulate"]
+        weighs = any(len(shape) > 1 for node in leaves for shape in node.shapes[:1])
+        nothing_learns = weighs and all(dead[node.index] for node in leaves)
         ends: list[_Edge | None] = [None] * len(dead)
         for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
             # The last bias of a model whose outputs are subtracted from each other is meant to be so: all are not.

@@ -286,3 +286,19 @@ def similarities_of_which_each_leaves_itself_out():
             F.cross_entropy(scores, torch.arange(16).roll(8)).backward()
             optimizer.step()
     return trace.report
+
+
+@healthy(nearly="TM405")
+def a_ranking_of_which_only_the_last_bias_is_left_to_learn():
+    """Scores are compared in pairs: the bias of both is the same, and has no gradient but zero."""
+    scorer = nn.Linear(64, 1)
+    scorer.weight.requires_grad_(False)
+    optimizer = torch.optim.SGD([scorer.bias], lr=0.1)
+    with tm.trace(namespace={"scorer": scorer}) as trace:
+        for images, _ in batches(4):
+            better, worse = images.flatten(1).chunk(2)
+            loss = F.softplus(-(scorer(better) - scorer(worse))).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
