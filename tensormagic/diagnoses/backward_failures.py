@@ -193,7 +193,8 @@ def _freed_remedy(freed: FreedGraph) -> str:
         leaf = f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
         return (
             f"Compute {listed(names) or 'it'} again in each step, inside the loop. If it is a weight, make it a leaf "
-            f"before the loop{leaf}. If it is a constant, `.detach()` it once."
+            f"before the loop{leaf}. If it is a constant, `.detach()` it once. Of several losses in one step, call "
+            "backward once, on their sum."
         )
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (

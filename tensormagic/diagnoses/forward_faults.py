@@ -47,6 +47,11 @@ _ANY_ROW = (
     "the learning rate; of a row that is masked, leave one element unmasked, or fill with a large negative number, "
     "`{code}`."
 )
+_MASKED_TARGET = (
+    "Scores of -inf went in, as of masked classes, and the loss is infinite where it takes one of them: leave the "
+    "class of each target unmasked, or leave such samples out."
+)
+_FILLED = "An infinity masks scores in front of a softmax: fill anything else with 0."
 _SOFTMAX = {"softmax", "log_softmax"}
 _MINUS_INFINITY = {
     "float('-inf')",
@@ -163,8 +168,10 @@ def fault_finding(report: TraceReport, found: Fault) -> Finding:
     place = _place_of(report, graph, node)
     half = is_half_overflow(report, found)
     message, remedy = _words(report, found, place)
-    hands_on = first.nan if node.op in _SOFTMAX else not found.fed_well
+    hands_on = node.op in _SOFTMAX or not found.fed_well
     filled = _mask_line(report, graph, node) if first.source == "made" and hands_on else None
+    if filled is not None and node.op not in _SOFTMAX:
+        remedy = _FILLED
     if half:
         message = message.replace("The forward makes its first infinite value in", "The forward overflows float16 in")
     return Finding(
@@ -270,14 +277,15 @@ def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     first = found.first
     if node.op in _SOFTMAX and first.nan:
         return _cure_of_a_row(_mask_line(report, report.graphs[found.at], node), node)
+    if node.op == "log_softmax" and node.dtype != "float16":  # which may overflow itself
+        return _MASKED_TARGET
     overflows = node.op == "exp" and first.inf and not first.nan  # its input is not saved, and is hardly ever infinite
     if node.op in SINGULARITIES and (found.fed_well or first.zero or first.negative or overflows):
         return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
-    if found.fed_well and node.kind == "custom":
-        return _OWN_FUNCTION
-    if found.fed_well and node.op == "ctc_loss":
-        return _TOO_LONG
-    return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD
+    if not found.fed_well:
+        return NOT_FINITE_FORWARD
+    own = _OWN_FUNCTION if node.kind == "custom" else _OVERFLOWS
+    return {"ctc_loss": _TOO_LONG, "masked_fill": _FILLED, "where": _FILLED}.get(node.op, own)
 
 
 def _cure_of_a_row(line: Location | None, softmax: Node) -> str:
@@ -325,7 +333,8 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
         remedy=_DIVERGES
         if grown
         else "Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, data "
-        "that is not finite, or a mean of no element at all, as of a mask that is False everywhere.",
+        "that is not finite, or a mean of no element at all, as of a mask that is False everywhere, or of targets "
+        "that are all ignored.",
         subject=root.op,
         node=(number, root.index),
     )

@@ -122,6 +122,10 @@ _SQUASHED = (
     "Use ReLU or GELU instead of sigmoid or tanh, a normalisation or residual connections between the layers, and an "
     "initialisation that fits the activation: `{init}`."
 )
+_NORMALISED = (
+    "A softmax sends nothing on where one score has all of the weight, and where all that it normalises counts alike: "
+    "divide the scores by the square root of their width, and check its dimension."
+)
 _SHRUNK = (
     "Initialise for the activation, `{init}` (torch's own default for nn.Linear shrinks a signal in every layer), or "
     "put a normalisation or residual connections between the layers."
@@ -184,7 +188,8 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
             # In every pass: next to gradients below 1e-6, those have underflowed.
             zero = sum({norm for norm in series.norms if norm != UNTOUCHED} == {0} for series in every)
             others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
-            squashes = any(each.op in _SQUASHING for graph in report.graphs for each in graph.nodes)
+            squashing = {each.op for graph in report.graphs for each in graph.nodes} & _SQUASHING
+            remedy = _NORMALISED if squashing == {"softmax"} else _SQUASHED if squashing else _SHRUNK
             beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
             yield Finding(
                 code="TM403",
@@ -193,7 +198,7 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
                 f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
                 location=location,
                 evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
-                remedy=(_SQUASHED if squashes else _SHRUNK).format(init=_init(worst.name)),
+                remedy=remedy.format(init=_init(worst.name)),
                 subject=worst.name,
                 node=node,
             )

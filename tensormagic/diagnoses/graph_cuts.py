@@ -65,6 +65,7 @@ _BY_KIND = {
 }
 _BY_OP = {
     "checkpoint": "pass `use_reentrant=False`: the re-entrant one records nothing if no input asks for a gradient",
+    "state_dict": "take the parameters themselves, of `named_parameters()`: `state_dict()` detaches them",
     "argmax": "argmax is not differentiable: use `F.softmax(x, dim)`, or `F.gumbel_softmax(x, hard=True)` for a hard "
     "choice",
     "argmin": "argmin is not differentiable: use `F.softmin(x, dim)`",

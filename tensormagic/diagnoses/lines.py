@@ -130,6 +130,11 @@ def as_code(name: str) -> str:
     return name if is_code(name) else re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", name)
 
 
+def of_model(name: str) -> str:
+    """Return a model or its parameter as code; ``model`` stands for one in a function, known by its class alone."""
+    return as_code(re.sub(r"^[A-Z][A-Za-z0-9]{2,}(#\d+)?(?=\.|$)", "model", name))
+
+
 def rebound(expression: str, method: str) -> str:
     """Return code that calls a method: ``x = x.clone()`` of a name, ``net.weight[0].clone()`` of anything else."""
     called = f"{binding(expression)}.{method}"

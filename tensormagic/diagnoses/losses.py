@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
-from tensormagic.diagnoses.lines import as_code, call_on, names_in, operand_of, statement_of, text_of
+from tensormagic.diagnoses.lines import call_on, names_in, of_model, operand_of, statement_of, text_of
 from tensormagic.diagnoses.paths import cuts_in, neighbours, reached, users_of
 from tensormagic.diagnoses.rule import IN_A_ROW, held_by, in_steps, observed, optimizers_of, related_lines, training_of
 from tensormagic.diagnoses.zero_gradients import COMPARING, FLAT
@@ -139,7 +139,8 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
                     "steps": mode.steps, "in eval mode": mode.eval_steps, "dropouts": mode.dropouts,
                     "norms": mode.norms,
                 },
-                remedy=f"Go back to train mode before training, and after each evaluation: `{mode.model}.train()`",
+                remedy="Go back to train mode before training, and after each evaluation: "
+                f"`{of_model(mode.model)}.train()`",
                 subject=mode.model,
             )  # fmt: skip
     yield from _evaluated_in_train_mode(report)
@@ -171,7 +172,7 @@ def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
         if owner and norm.longest >= FEWEST_BATCHES and norm.location not in used:
             found.setdefault((owner, norm.location), []).append(norm)
     for (owner, line), norms in found.items():
-        code, batches = as_code(owner), max(norm.batches for norm in norms)
+        code, batches = of_model(owner), max(norm.batches for norm in norms)
         yield Finding(
             code="TM606",
             severity="warning",
@@ -339,7 +340,7 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     keep = "keep its history: leave out what ends it"
     if cut.left_out:
         keep = "compute it from the outputs of the network that is trained"
-    elif "`.rsample()`" in mend or mend.startswith("leave out `"):
+    elif "`.rsample()`" in mend or mend.startswith(("leave out `", "take the parameters")):
         keep = mend
     return Finding(
         code="TM313",

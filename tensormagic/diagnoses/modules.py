@@ -30,6 +30,7 @@ from tensormagic.diagnoses.rule import (
     training_of,
 )
 from tensormagic.reports import (
+    UNTOUCHED,
     Finding,
     Location,
     ModulesReport,
@@ -112,7 +113,7 @@ def _buffers(module: str, found: list[UnregisteredTensor]) -> Finding:
     verb, them = ("is a plain tensor", "it") if len(found) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
     attribute, made = first.name.rpartition(".")[2], _made(first)
-    owner, value = (made[0].rpartition(".")[0], ast.unparse(made[1])) if made is not None else ("self", attribute)
+    owner, value = (made[0].rpartition(".")[0], ast.unparse(made[1])) if made is not None else ("self", "…")
     as_buffer = f'{owner}.register_buffer("{attribute}", {value})'
     return Finding(
         code="TM603",
@@ -132,7 +133,7 @@ def _as_parameter(found: UnregisteredTensor) -> str:
     if made is None and found.location is None and found.owner:  # set from outside
         return f"{found.name} = nn.Parameter({found.name}.detach())"
     if made is None:
-        return f"self.{attribute} = nn.Parameter({attribute})"
+        return f"self.{attribute} = nn.Parameter(…)"
     target, value = made
     if isinstance(value, ast.Call):
         set_keyword(value, "requires_grad", None)
@@ -353,26 +354,32 @@ def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]
 def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM601: a parameter that asks for a gradient got none in any pass, although others of its model did.
 
-    A model that no backward reached at all is not reported: in adversarial training that is meant. Nor is a
-    parameter that a graph leads to: ``autograd.grad`` may have been asked for others only; nor one that its module
-    got anew, as a moving average; nor one that a cut leaves out, which is TM303's to tell; nor one that no optimizer
-    holds, where optimizers hold others of its model: a teacher inside of its student's wrapper.
+    A model that no backward reached at all is not reported: in adversarial training that is meant; a note where the
+    optimizer that holds it steps another one. Nor is a parameter that a graph leads to: ``autograd.grad`` may have been
+    asked for others only; nor one that its module got anew, as a moving average; nor one that a cut leaves out, which
+    is TM303's to tell; nor one that no optimizer holds, where optimizers hold others of its model: a teacher inside of
+    its student's wrapper.
     """
     if hides_parameters(report):
         return
     left_out = names_left_out(report) | _not_to_be_trained(report)
-    for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
+    reached = {series.owner for series in report.parameters if series.touched and series.owner}
+    held = [{one.owner for one in held_by(report, use)} for use in optimizers_of(report) if use.steps >= FEWEST_STEPS]
+    along = reached.union(*(owners for owners in held if owners & reached)) - {""}
+    for owner in dict.fromkeys(series.owner for series in report.parameters if series.owner in along):
         of = [series for series in report.parameters if series.owner == owner]
         missing = [series for series in of if _is_missing(series) and series.name not in left_out]
         if missing:
             places = shortest([series.name for series in missing], [series.name for series in of])
+            places = places if len(missing) < len(of) else [owner]
             called = report.passes[-1].location if report.passes else None
             verb = "gets" if len(places) == 1 else "get"
             share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"
+            share = share if len(missing) < len(of) else "all of its parameters"
             remedy, related = _remedy(report, missing)
             yield Finding(
                 code="TM601",
-                severity="warning",
+                severity="warning" if owner in reached else "note",
                 message=f"{listed(places)} {verb} no gradient in {passes_words(report)}: no path leads there from the "
                 f"loss ({share}).",
                 location=report.location(called),
@@ -424,24 +431,38 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
         series.owner and series.touched and at not in optimized for at, series in enumerate(report.parameters)
     ):
         return
+    cut_off = names_left_out(report)
     known = report.passes_traced == report.passes_seen and training.optimizers_seen == len(training.optimizers)
     for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
         idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
         held = held_by(report, use)
-        missing = [series for series in held if series.owner and _is_missing(series)]
+        passes = {
+            series.name: list(zip(report.passes, series.norms, strict=False)) for series in held if series.touched
+        }
+        returned = {
+            name
+            for name, every in passes.items()
+            if name not in cut_off
+            and len(every) == report.passes_seen
+            and all(done.returned or norm == UNTOUCHED for done, norm in every)
+        }
+        missing = [series for series in held if series.owner and (_is_missing(series) or series.name in returned)]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             who = shortest([series.name for series in missing], [series.name for series in report.parameters])
             owners = list(dict.fromkeys(series.owner for series in missing))
-            parameters = plural(len(missing), "parameter")
+            theirs = f"the {plural(len(missing), 'parameter')} that it holds"
+            came = f"{passes_words(report)} reached none of {theirs}"
+            if returned:
+                came = f"what reached {theirs} was returned by `autograd.grad`, which fills no `.grad`"
             yield Finding(
                 code="TM601",
                 severity="warning",
                 message=f"{use.name} makes {plural(use.steps, 'step')}, but no parameter of {listed(owners)} has a "
-                f"gradient at any of them: {passes_words(report)} reached none of the {parameters} that it holds.",
+                f"gradient at any of them: {came}.",
                 location=report.location(next((pattern.location for pattern in use.patterns), None)),
                 evidence={"steps": use.steps, "parameters": len(missing)},
                 remedy="Leave out what makes new values without a graph between the model and the loss: "
-                "`.item()`, `torch.tensor(x)`, `nn.Parameter(x)`, or a way through NumPy. An accuracy has no gradient: "
-                "take a loss of the scores.",
+                "`.detach()`, `.item()`, `torch.tensor(x)`, `nn.Parameter(x)`, or a way through NumPy. An accuracy has "
+                "no gradient: take a loss of the scores.",
                 subject=who[0],
             )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import holds_a_target, names_left_out
-from tensormagic.diagnoses.lines import as_code
+from tensormagic.diagnoses.lines import as_code, of_model
 from tensormagic.diagnoses.rule import (
     COPIED,
     FEWEST_STEPS,
@@ -54,7 +54,14 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
         and series.requires_grad
         and series.touched > 0
         and series.name not in trained
-        and number not in (training.elsewhere or ())
+        and (
+            number not in (training.elsewhere or ())
+            # Or an optimizer holds what it was before it was replaced.
+            or (
+                series.replaced
+                and any(u.unknown_idle and series.shape in u.unknown_shapes for u in training.optimizers)
+            )
+        )
         and (series.owner if of_models else not series.owner and series.name.isidentifier())
     ]
 
@@ -116,7 +123,7 @@ def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
                 location=step_line(report, training.optimizers[0]),
                 evidence={"parameters": len(missing)},
                 remedy="Compute what it makes without a graph: `with torch.no_grad():`, or freeze it once: "
-                f"`{as_code(owner)}.requires_grad_(False)`.",
+                f"`{of_model(owner)}.requires_grad_(False)`.",
                 subject=owner,
             )
 
@@ -150,7 +157,8 @@ def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, m
     A warning where an optimizer holds as many parameters of the same shapes that nothing uses: it was made before; or
     what another one holds, too.
     """
-    code, bare = as_code(owner), not missing[0].owner
+    bare = not missing[0].owner
+    code = as_code(owner) if bare else of_model(owner)
     shapes = Counter(series.shape for series in missing)
     idle = [each for each in training.optimizers if each.unknown_idle and Counter(each.unknown_shapes) == shapes]
     again = _meant_for_these(report, training, missing)
@@ -196,6 +204,7 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
     step, hold = ("steps", "holds") if len(users) == 1 else ("step", "hold")
     does = f"{step} {part_of(len(stepped), len(of), 'parameter')}" if stepped else f"{hold} only frozen parameters"
     gone = plural(unknown_parameters, "parameter")
+    gone_anew = unknown_parameters and missing[0].replaced
     still = f", and still holds {gone} that no model uses any more" if unknown_parameters else ""
     return Finding(
         code="TM602",
@@ -204,7 +213,8 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
         f"{listed([use.name for use in users])} {does} of {owner}{still}.",
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
-        remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
+        remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0)
+        + ("; what `forward` makes anew in each call, make in `__init__`" if gone_anew else ""),
         subject=missing[0].name,
     )
 
@@ -213,22 +223,25 @@ def _remedy(names: list[str], of: list[str], use: OptimizerUse, *, meant: bool, 
     code = optimizer_code(use)
     if replaced and not meant:
         owner = of[0].partition(".")[0]
-        made = f"{code} = torch.optim.{use.type_name}({owner}.parameters(), …)"
+        made = f"{code} = torch.optim.{use.type_name}({of_model(owner)}.parameters(), …)"
         return f"Make the optimizer when the model is final: `{made}`"
     return _frozen(names) if meant else _added(names[0], of, "the optimizer", code)
 
 
 def _frozen(names: Sequence[str]) -> str:
-    frozen = ", ".join(f"`{as_code(name)}.requires_grad_(False)`" for name in names[:3])
+    frozen = ", ".join(f"`{of_model(name)}.requires_grad_(False)`" for name in names[:3])
     return f"To train only a part, freeze the rest, which saves computing its gradients: {frozen}"
 
 
 def _added(first: str, of: Sequence[str], optimizer: str, code: str) -> str:
-    what = f"[{as_code(first)}]" if first in of else f"{as_code(first)}.parameters()"
     return (
         f"Make {optimizer} after the model is complete, with all its parameters; or add them: "
-        f'`{code}.add_param_group({{"params": {what}}})`'
+        f'`{code}.add_param_group({{"params": {_parameters_of(first, of)}}})`'
     )
+
+
+def _parameters_of(place: str, names: Iterable[str]) -> str:
+    return f"[{of_model(place)}]" if place in names else f"{of_model(place)}.parameters()"
 
 
 def _is_meant(report: TraceReport, missing: _Parameters, stepped: _Parameters) -> bool:
@@ -350,7 +363,11 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Parameters, *,
         had = "no model has any more" if use.outlived else f"{had} and that no model which ran uses"
         end = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
         first += ", once it exists"
-    every = [f"{name}.parameters()" for name in names]
+    every = []
+    for name in names:
+        of = [series.name for series in report.parameters if series.owner == name]
+        places = shortest([series.name for series in left_out if series.owner == name], of)
+        every.append(_parameters_of(places[0] if len(places) == 1 and len(places[0]) > len(name) else name, of))
     given = every[0] if len(every) == 1 else f"[{', '.join(f'*{one}' for one in every)}]"
     return Finding(
         code="TM911" if how else "TM604",

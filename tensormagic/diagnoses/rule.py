@@ -204,11 +204,12 @@ def _wrapped(name: str) -> str:
     return f"({name})" if " " in name and not name.endswith((")", "]")) else name
 
 
-def optimizer_code(use: OptimizerUse, step: Location | None = None) -> str:
-    """Return an optimizer as code names it: the user's name, else what the line calls that steps, or ``optimizer``."""
-    call = call_on(text_of(step), "step")
+def optimizer_code(use: OptimizerUse | IdleOptimizer, line: Location | None = None) -> str:
+    """Return an optimizer as code names it: the user's name, else what a line steps or clears, or ``optimizer``."""
+    call = call_on(text_of(line), "step", "zero_grad")
     given = ast.unparse(call.func.value) if call and not call.args and isinstance(call.func, ast.Attribute) else ""
-    return use.name if use.name.isidentifier() and use.name != use.type_name else given or "optimizer"
+    is_class = use.name == use.type_name if isinstance(use, OptimizerUse) else use.name[:1].isupper()
+    return given or "optimizer" if is_class or not use.name.isidentifier() else use.name
 
 
 def clipping(report: TraceReport, owner: str = "") -> str:

@@ -214,7 +214,7 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
         passed = _is_behind(report, _names(held), _names(held_by(report, *uses))) is True
         if touched and (cleared is not None or not passed):
             owners = list(dict.fromkeys(series.owner for series in touched))
-            name = idle.name if idle.name.isidentifier() else "optimizer"
+            name = optimizer_code(idle, report.location(idle.cleared))
             yield Finding(
                 code="TM622",
                 severity="note",

@@ -254,7 +254,8 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 location=report.location(use.patterns[-1].location) if use.patterns else None,
                 evidence={"steps": use.steps, "largest rate": 0.0},
                 remedy="A scheduler that warms up from 0 is stepped after each step of the optimizer: "
-                "`scheduler.step()`; without one, give the optimizer a rate: `lr=1e-3`.",
+                "`scheduler.step()`; of one that is, look at the factor that it gives. Without one, give the optimizer "
+                "a rate: `lr=1e-3`.",
                 subject=use.name,
             )
         elif use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:

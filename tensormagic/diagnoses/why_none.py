@@ -10,6 +10,7 @@ from tensormagic.diagnoses.why_question import Question, cut_way, live_way, plac
 from tensormagic.reports import Cell, Cut, PathStep, TraceReport, WhyReport
 from tensormagic.words import binding, capitalised, listed, plural
 
+BEFORE = "What was computed before it required a gradient does not lead back to it: then compute that again."
 UNTRACED = "Run the cell under `%%tracegrad` and ask again: it sees which line ends the way."
 
 
@@ -220,11 +221,10 @@ def unused(question: Question) -> WhyReport | None:
     if series is None or trace is None or not trace.passes_seen:
         return None
     says = (
-        f"{question.grad} is None because no path leads from the loss to it: in {passes_words(trace)} it took part in "
-        "nothing that backward was called on."
+        f"{question.grad} is None because no path leads from the loss to it: {passes_words(trace)} went by without it."
     )
     remedy = (f"Use {question.name} in `forward`, or freeze it: `{as_code(question.name)}.requires_grad_(False)`",)
-    return question.described("unused", says, remedy=remedy, path=live_way(question.facts))
+    return question.described("unused", says, evidence=(BEFORE,), remedy=remedy, path=live_way(question.facts))
 
 
 def nothing_known(question: Question) -> WhyReport:
@@ -232,5 +232,5 @@ def nothing_known(question: Question) -> WhyReport:
     facts, name = question.facts, question.name
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
     rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
-    evidence = (rests, question.copies, question.unseen)
+    evidence = (rests, question.copies, BEFORE, question.unseen)
     return question.described("nothing known", says, evidence=evidence, remedy=(UNTRACED,), path=live_way(facts))

@@ -207,26 +207,33 @@ class _Blame:
         None where it does not, or where there are several such ops, or none that was seen.
         """
         dead = [all(frame.norms[index] == 0 for frame in frames) for index in range(len(self._graph.nodes))]
+        leaves = [node for node in self._graph.nodes if node.kind == "accumulate"]
+        weighs = any(len(shape) > 1 for node in leaves for shape in node.shapes[:1])
+        nothing_learns = weighs and all(dead[node.index] for node in leaves)
         ends: list[_Edge | None] = [None] * len(dead)
         for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
-            if dead[index] and self._add_up_to_zero(index, frames):
-                ends[index] = (index, index)
+            # The last bias of a model whose outputs are subtracted from each other is meant to be so: all are not.
+            is_leaf = self._graph.nodes[index].kind == "accumulate"
+            if dead[index] and (not is_leaf or nothing_learns) and self._add_up_to_zero(index, frames):
+                # Of a leaf, the op at which the ways of all that it receives come together, the nearest to it.
+                ways = (reached(self._feeders, [sender]) for sender in self._feeders[index])
+                joint = min(set.intersection(*ways), default=index) if is_leaf else index
+                ends[index] = (joint, joint)
             elif dead[index]:
                 above = {ends[at] if dead[at] else (at, index) for at in self._feeders.get(index, ())}
                 seen = [end for end in above if end is not None]
-                ends[index] = min(seen) if len(seen) == len(above) and len({op for op, _ in seen}) == 1 else None
+                ops = {op for op, _ in seen}
+                if nothing_learns and len(ops) > 1:  # a product with the zeros that a dead op makes dies of it, too
+                    ops = {op for op in ops if self._graph.nodes[op].op in FLAT}
+                seen = [end for end in seen if end[0] in ops] if len(ops) == 1 and None not in above else []
+                ends[index] = min(seen, default=None)
         return ends
 
     def _add_up_to_zero(self, index: int, frames: list[Frame]) -> bool:
-        """Whether parts of what an op receives are more than zero, and exactly zero together.
-
-        Not asked of a leaf: the last bias of a model whose outputs are subtracted from each other is meant to be so.
-        """
+        """Whether parts of what an op or a leaf receives are more than zero, and exactly zero together."""
         parts = self._shared.get(index, ())
-        return (
-            len(parts) == len(self._feeders.get(index, ())) > 1
-            and self._graph.nodes[index].kind != "accumulate"
-            and all(frame.parts and any(frame.parts[at] > FAINT for at in parts) for frame in frames)
+        return len(parts) == len(self._feeders.get(index, ())) > 1 and all(
+            frame.parts and any(frame.parts[at] > FAINT for at in parts) for frame in frames
         )
 
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
@@ -302,20 +309,33 @@ def _gets_zero(report: TraceReport, dead: _Dead, first: _Silent) -> str:
 def _cancelled(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
     graph = report.graphs[where[0]]
     node = graph.nodes[where[1]]
-    arrived = zip(graph.shared_edges, dead.frames[-1].parts, strict=True)
-    users = [graph.nodes[graph.edges[at].source] for at, part in arrived if part and graph.edges[at].target == where[1]]
-    location = report.location(max(users, key=lambda user: user.index).location)
-    senders, made = listed(sorted(user.op for user in users)), node.variable or f"the result of {node.op}"
-    place = f" ({location.label})" if location else ""
+    if dead.frames[-1].norms[where[1]]:  # it is the leaves at which it cancels
+        names = [graph.nodes[at].variable for at in neighbours(graph)[1][where[1]]]
+        parts = listed(names) if all(names) else f"both sides of {node.op}"
+        location, cancels = report.location(node.location), f"what gets there through {parts} is not zero"
+        remedy = (
+            "One of the two must be a constant, as both come of the same parameters: `.detach()` it, or compute it "
+        )
+        remedy += "under `torch.no_grad()`."
+    else:
+        arrived = zip(graph.shared_edges, dead.frames[-1].parts, strict=True)
+        senders = [graph.edges[at] for at, part in arrived if part and graph.edges[at].target == where[1]]
+        users = [graph.nodes[edge.source] for edge in senders]
+        location = report.location(max(users, key=lambda user: user.index).location)
+        made = node.variable or f"the result of {node.op}"
+        place = f" ({location.label})" if location else ""
+        cancels = f"what {listed(sorted(user.op for user in users))} send back to {made}{place} is not zero"
+        remedy = (
+            f"Where {made} is added and subtracted again, one of the two must be a constant: `.detach()` it. A "
+            "straight-through estimator is `z + (q - z).detach()`."
+        )
     return Finding(
         code="TM405",
         severity="warning",
-        message=f"{_gets_zero(report, dead, first)}: what {senders} send back to {made}{place} is not zero, but "
-        "cancels: it adds up to exactly zero.",
+        message=f"{_gets_zero(report, dead, first)}: {cancels}, but cancels: it adds up to exactly zero.",
         location=location,
         evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number},
-        remedy=f"Where {made} is added and subtracted again, one of the two must be a constant: `.detach()` it. A "
-        "straight-through estimator is `z + (q - z).detach()`.",
+        remedy=remedy,
         subject=dead.names[0],
         node=where,
     )

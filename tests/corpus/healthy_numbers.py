@@ -8,7 +8,7 @@ from torch import nn
 
 import tensormagic as tm
 from tests.corpus.cases import healthy
-from tests.corpus.data import batches, digits, train_classifier
+from tests.corpus.data import batches, digits, mlp, train_classifier
 
 
 @healthy(family="second-order fit (LBFGS)")
@@ -269,4 +269,36 @@ def targets_of_exactly_zero_and_one():
     with tm.trace(namespace={"x": x}) as trace:
         F.binary_cross_entropy(torch.sigmoid(x), torch.tensor([1.0, 0.0])).backward()
         F.binary_cross_entropy_with_logits(x, torch.tensor([1.0, 0.0])).backward()
+    return trace.report
+
+
+@healthy(nearly="TM401")
+def similarities_of_which_each_leaves_itself_out():
+    """The diagonal is filled with -inf, and no target lies on it: log_softmax makes infinities that no loss takes."""
+    net = mlp(64, 32, 8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, _ in batches(4, 8):
+            views = torch.cat([images.flatten(1), images.flatten(1) + 0.1 * torch.randn(8, 64)])
+            codes = F.normalize(net(views), dim=1)
+            scores = (codes @ codes.T / 0.5).masked_fill(torch.eye(16, dtype=torch.bool), float("-inf"))
+            optimizer.zero_grad()
+            F.cross_entropy(scores, torch.arange(16).roll(8)).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM405")
+def a_ranking_of_which_only_the_last_bias_is_left_to_learn():
+    """Scores are compared in pairs: the bias of both is the same, and has no gradient but zero."""
+    scorer = nn.Linear(64, 1)
+    scorer.weight.requires_grad_(False)
+    optimizer = torch.optim.SGD([scorer.bias], lr=0.1)
+    with tm.trace(namespace={"scorer": scorer}) as trace:
+        for images, _ in batches(4):
+            better, worse = images.flatten(1).chunk(2)
+            loss = F.softplus(-(scorer(better) - scorer(worse))).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
     return trace.report

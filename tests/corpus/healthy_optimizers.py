@@ -143,3 +143,54 @@ def a_critic_that_only_hands_the_gradient_on():
             critic(actor(states)).mean().neg().backward()
             a_optimizer.step()
     return trace.report
+
+
+@healthy(nearly="TM622")
+def an_optimizer_that_only_clears():
+    """The update is made by hand, in a function: its optimizer never steps, and nothing was forgotten."""
+
+    def train():
+        net = mlp(64, 16, 10)
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, classes in batches(5):
+            opt.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p.sub_(0.1 * p.grad)
+
+    with tm.trace(namespace={}) as trace:
+        train()
+    return trace.report
+
+
+@healthy(nearly="TM601")
+def a_head_that_is_trained_in_the_second_phase():
+    """One optimizer for all: the autoencoder is trained first, then a classifier of its codes."""
+    encoder, decoder, head = mlp(64, 16), mlp(16, 64), nn.Linear(16, 10)
+    opt = torch.optim.Adam([*encoder.parameters(), *decoder.parameters(), *head.parameters()])
+    names = {"encoder": encoder, "decoder": decoder, "head": head, "opt": opt}
+    with tm.trace(namespace=names) as trace:
+        for number, (images, classes) in enumerate(batches(8)):
+            code = encoder(images.flatten(1))
+            first = number < 4
+            loss = F.mse_loss(decoder(code), images.flatten(1)) if first else F.cross_entropy(head(code), classes)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    return trace.report
+
+
+@healthy(nearly="TM602")
+def weights_that_are_replaced_by_hand():
+    """The first layer gets a new Parameter in each step, made of the one before; the second has an optimizer."""
+    body, head = nn.Linear(64, 16), nn.Linear(16, 10)
+    opt = torch.optim.SGD(head.parameters(), lr=0.1)
+    with tm.trace(namespace={"body": body, "head": head, "opt": opt}) as trace:
+        for images, classes in batches(5):
+            opt.zero_grad()
+            F.cross_entropy(head(body(images.flatten(1))), classes).backward()
+            opt.step()
+            body.weight = nn.Parameter(body.weight.detach() - 0.1 * body.weight.grad)
+            body.bias = nn.Parameter(body.bias.detach() - 0.1 * body.bias.grad)
+    return trace.report

@@ -229,7 +229,7 @@ def targets_that_are_longer_than_their_inputs():
     return trace.report
 
 
-@ill("TM401", severity="error", op="div", line="/ kept.sum(1)", says=("already not finite",),
+@ill("TM401", severity="error", op="div", line="/ kept.sum(1)", says=("fill anything else with 0",),
      related=("masked_fill(~kept, -torch.inf)",))  # fmt: skip
 def a_mean_of_what_was_masked_for_a_maximum():
     """The divisor is not to blame: no zero is in it."""

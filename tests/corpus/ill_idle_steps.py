@@ -259,7 +259,7 @@ def _second_order(net, backward, steps=4):
     "TM315",
     severity="warning",
     line="loss.backward(create_graph=True)",
-    says=("all 4 steps of SGD", "create_graph=True"),
+    says=("all 4 steps of optimizer", "create_graph=True"),
 )
 def a_create_graph_that_was_left_in():
     return _second_order(mlp(64, 16, 10), lambda loss: loss.backward(create_graph=True))

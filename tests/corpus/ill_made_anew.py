@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -138,3 +140,52 @@ def an_image_that_asks_for_no_gradient_any_more():
     "in the last 5 of its 6 steps", "`with torch.no_grad(): image.clamp_(0, 1)`"))  # fmt: skip
 def an_image_that_is_detached_and_made_a_leaf_again():
     return _sharpen(_clamped_and_detached)
+
+
+class Trainer:
+    """Holds the model and its optimizer; the model is copied once more."""
+
+    def __init__(self):
+        self.model = mlp(64, 16, 10)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.model = copy.deepcopy(self.model)
+
+    def fit(self):
+        for images, classes in batches(4):
+            loss = F.cross_entropy(self.model(images.flatten(1)), classes)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+@ill("TM604", severity="error", line="self.optimizer.step()", says=(
+    "4 parameters of trainer.model", "torch.optim.Adam(trainer.model.parameters()",
+))  # fmt: skip
+def a_trainer_that_copies_its_model():
+    trainer = Trainer()
+    with tm.trace(namespace={"trainer": trainer}) as trace:
+        trainer.fit()
+    return trace.report
+
+
+@ill(
+    "TM606", severity="warning", line="optimizer.step()", says=("Sequential is trained in eval mode", "`model.train()`")
+)
+def an_evaluation_in_a_function_that_leaves_eval_mode():
+    """All is local to a function: the model is known by its class, and code calls it a model."""
+
+    def main():
+        model = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            for images, classes in batches(3):
+                optimizer.zero_grad()
+                F.cross_entropy(model(images.flatten(1)), classes).backward()
+                optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                model(images.flatten(1))
+
+    with tm.trace(namespace={}) as trace:
+        main()
+    return trace.report

@@ -129,3 +129,19 @@ def twenty_layers_initialised_too_large():
     with tm.trace(namespace={"net": net}) as trace:
         net(1e-3 * torch.randn(8, 32)).mean().backward()
     return trace.report
+
+
+@ill("TM403", severity="warning", line="softmax(dim=1)", says=("out.weight", "check its dimension"))
+def attention_over_its_queries_that_is_averaged():
+    """Summed over the queries, the weights of a key are 1: what the scores are makes no difference."""
+    q, k, v, out = (nn.Linear(8, 8) for _ in range(4))
+    optimizer = torch.optim.Adam([p for part in (q, k, v, out) for p in part.parameters()])
+    with tm.trace(namespace={"q": q, "k": k, "v": v, "out": out}) as trace:
+        for _ in range(4):
+            x = torch.randn(4, 5, 8)
+            attention = (q(x) @ k(x).transpose(1, 2) / 8**0.5).softmax(dim=1)
+            loss = F.cross_entropy(out((attention @ v(x)).mean(1)), torch.randint(0, 8, (4,)))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report

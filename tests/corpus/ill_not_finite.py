@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
 from tests.corpus.cases import ill
-from tests.corpus.data import batches, digits, train_classifier
+from tests.corpus.data import batches, digits, mlp, train_classifier
 from tests.corpus.library import Distance, entropy
 
 
@@ -283,4 +283,32 @@ def a_softmax_by_hand_that_overflows():
         e = net(x).exp()
         p = e / e.sum(1, keepdim=True)
         (-p[:, 0].log().mean()).backward()
+    return trace.report
+
+
+@ill("TM401", severity="warning", line="F.cross_entropy(scores, classes)", related=("masked_fill",), says=(
+    "made by log_softmax", "leave the class of each target unmasked",
+))  # fmt: skip
+def a_target_whose_class_is_masked():
+    """Classes that the sample cannot have are masked, and a label says otherwise."""
+    net, mask = mlp(64, 16, 10), torch.arange(10) > 7
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            scores = net(images.flatten(1)).masked_fill(mask, float("-inf"))
+            loss = F.cross_entropy(scores, classes)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM401", severity="error", line=".sum(1)", related=("masked_fill",), says=("in front of a softmax", "with 0"))
+def attention_masked_with_infinity_after_the_softmax():
+    """The mask of scores, a line too late: what is added up is infinite."""
+    score, value = nn.Linear(8, 1), torch.randn(4, 6, 8)
+    mask = torch.arange(6) > 3
+    with tm.trace(namespace={"score": score}) as trace:
+        weights = score(value).squeeze(-1).softmax(-1).masked_fill(mask, float("-inf"))
+        (weights.unsqueeze(-1) * value).sum(1).square().mean().backward()
     return trace.report

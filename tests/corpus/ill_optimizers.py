@@ -158,6 +158,27 @@ def a_layer_that_forward_makes():
     return trace.report
 
 
+class Anew(Classifier):
+    """Its scale is registered, and made anew in each forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(10))
+
+    def forward(self, x):
+        self.scale = nn.Parameter(torch.ones(10))
+        return super().forward(x) * self.scale
+
+
+@ill("TM602", severity="warning", line="optimizer.step()", subject="net.scale", says=(
+    "net.scale gets gradients but is in no optimizer", "in each call, make in `__init__`",
+))  # fmt: skip
+def a_parameter_that_forward_makes_anew():
+    """It gets gradients in each step, and begins again at one."""
+    net = Anew()
+    return _train(net, torch.optim.Adam(net.parameters()), 5)
+
+
 @ill("TM602", severity="warning", line="opt.step()", says=("model.scale gets gradients", "add_param_group"))
 def a_parameter_that_came_later():
     """A temperature is added to the model in a later cell; the optimizer does not know it."""
@@ -182,6 +203,16 @@ def the_model_is_made_anew():
     net = Classifier()
     optimizer = torch.optim.Adam(net.parameters())
     net = Classifier()
+    return _train(net, optimizer)
+
+
+@ill("TM604", severity="warning", line="optimizer.step()", says=("`torch.optim.Adam(net.fc.parameters(), …)`",))
+def a_probe_that_is_made_anew():
+    """The body is frozen, and the optimizer holds the head that was there before."""
+    net = Classifier()
+    net.body.requires_grad_(False)
+    optimizer = torch.optim.Adam(net.fc.parameters())
+    net.fc = nn.Linear(32, 11)
     return _train(net, optimizer)
 
 

@@ -102,6 +102,24 @@ def a_model_without_a_name():
     return trace.report
 
 
+@ill("TM601", severity="note", subject="scores.weight", line="loss.backward()", says=(
+    "scores gets no gradient in 5 backward passes", "(all of its parameters)",
+))  # fmt: skip
+def a_task_whose_loss_is_overwritten():
+    """The second loss has the name of the first."""
+    body, scores, age = nn.Linear(64, 16), nn.Linear(16, 10), nn.Linear(16, 1)
+    optimizer = torch.optim.Adam([*body.parameters(), *scores.parameters(), *age.parameters()])
+    with tm.trace(namespace={"body": body, "scores": scores, "age": age, "optimizer": optimizer}) as trace:
+        for images, classes in batches(5):
+            hidden = body(images.flatten(1)).relu()
+            loss = F.cross_entropy(scores(hidden), classes)
+            loss = F.mse_loss(age(hidden).squeeze(1), classes.float())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM601", says=("net.stem, net.right", "parameters of net"))
 def embeddings_that_are_never_looked_up():
     """Several modules at once."""

@@ -159,7 +159,7 @@ def train_epoch(model, data, optimizer):
         optimizer.step()
 
 
-@ill("TM310", severity="error", line="optimizer.step()", related=("loss.backward()",), subject="SGD")
+@ill("TM310", severity="error", line="optimizer.step()", related=("loss.backward()",), subject="optimizer")
 def the_model_is_cleared_to_zeros():
     """The gradients are there, and zero; the optimizer has no name but inside the function."""
     model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))

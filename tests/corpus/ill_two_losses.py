@@ -34,6 +34,20 @@ def a_penalty_that_is_detached():
     return trace.report
 
 
+@ill("TM313", severity="note", line="weights = sum(", says=(
+    "`.state_dict()` cuts it off from `net.0.weight`", "take the parameters themselves, of `named_parameters()`",
+))  # fmt: skip
+def a_penalty_on_a_state():
+    """Weight decay by hand, over the tensors of ``state_dict()``."""
+    net = mlp(64, 16, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(3):
+            weights = sum(value.square().sum() for value in net.state_dict().values())
+            loss = F.cross_entropy(net(images.flatten(1)), classes) + 1e-3 * weights
+            loss.backward()
+    return trace.report
+
+
 @ill("TM313", severity="note", line="mistakes = (scores.argmax(1) != classes).float().mean()", says=("argmax",))
 def a_share_of_mistakes_in_the_loss():
     """A choice has no slope."""
@@ -135,7 +149,7 @@ class Noisy(nn.Module):
         return self.head(self.drop(self.body(x).relu()))
 
 
-@ill("TM703", severity="note", line="optimizer.step()", says=("From step 4 of SGD on", "those from step 1 on"))
+@ill("TM703", severity="note", line="optimizer.step()", says=("From step 4 of optimizer on", "those from step 1 on"))
 def a_seed_in_every_epoch():
     """huggingface/diffusers#175."""
     net = Noisy()

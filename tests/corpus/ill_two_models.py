@@ -147,6 +147,40 @@ def a_decoder_whose_optimizer_never_steps():
     return trace.report
 
 
+@ill("TM622", severity="note", line="opt.zero_grad()", subject="opt", says=("of Sequential", "`opt.step()`"))
+def a_function_that_trains_without_a_step():
+    """All is made in a function, and gone when the run has ended."""
+
+    def train():
+        net = mlp(64, 16, 10)
+        opt = torch.optim.Adam(net.parameters())
+        for images, classes in batches(5):
+            opt.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+
+    with tm.trace(namespace={}) as trace:
+        train()
+    return trace.report
+
+
+@ill("TM622", severity="note", line="head_opt.step()", subject="body_opt", says=("head_opt steps", "`body_opt.step()`"))
+def a_function_that_steps_one_of_two():
+    """The optimizer of the first part is cleared and never stepped, in a function."""
+
+    def train():
+        body, head = mlp(64, 16, 16), nn.Linear(16, 10)
+        body_opt, head_opt = torch.optim.SGD(body.parameters(), lr=0.1), torch.optim.SGD(head.parameters(), lr=0.1)
+        for images, classes in batches(5):
+            body_opt.zero_grad()
+            head_opt.zero_grad()
+            F.cross_entropy(head(body(images.flatten(1))), classes).backward()
+            head_opt.step()
+
+    with tm.trace(namespace={}) as trace:
+        train()
+    return trace.report
+
+
 def _adapt(step, outer):
     """Meta-learning: ``step(parameters, gradients)`` gives the adapted ones, ``outer(loss, net, adapted)`` learns."""
     net = mlp(8, 16, 3)
@@ -171,5 +205,18 @@ def an_inner_step_from_the_data_of_the_weights():
     def step(parameters, gradients):
         pairs = zip(parameters.items(), gradients, strict=True)
         return {name: (p.data - 0.1 * g.detach()).requires_grad_() for (name, p), g in pairs}
+
+    return _adapt(step, lambda loss, _net, _fast: loss.backward())
+
+
+@ill("TM601", severity="warning", line="meta.step()", says=(
+    "meta makes 5 steps, but no parameter of net has a gradient", "was returned by `autograd.grad`",
+))  # fmt: skip
+def meta_learning_of_weights_that_begin_anew():
+    """The adapted weights are made leaves of their own: the outer loss has no way back to the model."""
+
+    def step(parameters, gradients):
+        pairs = zip(parameters.items(), gradients, strict=True)
+        return {name: (p - 0.1 * g).detach().requires_grad_() for (name, p), g in pairs}
 
     return _adapt(step, lambda loss, _net, _fast: loss.backward())

@@ -291,3 +291,47 @@ def scores_that_are_compared_in_pairs():
             (-F.logsigmoid((net(better) + bias) - (net(worse) + bias))).mean().backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM405", severity="warning", line="ratio = (logp - old).exp()", subject="pi.0.weight", says=(
+    "what gets there through both sides of sub is not zero, but cancels", "compute it under `torch.no_grad()`",
+))  # fmt: skip
+def a_ratio_to_itself():
+    """Proximal policy optimisation whose old probabilities are computed anew, with gradients."""
+    pi = mlp(4, 16, 2)
+    opt = torch.optim.Adam(pi.parameters(), lr=3e-4)
+    states, actions, advantages = torch.randn(64, 4), torch.randint(0, 2, (64,)), torch.randn(64)
+    with tm.trace(namespace={"pi": pi}) as trace:
+        for _ in range(4):
+            logp = torch.distributions.Categorical(logits=pi(states)).log_prob(actions)
+            old = torch.distributions.Categorical(logits=pi(states)).log_prob(actions)
+            ratio = (logp - old).exp()
+            loss = -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    return trace.report
+
+
+@ill("TM405", severity="warning", line="F.relu(out[..., 0])", subject="net.0.weight", says=(
+    "net.2.bias get a gradient of exactly zero in all 5 backward passes: relu", "nowhere above zero",
+))  # fmt: skip
+def a_radiance_field_without_density():
+    """Nothing is seen where all is transparent: neither the density nor the colours get a gradient."""
+    net = mlp(6, 32, 4)
+    opt = torch.optim.Adam(net.parameters(), lr=5e-4)
+    with torch.no_grad():
+        net[2].bias[0] = -20
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(5):
+            points = torch.randn(16, 8, 3)
+            out = net(torch.cat([points.sin(), points.cos()], -1))
+            density, colours = F.relu(out[..., 0]), out[..., 1:].sigmoid()
+            alpha = 1 - torch.exp(-density * 0.5)
+            through = torch.cumprod(torch.cat([torch.ones(16, 1), 1 - alpha + 1e-10], 1), 1)[:, :-1]
+            pixels = ((alpha * through).unsqueeze(-1) * colours).sum(1)
+            loss = F.mse_loss(pixels, torch.rand(16, 3))
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    return trace.report

@@ -56,6 +56,8 @@ CASES = (
     (f"{LEAF}; b = torch.ones(3, requires_grad=True); y = w.sum()", "torch.autograd.grad(y, [w, b])",
      "Nothing that was differentiated was computed from b: it has no gradient",
      {"torch.autograd.grad(y, [w, b], allow_unused=True)": "{way}"}),
+    (f"{LEAF}; x = torch.ones(3, requires_grad=True)", "torch.autograd.grad((w * x.detach()).sum(), x)",
+     "Nothing that was differentiated was computed from x: `.detach()` (", {}),
     ("net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)); y = net[0](torch.ones(1, 2)).sum()",
      "torch.autograd.grad(y, net.parameters())", "Nothing that was differentiated was computed from net.1.weight: it",
      {"torch.autograd.grad(y, net.parameters(), allow_unused=True)": "{way}"}),

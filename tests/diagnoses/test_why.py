@@ -498,6 +498,21 @@ def test_a_refused_run_that_did_not_see_it():
     assert (report.reason, report.evidence[-1]) == ("nothing known", "The last traced run did not see w.")
 
 
+def test_what_was_frozen_while_the_forward_ran():
+    """It took part, and what was recorded leads not back to it: it is not said to be unused, and is to run again."""
+    net, x = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), torch.ones(3, 2)
+    net[0].weight.requires_grad_(False)
+    with tm.trace(namespace={"net": net, "x": x}) as trace:
+        loss = net(x).sum()
+        net[0].weight.requires_grad_(True)
+        x.requires_grad_(True)
+        loss.backward()
+    for name, each in {"net.0.weight": net[0].weight, "x": x}.items():
+        report = ask(each, {"net": net, "x": x}, name, trace=trace)
+        assert any("before it required a gradient" in rests for rests in report.evidence)
+        assert "took part in nothing" not in report.answer
+
+
 def test_a_birth_beside_the_way():
     """A NaN born on another branch of the same graph did not come here."""
     w, other = leaf(), torch.zeros(3, requires_grad=True)

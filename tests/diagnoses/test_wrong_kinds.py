@@ -29,6 +29,12 @@ SETTINGS = (
     "A loss of torch.nn is made first, with its settings, and then called with what it compares: here the tensors were "
     "given as its settings."
 )
+SETTING = (
+    "A module of torch.nn is made first, with its settings, and then called with a tensor: here the tensor was given "
+    "as a setting."
+)
+OF_CLASSES = "For x (4 × 3), whose dimension 1 is the 3 classes, the target has the shape"
+INSTEAD = ": call the module with a tensor, and give what it returns"
 PADDED = (
     "All sizes but that of dimension 0, which is padded, must be equal: x (3 × 4) and y (2 × 5) differ in dimension 1."
 )
@@ -100,6 +106,22 @@ CASES = (
      SETTINGS, ["nn.CrossEntropyLoss(reduction='sum')(scores, classes)"]),
     ("nn.CrossEntropyLoss(scores, classes)", "scores, classes = torch.ones(2, 3), torch.tensor([0, 1])", SETTINGS,
      ["nn.CrossEntropyLoss()(scores, classes)"]),
+    ("nn.Dropout(x)", "x = torch.ones(2)", SETTING, ["nn.Dropout()(x)"]),
+    ("nn.Linear(x, 4)", "x = torch.ones(2, 3)", SETTING, ["nn.Linear(\N{HORIZONTAL ELLIPSIS}, 4)(x)"]),
+    ("nn.LSTM(x, 4)", "x = torch.ones(2, 3)", SETTING, ["nn.LSTM(\N{HORIZONTAL ELLIPSIS}, 4)(x)"]),
+    ("nn.Sequential(x)", "x = torch.ones(2, 3)", SETTING, ["nn.Sequential(\N{HORIZONTAL ELLIPSIS})(x)"]),
+    ("h.mean()", "h = nn.ReLU(torch.ones(2))",
+     "A module is made first, then called with a tensor: h is the module ReLU itself, and has no mean.", []),
+    ("fc(h)", "fc, h = nn.Linear(2, 1), nn.ReLU(torch.ones(2))",
+     f"The argument input of linear() must be a Tensor, not a ReLU{INSTEAD}.", []),
+    ("F.cross_entropy(x, y, weight=w)", "x, y, w = torch.ones(2, 3), torch.tensor([0, 1]), torch.ones(3).double()",
+     "Both must have the same dtype: x is float32 and w is float64.", ["w.float()", "x.double()"]),
+    ("F.mse_loss(h, torch.ones(2))", "h = nn.ReLU(torch.ones(2))",
+     "A module is made first, then called with a tensor: h is the module ReLU itself, and has no size.", []),
+    ("attend(x, y, x)", "attend, x, y = nn.MultiheadAttention(4, 2), torch.ones(5, 2, 4), torch.ones(3, 2, 4)",
+     "There is one value for each key: y (3 × 2 × 4) and x (5 × 2 × 4) must have the same shape.", []),
+    ("F.cross_entropy(x, y)", "x, y = torch.ones(4, 3), torch.ones(4, 2).softmax(1)",
+     f"{OF_CLASSES} 4 (class indices), or 4 × 3 (probabilities); y (4 × 2) has not.", ["y.argmax(1)"]),
     ("fc(np.ones((1, 2)))", "fc = nn.Linear(2, 1)",
      "The argument input of linear() must be a Tensor, not a numpy.ndarray.",
      ["torch.as_tensor(np.ones((1, 2)), dtype=torch.float32)"]),
@@ -147,7 +169,7 @@ def test_what_is_said(line, before, rule, works):
     clash = explained(line, space).mismatch
     assert (clash.rule, [*clash.works, *clash.maybe]) == (rule, works)
     for way in works:
-        if not way.startswith(("%", "num_heads")):
+        if not way.startswith(("%", "num_heads")) and "\N{HORIZONTAL ELLIPSIS}" not in way:
             eval(way, space)
 
 

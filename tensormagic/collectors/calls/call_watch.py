@@ -20,7 +20,8 @@ from tensormagic.collectors.calls.seen_made import storage_key
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
-from tensormagic.collectors.objects.identity import Marks
+from tensormagic.collectors.objects.children import updated_by
+from tensormagic.collectors.objects.identity import Marks, name_of
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, outwards
 from tensormagic.reports import RunningSum, UntrainedNorm
@@ -71,6 +72,8 @@ class LoopNotes:
     cleared_last: int | None = None  # The same, also after a backward.
     # Optimizers whose gradients were cleared: how often, and at which line last.
     clears: Marks = field(default_factory=lambda: Marks(MOST_OPTIMIZERS))
+    # Those that make a habit of it, by name and line, and what they hold: they go with the function that made them.
+    habits: list[tuple[weakref.ref[Any], str, int | None, list[weakref.ref[Any]]]] = field(default_factory=list)
     passes: int = 0  # How many backward passes there were.
     froze: int | None = None  # The line that switched a leaf's gradient off last.
     steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
@@ -186,6 +189,9 @@ def cleared(watch: CallWatch, call: Call) -> None:
         if optimizer is not None:
             times, _ = watch.loop.clears.of(optimizer) or (0, None)
             watch.loop.clears.put(optimizer, (times + 1, site))
+            if times + 1 == HABIT and len(watch.loop.habits) < MOST_OPTIMIZERS:
+                held = list(map(weakref.ref, updated_by(optimizer)))
+                watch.loop.habits.append((weakref.ref(optimizer), name_of(optimizer, (), frame), site, held))
 
 
 def froze(watch: CallWatch, call: Call) -> None:

@@ -252,6 +252,7 @@ class DetachedValues:
             return None
         source = sources[0] if source is None else source
         name = str(getattr(func, "__name__", kind))  # as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``
+        name = "state_dict" if frame.f_code is _OF_STATE else name
         op: str = kind if role != kind else ".data" if kind == "data" else _SHOWN.get(name, name)
         return self._detach((kind, op), source, result, frame).with_sources(sources)
 
@@ -323,6 +324,13 @@ class DetachedValues:
                 continue
             if value is result:
                 del self.live[id(value)]
+            if type(result) in _SEVERAL and isinstance(value, torch.Tensor):
+                whole = value if value._base is None else value._base
+                tensors = [x for x in result if isinstance(x, torch.Tensor) and without_history(x)]
+                if views := [x for x in tensors if x is whole or x._base is whole]:
+                    for view in views:  # of `broadcast_tensors`: what is used is the view
+                        self._mark(view, detachment)
+                    continue
             receiver = receiver_of(made, values, at, result)
             if receiver is not None and len(detachment.receivers) < MOST_RECEIVERS:
                 detachment.receivers.append(receiver)
@@ -331,6 +339,7 @@ class DetachedValues:
 
 _is_grad_enabled = torch.is_grad_enabled
 _SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
+_OF_STATE = torch.nn.Module._save_to_state_dict.__code__
 _BLIND = frozenset({VALUELESS, GRAD_MODE})
 _DETACH_IN_PLACE: Any = torch.Tensor.detach_
 _FOLLOWED = (torch.Tensor, np.ndarray, tuple, list)

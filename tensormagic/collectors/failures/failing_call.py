@@ -50,7 +50,7 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-_NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
+_NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: as a rule a slip of the pen
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
@@ -130,8 +130,13 @@ def refused_in(steps: Steps) -> Refused | None:
         return None if raises else _read(steps, own)
     while _MULTIPROCESSING in _file(below[-1]) and len(below) > 1:  # what a worker is to get
         below.pop()
-    is_slip = below[-1].tb_frame.f_code.co_name == _NO_SUCH_NAME
-    return _of_library(steps, below) if is_torch_file(_file(below[-1])) and not is_slip else None
+    if not is_torch_file(_file(below[-1])):
+        return None
+    if below[-1].tb_frame.f_code.co_name != _NO_SUCH_NAME:
+        return _of_library(steps, below)
+    # Of a module that a function of torch's took for a tensor.
+    asked = hasattr(torch.Tensor, steps.message.rpartition("attribute ")[2].strip("'"))
+    return _of_library(steps, below[:-1]) if asked and len(below) > 1 else _read(steps, own)
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:

@@ -268,7 +268,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
 
 
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
-    """Return what an attribute was asked of that it has not: a missing gradient, or several results in place of one.
+    """Return what an attribute was asked of that it has not: a missing gradient, several results, or a module itself.
 
     Everything else without an attribute is the user's own business.
     """
@@ -280,7 +280,8 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Re
     gone = owner is UNKNOWN and "'torch.return_types." in message
     no_gradient = owner is None and is_gradient(node.value, names)
     no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
-    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss else None
+    no_result = is_kind(owner, torch.nn.Module) and hasattr(torch.Tensor, node.attr)
+    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss or no_result else None
 
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:

@@ -26,7 +26,7 @@ from tensormagic.collectors.failures.failing_call import (
     steps_of,
 )
 from tensormagic.collectors.failures.failing_source import Failing, Refused, executed_source, tensors_in
-from tensormagic.collectors.failures.lost_graph import lost_graph, scope_of
+from tensormagic.collectors.failures.lost_graph import lost_graph, lost_way, scope_of
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
@@ -72,6 +72,7 @@ _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 # it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
 
 _MOST_WAY = 12
+_UNUSED = re.compile(r"Tensor at index (\d+) appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
 _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
 
@@ -137,7 +138,7 @@ def _report(
     said = ", ".join(name or "one without a name" for name in unknown)
     gaps = [f"not kept by Python after the error: {said}"] if unknown else []
     gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
-    in_backward = _of_backward(error, steps.own_entry, own, given, around) if plain.phase == "backward" else {}
+    in_backward = _of_backward(error, steps.own_entry, own, refused, around) if plain.phase == "backward" else {}
     return replace(
         plain,
         module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
@@ -152,13 +153,17 @@ def _report(
 
 
 def _of_backward(
-    error: BaseException, entry: TracebackType | None, failing: Failing | None, given: Sequence[torch.Tensor],
-    around: Surroundings,
+    error: BaseException, entry: TracebackType | None, failing: Failing | None, refused: Refused, around: Surroundings
 ) -> dict[str, Any]:  # fmt: skip
     """Return the fields of a report for a backward that raised, as its graph and its source show why."""
     if entry is None:
         return {}
+    given = tensors_in(*refused.given, *refused.keywords.values())
     frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
+    outputs, inputs = (tensors_in(refused.keywords.get(name)) for name in ("outputs", "inputs"))
+    if (unused := _UNUSED.search(message_of(error))) is not None and len(outputs) == 1 and inputs:
+        cut, lines = lost_way(frame, outputs[0], inputs[int(unused[1])], around.cell_number, failing)
+        return {"cuts": () if cut is None else (cut,), "locations": lines}
     if "does not require grad" in message_of(error):
         root = next((one for one in given if not one.requires_grad), root)
     scope = scope_of(frame, around.cell_number) if around.origins is None else None  # a trace saw it better

@@ -98,7 +98,11 @@ def lost_graph(  # noqa: PLR0913, PLR0917  (where it was called, and on what)
 
 
 def lost_way(
-    frame: FrameType, loss: torch.Tensor, x: torch.Tensor, cell_number: CellNumber | None = None
+    frame: FrameType,
+    loss: torch.Tensor,
+    x: torch.Tensor,
+    cell_number: CellNumber | None = None,
+    failing: Failing | None = None,
 ) -> tuple[Cut | None, tuple[Location, ...]]:
     """Return what ended the way from a tensor to a loss that was not computed from it, and the lines that it points to.
 
@@ -107,8 +111,9 @@ def lost_way(
         loss: The loss.
         x: A tensor that requires a gradient.
         cell_number: Gives a cell's execution count from its file name.
+        failing: The call of ``autograd.grad`` that was refused, where one was.
     """
-    scope, expression = scope_of(frame, cell_number), _expression(frame, None, loss)
+    scope, expression = scope_of(frame, cell_number), _expression(frame, failing, loss)
     if scope is None or expression is None:
         return None, ()
     names = {**frame.f_globals, **names_of(frame)}
@@ -127,7 +132,8 @@ def _expression(frame: FrameType, failing: Failing | None, root: torch.Tensor) -
     if name := name_in(frame, root):
         return ast.Name(name, ast.Load())
     written = written_call(failing) if failing is not None else None
-    return written.positional[0] if written is not None and written.method == "backward" else None
+    at = {"backward": 0, "grad": 1}.get(written.method) if written is not None else None  # after `torch.autograd`
+    return written.positional[at] if written is not None and at is not None else None
 
 
 @dataclass(slots=True)

@@ -176,7 +176,7 @@ def short_text(value: Any, depth: int = 2) -> str:
     elif is_kind(value, type, FunctionType, BuiltinFunctionType):
         text = value.__name__
     else:
-        text = article(kind.__name__)
+        text = f"the module {kind.__name__}" if is_kind(value, torch.nn.Module) else article(kind.__name__)
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 

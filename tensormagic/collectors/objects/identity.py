@@ -6,9 +6,10 @@ import math
 import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
+from tensormagic.collectors.where.source import names_of, own_frames
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import listed
 
@@ -173,6 +175,13 @@ def _place_inside(module: nn.Module, name: str, value: Any) -> str:
     if type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType):
         return ""
     return next((f"{name}.{key}" for key, item in list(attributes_of(value).items()) if item is module), "")
+
+
+def name_of(optimizer: object, names: Iterable[tuple[str, Any]], frame: FrameType | None = None) -> str:
+    """Return what the user calls an optimizer, also in the functions that run in ``frame``; else its class."""
+    local = chain.from_iterable(names_of(own).items() for own in own_frames(frame))
+    found = (name for name, value in chain(names, local) if value is optimizer and name != "self" and name[0] != "_")
+    return next(found, type(optimizer).__name__)
 
 
 _RECEIVED = re.compile(r"args_recv_info\[\d+\]\[(\d+)\]\.buffer$")

@@ -258,12 +258,6 @@ def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) 
     return tuple(tuple(names) for names, module in several if not held or held & set(map(id, module.parameters())))
 
 
-def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) -> str:
-    """Return what the user calls an optimizer, else its class."""
-    found = next((name for name, value in names if value is optimizer), "")
-    return found if found and not found.startswith("_") else type(optimizer).__name__
-
-
 # What the modules of a traced run hold beside their registries: only the ties of weights are taken down when a module
 # is first met, since that two Parameters were one cannot be seen later.
 

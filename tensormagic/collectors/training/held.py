@@ -13,14 +13,15 @@ import torch
 from torch import nn
 
 from tensormagic.collectors import devices
+from tensormagic.collectors.calls.call_watch import LoopNotes
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.objects.children import is_kind
-from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.objects.children import is_kind, updated_by
+from tensormagic.collectors.objects.identity import Leaves, name_of
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number
-from tensormagic.reports import FrozenUpdate, GraphGrowth, ModelMode
+from tensormagic.reports import FrozenUpdate, GraphGrowth, IdleOptimizer, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
@@ -91,7 +92,7 @@ class Elsewhere:
         self._first: list[tuple[weakref.ref[torch.Tensor], int]] = []  # with their versions
         self._passes = 0
         self.found: set[int] = set()
-        self.idle: list[tuple[torch.optim.Optimizer, set[int]]] = []  # those that hold some of these; see `finish`
+        self.idle: list[IdleOptimizer] = []  # those that hold some of these; see `finish`
 
     def after_pass(self) -> None:
         """Compare versions with those seen first, ever more rarely: whoever trains a leaf, its version shows."""
@@ -112,18 +113,18 @@ class Elsewhere:
             elif first[0] is not reference or (leaf is not None and first != now):
                 self.found.add(number)
 
-    def finish(self, missing: set[int]) -> None:
+    def finish(self, missing: set[int], loop: LoopNotes, names: Iterable[tuple[str, Any]]) -> None:
         """Look, once, whether optimizers that did not step hold any of these leaves, given by number."""
         self.look()
-        leaves = ((number, self._leaves.known[number].reference()) for number in missing - self.found)
-        places = {id(leaf): number for number, leaf in leaves if leaf is not None}
-        for optimizer in gc.get_objects() if places else ():
-            if not issubclass(type(optimizer), torch.optim.Optimizer):  # by type alone: nobody's code runs
-                continue
-            given = (id(held) for group in optimizer.param_groups for held in group["params"])
-            if theirs := {places[held] for held in given if held in places}:
+        # A weak reference of a tensor is one object, also when the tensor is gone.
+        places = {id(self._leaves.known[number].reference): number for number in missing - self.found}
+        alive = (one for one in (gc.get_objects() if places else ()) if is_kind(one, torch.optim.Optimizer))
+        every = [(name_of(one, names), loop.cleared_by(one), list(map(weakref.ref, updated_by(one)))) for one in alive]
+        gone = [(name, site, given) for reference, name, site, given in loop.habits if reference() is None]
+        for name, cleared, given in (*every, *gone):
+            if theirs := {places[id(held)] for held in given if id(held) in places}:
                 self.found |= theirs
-                self.idle.append((optimizer, theirs))
+                self.idle.append(IdleOptimizer(name=name, holds=tuple(sorted(theirs)), cleared=cleared))
 
 
 # Which parameters are frozen and move all the same: an optimizer steps whatever has a ``.grad``, asked for or not.

@@ -26,7 +26,8 @@ from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
+from tensormagic.collectors.objects.identity import name_of
+from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
@@ -217,20 +218,14 @@ class TrainingWatcher(TracePart):
         held = {number for optimizer in list(self._optimizers) for number in optimizer.held.numbers}
         known = enumerate(self._leaves.known)
         asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
-        if held or self._passes >= _TRAINS:
-            self._elsewhere.finish(asking - held)
-        self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
         names = list(self._namespace.items())
-        idle = self._elsewhere.idle if self._whole else []  # else other threads may have made steps
-        self._idle = tuple(
-            IdleOptimizer(
-                name=name_of(optimizer, names), holds=tuple(sorted(numbers)), cleared=self._loop.cleared_by(optimizer)
-            )
-            for optimizer, numbers in idle
-        )
+        if held or self._passes >= _TRAINS:
+            self._elsewhere.finish(asking - held, self._loop, names)
+        self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
+        self._idle = tuple(self._elsewhere.idle) if self._whole else ()  # else other threads may have made steps
         alive = (each for followed in list(self._optimizers) if (each := followed.reference()) is not None)
         stepped = chain.from_iterable(map(held_by, alive))
-        self._names, self._elsewhere.idle = names_of_one(self._namespace, stepped), []
+        self._names = names_of_one(self._namespace, stepped)
         for followed in list(self._optimizers):
             followed.held.find_owner(self._namespace)
             theirs = followed.reference()
@@ -320,7 +315,7 @@ class TrainingWatcher(TracePart):
             self._beyond.add(optimizer)
             return None
         stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
-        name, first = name_of(optimizer, list(self._namespace.items())), next(held_by(optimizer), None)
+        name, first = name_of(optimizer, list(self._namespace.items()), sys._getframe()), next(held_by(optimizer), None)
         found = Followed(weakref.ref(optimizer), name, type(optimizer).__name__, stepping, Held(self._leaves))
         if first is not None:
             known = self._met.get(id(first))

@@ -48,11 +48,19 @@ cannot assign (?:module|parameter|buffer)s? before Module\.__init__\(\) call
         begin with super().__init__().
     try: super().__init__()
 
-Boolean value of Tensor with more than one value is ambiguous
-    if: call.function == "legacy_get_string"
-    argument: A loss of torch.nn is made first, with its settings, and then called with what it compares: here the
-        tensors were given as its settings.
-    try: {code} for code in loss_made_first(call)
+Boolean value of Tensor with more than one value|must be tuple of ints|of type int, got: Tensor|not a Module subclass
+    with code: made_first(call); if: code
+    with loss: call.function == "legacy_get_string"; with kind: "loss" if loss else "module"
+    with takes: "what it compares" if loss else "a tensor"
+    with given: "the tensors were given as its settings" if loss else "the tensor was given as a setting"
+    argument: A {kind} of torch.nn is made first, with its settings, and then called with {takes}: here {given}.
+    try: {code} when "…" not in code; maybe: {code} when "…" in code
+
+'(?P<kind>\w+)' object has no attribute '(?P<attribute>\w+)'
+    with given: [one for one in call.given if one.text == f"the module {kind}"][0]
+    argument: A module is made first, then called with a tensor: {given.name} is the module {kind} itself, and has no
+        {attribute}.
+    parts: given is {kind} must be Tensor
 
 torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
     with given: [one for one in call.given if not (one.is_tensor and one.dtype) and results(one.text, one.code)][:1]
@@ -262,7 +270,9 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     with texts: [text for one in given for text in [code_of(call, one)] if text]
     with first_part: "" if given and given[0].operand.name else "[0]"
     with inner: [text + first_part for text in texts if got == "tuple" and given[0].is_tensor]
-    argument: The argument {name} of {function}() must be a {wanted}, not {article(got)}.
+    with modules: [one for one in given if one.text.startswith("the module ")]
+    with instead: ": call the module with a tensor, and give what it returns" if modules else ""
+    argument: The argument {name} of {function}() must be a {wanted}, not {article(got)}{instead}.
     parts: one is {got} must be {wanted} for one in given; try: {text} for text in inner
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
     with dtypes: [one.dtype for one in call.tensors if one not in given][:1]
@@ -284,13 +294,16 @@ unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>
 """)
 
 
-def loss_made_first(call: Call) -> list[str]:
-    """Return the code that makes a loss with its settings and calls it with what the line gave it in order."""
+def made_first(call: Call) -> str:
+    """Return the code that makes a module of torch.nn with its settings and calls it with the tensors it was given."""
     made = expression_of(call.report.call)
-    if not isinstance(made, ast.Call) or unparse(made.func).endswith("__init__"):
-        return []
-    settings, compared = (", ".join(map(unparse, each)) for each in (made.keywords, made.args))
-    return [f"{unparse(made.func)}({settings})({compared})"]
+    if not isinstance(made, ast.Call) or not re.match(r"(?:torch\.)?nn\.[A-Z]\w+$", function := unparse(made.func)):
+        return ""
+    names, without_sizes = {one.code for one in call.tensors}, call.function in {"legacy_get_string", "bool"}
+    tensors = [unparse(one) for one in made.args if without_sizes or unparse(one) in names]
+    settings = [unparse(one) for one in (*made.args, *made.keywords) if unparse(one) not in tensors]
+    settings = settings if without_sizes else ["…", *settings]
+    return f"{function}({', '.join(settings)})({', '.join(tensors)})" if tensors else ""
 
 
 def code_of(call: Call, given: Given) -> str:

@@ -17,8 +17,10 @@ _PARAMETER = re.compile(r"(^|\.)(weight|bias|running_mean|running_var|in_proj_we
 _NAME = r"[\w:<> ]+?"
 
 
-def _is_parameter(given: Given) -> bool:
-    """Whether an operand is a layer's own, by its role and name."""
+def _is_parameter(call: Call, given: Given) -> bool:
+    """Whether an operand is a layer's own, by its role and name; the weight of a loss is data."""
+    if given.role == "weight" and ("loss" in call.function or "entropy" in call.function):
+        return False
     name = given.role if given.role not in {"", "self", "input", "other"} else given.operand.name
     return bool(_PARAMETER.search(name)) or (given.operand.requires_grad and given.operand.is_leaf)
 
@@ -177,7 +179,7 @@ def devices(call: Call) -> Mismatch | None:
     if len(found) < 2:
         return None
     left, right = (ones[0] for ones in list(found.values())[:2])
-    if _is_parameter(left) and not _is_parameter(right):
+    if _is_parameter(call, left) and not _is_parameter(call, right):
         left, right = right, left
     where = [f"{listed(one.name for one in ones)} {is_or_are(len(ones))} on {at}" for at, ones in found.items()]
     where += ["a meta tensor has a shape but no values"] if "meta" in found else []
@@ -191,13 +193,14 @@ def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
     root = call.layer.split(".", 1)[0]
     if "meta" in {given.device, fixed.device}:
         empty, other = (given, fixed) if given.device == "meta" else (fixed, given)
-        if _is_parameter(empty) and root:
+        if _is_parameter(call, empty) and root:
             return [f'{root}.to_empty(device="{other.device}")']
         return [f'torch.empty_like({empty.code}, device="{other.device}")']
-    if not _is_parameter(fixed) and fixed.device == "cpu":
+    if not _is_parameter(call, fixed) and fixed.device == "cpu":
         given, fixed = fixed, given
     ways = [f"{given.code}.to({fixed.code}.device)"]
-    return [*ways, f'{root}.to("{given.device}")'] if _is_parameter(fixed) and root and given.device != "cpu" else ways
+    moves = _is_parameter(call, fixed) and root and given.device != "cpu"
+    return [*ways, f'{root}.to("{given.device}")'] if moves else ways
 
 
 def _having(call: Call, dtype: str) -> Given | None:
@@ -215,9 +218,9 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     """Convert data before parameters, whole numbers before floating ones, and these to float32."""
     kept = {"float64": 0, "float32": 2}
     given, fixed = sorted(
-        (left, right), key=lambda one: (_is_parameter(one), is_floating(one.dtype), kept.get(one.dtype, 1))
+        (left, right), key=lambda one: (_is_parameter(call, one), is_floating(one.dtype), kept.get(one.dtype, 1))
     )
-    other = call.layer if _is_parameter(fixed) else fixed.code
+    other = call.layer if _is_parameter(call, fixed) else fixed.code
     works = [
         as_dtype(given.code, fixed.dtype),
         as_dtype(other, given.dtype) if other and is_floating(given.dtype) else "",

@@ -64,6 +64,11 @@ expecting embedding dimension of {takes}, but got {got}
         (embed_dim).
     parts: given[-1] must be {takes}
 
+key shape torch\.Size\(\[[\d, ]*\]\) does not match value shape
+    with key: call.tensor("key"); with value: call.tensor("value")
+    shape: There is one value for each key: {key} and {value} must have the same shape.
+    parts: key[at] must equal value[at] for at in unlike(key.shape, value.shape)
+
 attn_mask is torch\.Size\(\[{got:shape}\]\), but should be \({wanted:shape}\)
     with mask: call.tensor("attn_mask|mask|src_mask") or call.of_shape(got); if: mask.ndim == len(wanted)
     shape: The attention mask has one entry for each query and key, {sizes(wanted)}: {mask}.

@@ -87,8 +87,10 @@ target tensor expected, multi-target|size mismatch \(got input: |Expected target
 only batches of spatial targets supported
     with wanted: compared.shape[:1] + compared.shape[2:] if compared.ndim > 1 else ()
     if: compared.ndim and target.shape != wanted
+    with as_many: is_floating(target.dtype) and target.ndim == compared.ndim
+    with probabilities: f", or {sizes(compared.shape)} (probabilities)" if as_many else ""
     shape: For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {classes} classes, the target has the
-        shape {sizes(wanted)} (class indices); {target} has not.
+        shape {sizes(wanted)} (class indices){probabilities}; {target} has not.
     parts: target[at] must be {wanted[at]} for at in unlike(target.shape, wanted) when target.ndim == len(wanted)
     parts: target.shape must be {sizes(wanted)} when target.ndim != len(wanted)
     with ones: [at for at in range(1, target.ndim) if target[at] == 1]

@@ -202,7 +202,7 @@ Module \[(?P<model>ModuleList|ModuleDict)\] is missing the required "forward" fu
 ^torch\.nn\.functional\.(?P<name>\w+) is not a Module subclass
     argument: An nn.Sequential holds modules, and F.{name} is a function: torch.nn has a module for most of these.
 
-^[\w.]+\.(?P<name>[A-Z]\w+) is not a Module subclass
+^(?!torch\.\w*Tensor )[\w.]+\.(?P<name>[A-Z]\w+) is not a Module subclass
     argument: An nn.Sequential holds modules, and {name} is the class of one: make one of it, {name}(…).
 
 Module \[(?P<model>\w+)\] is missing the required "forward" function

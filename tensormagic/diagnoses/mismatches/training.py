@@ -34,9 +34,11 @@ The differentiated Tensor at index {at} appears to not have been used in the gra
     with unused: [one for one in call.given if one.role == "inputs"][at]
     with made: "" if unused.operand.is_leaf else " What was computed from the same values in another way does not \
 count."
-    argument: Nothing that was differentiated was computed from {unused.name}: it has no gradient, and allow_unused=True
-        gives None for it.{made}
-    parts: unused; maybe: {call.with_keyword("torch.autograd.grad", "allow_unused", True)}
+    with places: [call.report.locations[cut.location] for cut in call.report.cuts if cut.location is not None]
+    with ended: [f"{call_words(cut, at)} ({at.label})" for cut, at in zip(call.report.cuts, places)]
+    with why: f"{ended[0]} cut it off" if ended else "it has no gradient, and allow_unused=True gives None for it"
+    argument: Nothing that was differentiated was computed from {unused.name}: {why}.{made}
+    parts: unused; maybe: {call.with_keyword("torch.autograd.grad", "allow_unused", True)} when not ended
 
 `inputs` argument to `\w+\(\)` cannot be empty
     argument: The list of tensors to differentiate by is empty: a generator such as net.parameters() is empty after its
@@ -157,7 +159,8 @@ unscale_\(\) has already been called on this optimizer since the last update
         {scaler(call)}.update() ends.
 
 unscale_\(\) is being called after step
-    argument: The step of {scaler(call)} has unscaled these gradients and used them: unscale_ comes before it.
+    argument: The step of {scaler(call)} has unscaled these gradients and used them: unscale_ comes before it, and
+        {scaler(call)}.update() after it, which ends a step.
 
 step\(\) has already been called since the last update
     argument: A step ends with {scaler(call)}.update(), and there was none since the last one.

@@ -104,6 +104,18 @@ def test_a_mask_beside_a_number_only_chooses(chosen):
     assert [(cut.detachment, cut.selects) for cut in trace.report.graphs[0].cuts] == [(False, True)]
 
 
+@pytest.mark.parametrize("loss", [nn.functional.smooth_l1_loss, nn.functional.mse_loss])
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_a_target_that_a_loss_broadcasts_is_compared_with(loss):
+    """What the loss makes as large as its input is a view of the target, and chooses nothing."""
+    x, w = torch.ones(3, 1, requires_grad=True), torch.ones(3, requires_grad=True)
+    with tm.trace() as trace:
+        loss(x * 2, (w * 2).detach()).backward()
+    (cut,) = trace.report.graphs[0].cuts
+    assert (cut.op, cut.selects, cut.input_number) == ("detach", False, 1)
+    assert trace.report.graphs[0].nodes[cut.target].op == loss.__name__
+
+
 def _written(y, mask):
     y[mask] = 0.0
     return y

@@ -275,8 +275,28 @@ def test_nothing_is_kept_alive():
     del net, optimizer
     gc.collect()
     assert [reference() for reference in gone] == [None] * 4
-    assert report.training.optimizers[0].name == "Adam"
+    assert report.training.optimizers[0].name == "optimizer"
     assert trace.report.training == report.training
+
+
+def test_an_optimizer_that_went_with_its_function_keeps_what_it_held():
+    """Known by having cleared three times; one that cleared less often is not known any more."""
+
+    def train(clears):
+        net = nn.Linear(4, 2)
+        optimizer = torch.optim.Adam(net.parameters())
+        for number in range(4):
+            if number < clears:
+                optimizer.zero_grad()
+            loss_of(net).backward()
+
+    found = {}
+    for clears in (2, 3):
+        with tm.trace(namespace={}) as trace:
+            train(clears)
+        gc.collect()
+        found[clears] = [(idle.name, idle.holds) for idle in trace.report.training.idle]
+    assert found == {2: [], 3: [("optimizer", (0, 1))]}
 
 
 def test_a_mode_of_the_person_s_own_sees_nothing_of_it():
