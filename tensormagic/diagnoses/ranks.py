@@ -72,11 +72,12 @@ def parameters_differ(report: RankReport) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+_BROADCAST = (
+    "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks. Without "
+    "it, call `torch.distributed.broadcast(parameter.data, src=0)` for each of them."
+)
 _DRIFT = {
-    "start": (
-        "Before the first step",
-        "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks.",
-    ),
+    "start": ("Before the first step", _BROADCAST),
     "parameters": (
         "After step {}, with equal gradients,",
         "Give the optimizer the same settings and loaded state on all ranks; change parameters alike on all of them.",
@@ -89,18 +90,22 @@ _DRIFT = {
 
 
 def _wait(report: RankReport) -> str:
-    """Return the parameters to which the losses of some ranks do not lead; empty where they are not known."""
+    """Return the parameters to which the losses of some ranks do not lead, or what else they may be."""
     width = len(report.names)
     rows = [(one.rank, report.pass_norms[at * width : (at + 1) * width]) for at, one in enumerate(report.ranks)]
     for at, name in enumerate(report.names):
         if without := [rank for rank, row in rows if row and row[at] == UNTOUCHED]:
             return f": {name} gets none on {ranks_text(without)}"
-    return ""
+    return ", or that were replaced after wrapping"
 
 
 _THROUGH = (
     "Run the forward and backward of the last pass before a step outside no_sync(), and through the wrapped model, not "
     "`model.module`."
+)
+_WHOLE_MODEL = (
+    "Wrap all of the model, after its last change: `DistributedDataParallel(net)` reduces what `net` held, and what "
+    "required a gradient, when it was made, and `fully_shard(net)` what is in `net`."
 )
 _BY = "ran inside no_sync() or bypassed the wrapper"
 _WHY = {
@@ -113,6 +118,7 @@ _WHY = {
         "they were reduced, and then changed on each rank separately, for example by clipping",
         "Change gradients after the backward identically on all ranks: by the same limit, under the same condition.",
     ),
+    "kept": ("that pass reduced other gradients, and each rank used its own of these", _WHOLE_MODEL),
     "apart": (
         "they are of different passes, because some ranks skipped a step that others made",
         "Skip a step on all ranks or on none: reduce the condition with `torch.distributed.all_reduce` first.",

@@ -127,9 +127,10 @@ class Difference:
     described: tuple[tuple[int, str], ...] = ()  #: By rank, where it is words: collective, placements, host.
     line: str = ""  #: Where it happened.
     #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them;
-    #: ``"apart"`` where ranks used those of different passes, ``"unused"`` where DistributedDataParallel waited for
-    #: gradients of parameters that the loss did not lead to; empty where it is not known.
-    reduced: Literal["all", "some", "none", "apart", "unused", ""] = ""
+    #: ``"kept"`` where they reduced others, and these are as each rank brought them; ``"apart"`` where ranks used those
+    #: of different passes, ``"unused"`` where DistributedDataParallel waited for gradients of parameters that the loss
+    #: did not lead to; empty where it is not known.
+    reduced: Literal["all", "some", "none", "kept", "apart", "unused", ""] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

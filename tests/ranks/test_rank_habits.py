@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tensormagic as tm
-from tensormagic.comparisons.rank_files import Begun, Facts, OnePass, OneStep
+from tensormagic.comparisons.rank_files import END, Begun, Facts, OnePass, OneStep
 from tensormagic.comparisons.ranks import compare_ranks
 from tensormagic.diagnoses import diagnose
 
@@ -154,6 +154,94 @@ def test_of_a_gpu_nothing_is_said_of_stragglers():
     for one in ranks:
         one.begun.kinds = [(kind[0], kind[1], "nccl:all_reduce", *kind[3:]) for kind in one.begun.kinds]
     assert said(ranks) == []
+
+
+def trained(used, brought, *, ends=(7, 7), starts=(7, 7), reduced=True, world=2, **row):
+    """Return ranks that made two steps: norms that each used and brought, and hashes at the start and the end."""
+    found = [facts(rank, world, **{"kinds": ("DDP",), "replicas": tuple(range(world)), **row}) for rank in range(world)]
+    for one, mine, own, start, end in zip(found, used, brought, starts, ends, strict=True):
+        for step in (1, 2):
+            one.passes[step].reduced = reduced
+            one.steps[step].used, one.passes[step].norms = np.array(mine, np.float32), np.array(own, np.float32)
+        one.hashes = {0: np.array([start] * 2, np.uint64), END: np.array([end] * 2, np.uint64)}
+    return found
+
+
+OWN = [[1.0, 2.0], [1.0, 3.0]]  # norms of weight and bias: that of the bias differs between two ranks
+BROUGHT = [[0.9, 2.0], [1.1, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("brought", "cause"),
+    [
+        (BROUGHT, "that pass reduced other gradients, and each rank used its own of these"),
+        ([[0.9, 2.1], [1.1, 3.0]], "they were reduced, and then changed on each rank separately"),
+    ],
+)
+def test_a_gradient_that_nothing_reduces_is_no_gradient_that_was_changed(brought, cause):
+    """Of a parameter that was made, or unfrozen, after wrapping, each rank uses what its own pass brought."""
+    ((code, message),) = said(trained(OWN, brought, ends=(7, 8)))
+    assert code == "TM902"
+    assert "of 1 of 2 parameters: the norm of net.bias.grad is 2 on rank 0 and 3 on rank 1" in message
+    assert cause in message
+
+
+def test_of_several_passes_it_is_not_known_what_a_step_would_have_kept():
+    """Norms of sums do not follow from norms."""
+    found = trained(OWN, BROUGHT, ends=(7, 8))
+    for one in found:
+        one.steps[1].passes = [1, 2]
+    assert "they were reduced, and then changed" in said(found)[0][1]
+
+
+@pytest.mark.parametrize(("ends", "codes"), [((8, 8), []), ((7, 8), ["TM902"])])
+def test_parameters_that_were_averaged_are_not_those_of_ranks_that_part(ends, codes):
+    """Local SGD steps on each rank alone, and makes all hold the same now and then."""
+    assert [code for code, _ in said(trained(OWN, OWN, ends=ends, reduced=False))] == codes
+
+
+def test_what_fsdp2_leaves_out_is_whole_on_each_rank():
+    """A layer that no `fully_shard` was called for is to be the same; shards are not, and are not compared."""
+    row = {"kinds": ("FSDP2",), "replicas": ()}
+    sharded = [placed(one, ("dp",), (2,), ("S(0)",)) for one in trained(OWN, BROUGHT, ends=(7, 8), **row)]
+    ((code, message),) = said(sharded)
+    assert code == "TM902"
+    assert "of 1 of 1 parameter: the norm of net.bias.grad" in message
+    shards = trained([[1.0, 2.0], [3.0, 2.0]], BROUGHT, **row)
+    assert said([placed(one, ("dp",), (2,), ("S(0)",)) for one in shards]) == []
+
+
+@pytest.mark.parametrize(
+    ("used", "brought", "codes"),
+    [
+        ([[1.0, 2.0]] * 2, BROUGHT, ["TM901"]),  # averaged by hand, of models that are not the same
+        (BROUGHT, BROUGHT, []),  # each for itself
+        ([[1.0, 2.0]] * 2, [[1.0, 2.0]] * 2, []),  # the same twice
+    ],
+)
+def test_ranks_that_average_gradients_by_hand_are_replicas(used, brought, codes):
+    """Nothing wraps the model: that steps use the same of passes that differ tells it."""
+    found = trained(used, brought, starts=(7, 8), ends=(9, 10), kinds=(), replicas=(), shares=())
+    assert [code for code, _ in said(found)] == codes
+    alike = trained(used, brought, starts=(7, 7), ends=(9, 9), kinds=(), replicas=(), shares=())
+    assert said(alike) == []
+
+
+def test_what_an_earlier_run_left_in_the_folder_is_not_of_this_run():
+    """A run of four ranks, then one of two; a rank that was over when the others began."""
+    now = [facts(rank, 2) for rank in range(2)]
+    for one in now:
+        one.began = 100.0
+    report = compare_ranks([*now, facts(2, 4), facts(3, 4)], "runs/a")
+    assert (report.world_size, [one.rank for one in report.ranks]) == (2, [0, 1])
+    assert [gap.reason for gap in report.gaps] == [
+        f"rank {rank} was left out: what it wrote is of an earlier run" for rank in (2, 3)
+    ]
+    report = compare_ranks([now[0], facts(1, 2, seconds=50.0)], "runs/a")
+    assert [finding.message for finding in diagnose(report)] == [
+        "Rank 1 of 2 left no report: the others are compared without it."
+    ]
+    assert compare_ranks([now[0], facts(1, 2, seconds=150.0)], "runs/a").gaps == ()
 
 
 @st.composite
