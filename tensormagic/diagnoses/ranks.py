@@ -73,8 +73,8 @@ def parameters_differ(report: RankReport) -> Iterator[Finding]:
 
 
 _BROADCAST = (
-    "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks. Without "
-    "it, call `torch.distributed.broadcast(parameter.data, src=0)` for each of them."
+    "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks. "
+    "Without it, call `torch.distributed.broadcast(parameter.data, src=0)` for each of them."
 )
 _DRIFT = {
     "start": ("Before the first step", _BROADCAST),
@@ -255,21 +255,49 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
             code="TM906", severity="error",
             message=f"The ranks diverge at collective {count(one.step)} of {_group(one)}: {listed(described)}.",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy="All ranks of a group must start the same collectives in the same order. A common cause is a "
-            "collective inside an `if` that only some ranks enter.",
+            remedy="All ranks of a group must start the same collectives in the same order. Common causes: a "
+            "collective inside an `if` that only some ranks enter, and fewer batches on a rank.",
         )  # fmt: skip
     for one in _those(report, "absence"):
-        waits, what = one.described[0]
-        ended = next((each for each in report.ranks if each.rank in one.ranks and each.error), None)
-        why = f" Rank {ended.rank} ended with {shortened(ended.error, 200)}." if ended is not None else ""
-        remedy = f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, or an `if`."
+        message, remedy = _absence(report, one)
         yield Finding(
-            code="TM906", severity="error",
-            message=f"{capitalised(ranks_text(one.ranks))} never reached collective {count(one.step)} of "
-            f"{_group(one)}: {what}, where rank {waits} waited and failed.{why}",
-            evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy=f"Mend that error of rank {ended.rank} first: the others failed for it." if ended else remedy,
+            code="TM906", severity="error", message=message,
+            evidence={"collective": one.step, "ranks": len(one.ranks)}, remedy=remedy,
         )  # fmt: skip
+
+
+def _absence(report: RankReport, one: Difference) -> tuple[str, str]:
+    """Return what to say of a collective that some ranks gave up, and what to do."""
+    (waits, what), ranks = one.described[0], ranks_text(one.ranks)
+    collective = f"collective {count(one.step)} of {_group(one)}"
+    if not one.ranks:
+        return (
+            f"All ranks began {collective} and gave it up: {what}. What they wait for does not fit together.",
+            "Give all ranks the same `src` or `dst`: the number of one rank, not of each its own.",
+        )
+    if one.values:
+        late = seconds_text(max(seconds for _, seconds in one.values))
+        return (
+            f"{capitalised(ranks)} came to {collective} {late} after rank {waits}: {what}. It had timed out by then.",
+            f"Look at what {ranks} did before it. If that takes so long, raise the `timeout` of `init_process_group`.",
+        )
+    waiting = {rank for each in _those(report, "absence") for rank, _ in each.described}
+    message = (
+        f"{capitalised(ranks)} never reached {collective}: {what}, where {ranks_text(dict(one.described))} waited and "
+        "failed."
+    )
+    if elsewhere := waiting & {*one.ranks}:
+        return (
+            f"{message} {capitalised(ranks_text(sorted(elsewhere)))} waited in another group meanwhile.",
+            "Let all ranks come to the collectives of their groups in one order: else they wait for one another.",
+        )
+    for ended in report.ranks:
+        if ended.rank in one.ranks and ended.error:
+            return (
+                f"{message} Rank {ended.rank} ended with {shortened(ended.error, 200)}.",
+                f"Mend that error of rank {ended.rank} first: the others failed for it.",
+            )
+    return message, f"Find out why {ranks} skipped that call: fewer batches, or an `if`."
 
 
 def same_order(report: TraceReport) -> Iterator[Finding]:
@@ -369,13 +397,15 @@ def _whole(one: UnshardedParameters) -> Iterator[Finding]:
 
 def clipped_by_shard(report: RankReport) -> Iterator[Finding]:
     """TM913: each rank scaled its shards by a factor of its own."""
+    flat = any("FSDP1" in one.kinds for one in report.ranks)
+    clip = "net.clip_grad_norm_(most)" if flat else "torch.nn.utils.clip_grad_norm_(net.parameters(), most)"
     for one in _those(report, "clipping"):
         yield Finding(
             code="TM913", severity="error",
             message=f"Before step {count(one.step)} the ranks scaled the shards of their gradients by different "
             f"factors: {listed(_by_rank(one), most=_MOST_LISTED)}. Each clipped by the norm of its own shard.",
             evidence={"step": one.step},
-            remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` computes the norm over all shards.",
+            remedy=f"`{clip}` computes the norm over all shards.",
         )  # fmt: skip
 
 

@@ -109,7 +109,8 @@ class Difference:
     #: each rank, which are the values), ``"rates"`` (learning rates of a step), ``"buffers"`` (at the end).
     #: Of ranks that share the data: ``"inputs"`` and ``"generators"``, which are the same, ``"batches"``, whose sizes
     #: are not. Of ranks on one mesh: ``"clipping"``, ``"placements"``, ``"hosts"``. Of ranks of a group:
-    #: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step),
+    #: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step;
+    #: values: how many seconds too late; no ranks: all came, and all gave up),
     #: ``"waits"`` (for the one rank; beside it -1 has the time of a step).
     what: Literal[
         "start", "gradients", "parameters", "end", "rates", "buffers", "inputs", "generators", "batches", "clipping",

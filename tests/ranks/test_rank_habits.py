@@ -116,6 +116,77 @@ def test_a_rank_that_never_came():
     )
 
 
+GLOO = "RuntimeError: Timed out waiting 5000ms for recv operation to complete"
+
+
+def failed(rank, kinds, error=GLOO, *, ends=10.0, **options):
+    """Return a rank that began these and failed."""
+    return begun(facts(rank, state="failed", error=error, seconds=ends), kinds, **options)
+
+
+def test_a_rank_that_came_when_the_others_had_given_up():
+    """All began it: that a rank is slow is no fault of the collective. Where nobody gave up, nothing is said."""
+    ranks = [failed(rank, ["gloo:all_reduce"], ends=10.0) for rank in range(3)]
+    late = failed(3, ["gloo:all_reduce"], "RuntimeError: Connection closed by peer", at=30.0, ends=31.0)
+    ((code, message),) = said([*ranks, late])
+    assert code == "TM906"
+    assert message == (
+        "Rank 3 came to collective 1 of group 0 30.0 s after rank 0: all_reduce of [4] (train.py, line 9). "
+        "It had timed out by then."
+    )
+    own = [failed(rank, ["gloo:all_reduce"], "ValueError: no such sample", ends=10.0) for rank in range(3)]
+    assert said([*own, late]) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "codes"),
+    [
+        ("gloo:broadcast", GLOO, ["TM906"]),  # each from another rank
+        ("gloo:all_reduce", GLOO, []),  # the network: nobody is named in it
+        ("gloo:broadcast", "ValueError: no such sample", []),  # an error of all ranks, after it
+    ],
+)
+def test_all_ranks_give_up_what_all_began(operation, error, codes):
+    """Where a rank is named in it, and is not the same."""
+    found = said([failed(rank, [operation], error) for rank in range(4)])
+    assert [code for code, _ in found] == codes
+    assert all("All ranks began collective 1 of group 0 and gave it up: broadcast" in message for _, message in found)
+    later = [failed(rank, [operation, "gloo:barrier"], error) for rank in range(4)]
+    for one in later:
+        one.begun.kinds[1] = ("1", *one.begun.kinds[1][1:])
+        one.begun.numbers = np.array([1, 1], np.int32)
+    assert said(later) == []
+
+
+def test_a_rank_that_begins_nothing_in_a_group():
+    """Two of four wait for each other in two groups: none of their errors is the cause."""
+    ranks = [failed(rank, ["gloo:all_reduce"] * (2 if rank else 1)) for rank in range(4)]
+    pair = begun(facts(0, 2), ["gloo:all_reduce"], group="1").begun
+    ranks[0].begun.kinds += pair.kinds
+    ranks[0].begun.numbers = np.array([1, 1], np.int32)
+    ranks[0].begun.which = np.array([0, 1], np.int32)
+    ranks[0].begun.moments = np.array([0.0, 0.01])
+    words = "Rank {} never reached collective {} of group {}: all_reduce of [4] (train.py, line 9), where {} waited "
+    words += "and failed. Rank {} waited in another group meanwhile."
+    assert [message for _, message in said(ranks)] == [
+        words.format(0, 2, 0, "ranks 1 to 3", 0),
+        words.format(1, 1, 1, "rank 0", 1),
+    ]
+
+
+@pytest.mark.parametrize(("factors", "codes"), [((0.1, 0.2), ["TM913"]), ((0.1, 0.1), [])])
+def test_flat_shards_are_clipped_by_one_factor(factors, codes):
+    """FSDP1 cuts one flat parameter: each rank holds a part of its gradient, and has the method that clips it."""
+    found = [facts(rank, 2, kinds=("FSDP1",)) for rank in range(2)]
+    for one, factor in zip(found, factors, strict=True):
+        held = np.array([1.0 + one.rank], np.float32)
+        one.passes[2].held, one.steps[2].used = held, held * factor
+    report = compare_ranks(found, "runs/a")
+    assert [(one.code, one.remedy) for one in diagnose(report)] == [
+        (code, "`net.clip_grad_norm_(most)` computes the norm over all shards.") for code in codes
+    ]
+
+
 def steps(found, late, *, clock=0.0, many=20):
     """Let a rank come late to one collective in each of many steps of 0.1 s."""
     for step in range(1, many + 1):

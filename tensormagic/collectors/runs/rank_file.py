@@ -42,7 +42,7 @@ from tensormagic.collectors.training.parallel import (
     world_size,
 )
 from tensormagic.collectors.training.training import held_by, is_within_step
-from tensormagic.collectors.training.updates import leave_steps, norms_of, put, read_when_there, watch_steps
+from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, put, read_when_there, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
@@ -240,9 +240,10 @@ class RankFile(TracePart):
         if not self._steps:
             self._hashes(held_by(optimizer))
             known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
-            self._shards = [weakref.ref(each) for _, each in known if local_shard(each) is not each]
-            if self._shards:  # how the parameters are spread that are DTensors
-                self._write("placed", **placed(known))
+            is_flat = "FSDP1" in self._parallel.kinds
+            self._shards = [weakref.ref(each) for _, each in known if is_flat or local_shard(each) is not each]
+            if (spread := placed(known))["of"]:  # how the parameters are spread that are DTensors
+                self._write("placed", **spread)
             del known
         self._steps += 1
         rates = self._rates(optimizer)
@@ -265,7 +266,7 @@ class RankFile(TracePart):
     def _norms(self, parameters: Iterable[torch.Tensor]) -> array[float]:
         """Return the norms of what lies here of the gradients, by the number of the parameter.
 
-        Those that are still to come from a device are put there when they come.
+        Those that are still to come from a device are put there when they come. Several may have one number.
         """
         found = array("f", [UNTOUCHED]) * len(self._leaves.known)
         numbers, gradients = [], []
@@ -278,7 +279,12 @@ class RankFile(TracePart):
             else:
                 numbers.append(number)
                 gradients.append(gradient)
-        read_when_there(self._late, norms_of(gradients), partial(put, found, numbers))
+
+        def keep(read: list[float]) -> None:
+            whole = joined(numbers, read)
+            put(found, list(whole), list(whole.values()))
+
+        read_when_there(self._late, norms_of(gradients), keep)
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor], *, end: bool = False) -> None:
