@@ -82,6 +82,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     found = [one for one in written if not _is_older(one, newest)]
     gaps = [Gap("ranks", f"rank {one.rank}: {one.gap}") for one in found if one.gap]
     gaps += [Gap("ranks", f"rank {one.rank} was left out: what it wrote is of an earlier run") for one in older]
+    if _averaged(found):
+        found = [replace(one, row=one.row | {"replicas": tuple(each.rank for each in found)}) for one in found]
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
     passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
@@ -143,26 +145,31 @@ def _aligned(facts: Facts, names: list[str], column: Any) -> Any:
 def _alike(found: Sequence[Facts]) -> Iterator[tuple[list[Facts], Cut]]:
     """Yield ranks that hold the same parameters, and the numbers of those that are cut, of which they do not.
 
-    These are replicas, and what FSDP2 leaves out on the ranks over which it cuts. Where nothing wraps the model ranks
-    are replicas if their steps use the same gradients, although their passes bring others: they are averaged by hand.
+    These are replicas, and what FSDP2 leaves out on the ranks over which it cuts.
     """
     yield from ((group, frozenset()) for group in grouped(found, "replicas"))
     for group in grouped(found, "shares"):
         cut = frozenset(number for number, *_ in group[0].placed.get("of", ()))
         if cut and not group[0].row.get("replicas"):
             yield group, cut
-    if len(found) > 1 and not any(one.row.get("kinds") for one in found) and _averaged(found):
-        yield list(found), frozenset()
 
 
 def _averaged(found: Sequence[Facts]) -> bool:
+    """Return whether steps use the same gradients though passes bring others, and nothing wraps the model.
+
+    So these are averaged by hand, and the ranks are replicas.
+    """
+    if len(found) < 2 or any(one.row.get("kinds") for one in found):
+        return False
     several = 0
     for step in _common([_used(one) for one in found]):
         made = [(one, one.steps[step]) for one in found]
         brought = [one.passes[each.passes[-1]].norms if each.passes else None for one, each in made]
-        if _apart([each.used for _, each in made])[1]:
+        used, apart = _apart([each.used for _, each in made])
+        if apart:
             return False
-        several += all(norms is not None for norms in brought) and bool(_apart(brought)[1])
+        if all(norms is not None for norms in brought):
+            several += any(at < used.shape[1] and used[0, at] > 0 for at in _apart(brought)[1])
     return several > 1
 
 

@@ -145,6 +145,15 @@ def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
             remedy=remedy,
             subject=one.names[0],
         )  # fmt: skip
+    kept = [one for one in report.ranks if one.kinds == ("FSDP2",) and one.steps > 1 and one.passes and not one.reduced]
+    if report.step_norms and len(kept) == len(report.ranks) and set(report.step_norms) == {UNTOUCHED}:
+        yield Finding(
+            code="TM902", severity="error",
+            message=f"{plural(kept[0].steps, 'step')} changed nothing: no pass reduced gradients, and until one does FSDP2 "
+            "keeps them back from the optimizer.",
+            evidence={"parameters": len(report.names), "step": 1},
+            remedy="`net.set_requires_gradient_sync(True)` before the backward of the last pass before a step.",
+        )  # fmt: skip
 
 
 def rates_differ(report: RankReport) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import tensormagic as tm
 from tensormagic.comparisons.rank_files import END, Begun, Facts, OnePass, OneStep
 from tensormagic.comparisons.ranks import compare_ranks
 from tensormagic.diagnoses import diagnose
+from tensormagic.reports import UNTOUCHED
 
 GIB = 2**30
 
@@ -283,11 +284,23 @@ def test_what_fsdp2_leaves_out_is_whole_on_each_rank():
 
 
 @pytest.mark.parametrize(
+    ("used", "reduced", "told"), [(UNTOUCHED, False, True), (UNTOUCHED, True, False), (1.0, False, False)]
+)
+def test_steps_on_what_fsdp2_keeps_back(used, reduced, told):
+    """It hands over no gradient until a pass reduces; a step on others, or of another optimizer, is no such step."""
+    row = {"kinds": ("FSDP2",), "replicas": ()}
+    sharded = [placed(one, ("dp",), (2,), ("S(0)",)) for one in trained([[used] * 2] * 2, OWN, reduced=reduced, **row)]
+    words = "2 steps changed nothing: no pass reduced gradients"
+    assert [message.startswith(words) for _, message in said(sharded)] == [True] * told
+
+
+@pytest.mark.parametrize(
     ("used", "brought", "codes"),
     [
         ([[1.0, 2.0]] * 2, BROUGHT, ["TM901"]),  # averaged by hand, of models that are not the same
         (BROUGHT, BROUGHT, []),  # each for itself
         ([[1.0, 2.0]] * 2, [[1.0, 2.0]] * 2, []),  # the same twice
+        ([[UNTOUCHED, 2.0]] * 2, [[0.9, 2.0], [1.1, 2.0]], []),  # what no step uses
     ],
 )
 def test_ranks_that_average_gradients_by_hand_are_replicas(used, brought, codes):
@@ -296,6 +309,8 @@ def test_ranks_that_average_gradients_by_hand_are_replicas(used, brought, codes)
     assert [code for code, _ in said(found)] == codes
     alike = trained(used, brought, starts=(7, 7), ends=(9, 9), kinds=(), replicas=(), shares=())
     assert said(alike) == []
+    words = compare_ranks(alike, "runs/a")._repr_html_()
+    assert ("stayed the same" in words) is bool(codes)
 
 
 def test_what_an_earlier_run_left_in_the_folder_is_not_of_this_run():
