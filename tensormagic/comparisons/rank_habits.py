@@ -143,6 +143,11 @@ def _on_one_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
     return (group for group in groups.values() if len(group) > 1)
 
 
+def on_tensor_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
+    """Yield the ranks that are on one mesh of tensor parallelism, and nothing else."""
+    return (group for group in _on_one_mesh(found) if set(group[0].placed["meshes"][0][0]) <= _TENSOR)
+
+
 def _factor(one: Facts, step: int) -> float | None:
     """Return by what all gradients of a rank were scaled between its last backward and a step; None if unevenly."""
     passes, used = one.steps[step].passes, one.steps[step].used

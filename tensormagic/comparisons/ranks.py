@@ -11,12 +11,22 @@ import os
 from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
-from tensormagic.comparisons.rank_habits import MOST_NAMES, arrivals, collectives, grouped, habits, odd_ranks, spread_of
+from tensormagic.comparisons.rank_habits import (
+    MOST_NAMES,
+    arrivals,
+    collectives,
+    grouped,
+    habits,
+    odd_ranks,
+    on_tensor_mesh,
+    spread_of,
+)
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
 from tensormagic.reports.base import given_path
@@ -145,10 +155,10 @@ def _aligned(facts: Facts, names: list[str], column: Any) -> Any:
 def _alike(found: Sequence[Facts]) -> Iterator[tuple[list[Facts], Cut]]:
     """Yield ranks that hold the same parameters, and the numbers of those that are cut, of which they do not.
 
-    These are replicas, and what FSDP2 leaves out on the ranks over which it cuts.
+    These are replicas; and of ranks over which FSDP2 or tensor parallelism cuts, what that leaves whole.
     """
     yield from ((group, frozenset()) for group in grouped(found, "replicas"))
-    for group in grouped(found, "shares"):
+    for group in chain(grouped(found, "shares"), on_tensor_mesh(found)):
         cut = frozenset(number for number, *_ in group[0].placed.get("of", ()))
         if cut and not group[0].row.get("replicas"):
             yield group, cut
@@ -261,6 +271,8 @@ def _reduced(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -
     """Return whether the passes before a step reduced gradients: see `Difference`."""
     if any(_UNUSED in one.row.get("error", "") for one in group):
         return "unused"
+    if group[0].row["kinds"] == ("DTensor",):
+        return "whole"
     facts = group[0]
     answers = [facts.passes[number].reduced for number in facts.steps[step].passes]
     if not answers or None in answers or (facts.by_pass and len(set(answers)) > 1):

@@ -127,6 +127,10 @@ _WHY = {
         "not all were reduced, as DistributedDataParallel waits for gradients of parameters that the loss did not use",
         "`find_unused_parameters=True`, or `requires_grad_(False)` before wrapping for what no loss uses.",
     ),
+    "whole": (
+        "tensor parallelism leaves them whole, and they would be the same after the same inputs and random numbers",
+        "Choose data and seed by the place in the data-parallel group: ranks of a tensor-parallel group share them.",
+    ),
     "": ("whether they were reduced is not known", _THROUGH),
 }
 
@@ -149,8 +153,8 @@ def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
     if report.step_norms and len(kept) == len(report.ranks) and set(report.step_norms) == {UNTOUCHED}:
         yield Finding(
             code="TM902", severity="error",
-            message=f"{plural(kept[0].steps, 'step')} changed nothing: no pass reduced gradients, and until one does FSDP2 "
-            "keeps them back from the optimizer.",
+            message=f"{plural(kept[0].steps, 'step')} changed nothing: no pass reduced gradients, and until one does "
+            "FSDP2 keeps them back from the optimizer.",
             evidence={"parameters": len(report.names), "step": 1},
             remedy="`net.set_requires_gradient_sync(True)` before the backward of the last pass before a step.",
         )  # fmt: skip

@@ -130,8 +130,8 @@ class Difference:
     #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them;
     #: ``"kept"`` where they reduced others, and these are as each rank brought them; ``"apart"`` where ranks used those
     #: of different passes, ``"unused"`` where DistributedDataParallel waited for gradients of parameters that the loss
-    #: did not lead to; empty where it is not known.
-    reduced: Literal["all", "some", "none", "kept", "apart", "unused", ""] = ""
+    #: did not lead to, ``"whole"`` where ranks of tensor parallelism hold them whole; empty where it is not known.
+    reduced: Literal["all", "some", "none", "kept", "apart", "unused", "whole", ""] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,6 +283,17 @@ def test_what_fsdp2_leaves_out_is_whole_on_each_rank():
     assert said([placed(one, ("dp",), (2,), ("S(0)",)) for one in shards]) == []
 
 
+@pytest.mark.parametrize(("name", "codes"), [("tp", ["TM902"]), ("model", [])])
+def test_what_tensor_parallelism_leaves_whole_is_the_same_on_its_ranks(name, codes):
+    """A norm or an embedding that is in no plan: other data, or another seed, gives it other gradients."""
+    row = {"kinds": ("DTensor",), "replicas": (), "shares": ()}
+    found = said([placed(one, (name,), (2,), ("S(0)",)) for one in trained(OWN, BROUGHT, ends=(7, 8), **row)])
+    assert [code for code, _ in found] == codes
+    assert all("tensor parallelism leaves them whole" in message for _, message in found)
+    same = [placed(one, (name,), (2,), ("S(0)",)) for one in trained([[1.0, 2.0], [3.0, 2.0]], BROUGHT, **row)]
+    assert said(same) == []
+
+
 @pytest.mark.parametrize(
     ("used", "reduced", "told"), [(UNTOUCHED, False, True), (UNTOUCHED, True, False), (1.0, False, False)]
 )

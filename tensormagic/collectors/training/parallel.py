@@ -311,7 +311,7 @@ def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, 
 
 def _keep_hashes(places: list[int], keep: Callable[[int, int], object], read: list[float]) -> None:
     for at, total, other in zip(places, read[::2], read[1::2], strict=True):  # whole numbers, as they were sent
-        keep(at, (int(total) * _ODD ^ int(other)) & _MASK)
+        keep(at, (int(total) * _ODD ^ int(other)) & _MASK or 1)  # also of what is all zero
 
 
 def in_memory_order(x: torch.Tensor) -> torch.Tensor:
