@@ -21,6 +21,7 @@ from tensormagic.reports import Arrivals, Difference, Placed
 
 MOST_NAMES = 8
 _FEWEST = 2  # passes that have to be alike before it is no chance
+_SAME = 1e-3  # norms of one gradient differ by less, relative to them
 _APART = 1.001  # factors of one clipping differ by less
 _TENSOR = {"tp", "tensor"}
 
@@ -67,30 +68,25 @@ def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:
     passes, ranks = _forwards(group), tuple(one.rank for one in group)
     if len(passes) < _FEWEST:
         return
-    first = [_forward(group[0], number) for number in passes]
+    drew = sum(all(_forward(one, number)["drew"] for one in group) for number in passes)
+    if _alike(group, passes, "given"):
+        same = _same_gradients(group, passes)
+        changes = len({_forward(group[0], number)["given"] for number in passes}) > 1
+        if same or (changes and drew):  # else they are held against other targets
+            yield Difference(what="inputs", step=0, ranks=ranks, count=same * len(passes), of=len(passes))
+    elif _alike(group, passes, "state") and drew >= _FEWEST and 2 * drew >= len(passes):
+        yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(passes))
 
-    def alike(what: str) -> bool:
-        return all(
-            _forward(one, number)[what] == known[what]
-            for one in group
-            for number, known in zip(passes, first, strict=True)
-        )
 
-    changes = len({known["given"] for known in first}) > 1
-    if alike("given"):
-        if changes or _same_gradients(group, passes):
-            yield Difference(what="inputs", step=0, ranks=ranks, count=len(passes), of=len(passes))
-    elif alike("state"):
-        drew = sum(all(_forward(one, number)["drew"] for one in group) for number in passes)
-        if drew >= _FEWEST and 2 * drew >= len(passes):
-            yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(passes))
+def _alike(group: Sequence[Facts], passes: Sequence[int], what: str) -> bool:
+    return all(len({_forward(one, number)[what] for one in group}) == 1 for number in passes)
 
 
 def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
-    """Return whether all brought the same gradients, to the bit, before they were reduced."""
-    described = [[one.passes[number] for one in group] for number in passes]
-    kept = [each for each in described if all(one.norms is not None for one in each)]
-    same = (len({(one.loss, one.norms.tobytes()) for one in each}) == 1 and (each[0].norms > 0).any() for each in kept)
+    """Return whether all brought the same gradients before they were reduced, but for the order of sums."""
+    norms = [[one.passes[number].norms for one in group] for number in passes]
+    kept = [each for each in norms if all(one is not None and len(one) == len(each[0]) for one in each)]
+    same = (np.allclose(each, each[0], rtol=_SAME, atol=0.0, equal_nan=True) and (each[0] > 0).any() for each in kept)
     return len(kept) >= _FEWEST and all(same)
 
 

@@ -254,7 +254,8 @@ def same_inputs(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM905", severity="warning",
             message=f"{capitalised(ranks_text(one.ranks))} were given the same input in all "
-            f"{plural(one.of, 'forward')}: they compute the same gradients, so the other ranks add nothing.",
+            f"{plural(one.of, 'forward')}: {'they compute the same gradients, so ' if one.count else ''}the other "
+            f"ranks add {'nothing' if one.count else 'no data of their own'}.",
             evidence={"forwards": one.of, "ranks": len(one.ranks)},
             remedy="`DistributedSampler(data)` gives each rank its share; call its `set_epoch` in each epoch.",
         )  # fmt: skip

@@ -324,6 +324,25 @@ def test_ranks_that_average_gradients_by_hand_are_replicas(used, brought, codes)
     assert ("stayed the same" in words) is bool(codes)
 
 
+@pytest.mark.parametrize(
+    ("brought", "drew", "words"),
+    [
+        ([[1.0, 2.0], [1.0, 2.0001]], False, "they compute the same gradients, so the other ranks add nothing."),
+        ([[1.0, 2.0], [1.0, 2.5]], False, None),  # held against other targets
+        ([[1.0, 2.0], [1.0, 2.5]], True, "the other ranks add no data of their own."),  # other dropout masks
+    ],
+)
+def test_the_same_input_is_the_same_data_where_gradients_say_so(brought, drew, words):
+    """What a model is given is not all that a loss is made of."""
+    found = trained([[1.0, 2.0]] * 2, brought, shares=(0, 1))
+    for one in found:
+        for step in (1, 2):
+            state = f"{one.rank * drew}{step}"
+            one.passes[step].forward = {"given": f"{step}", "sizes": [6], "state": state, "drew": drew}
+    expected = [("TM905", f"Ranks 0 and 1 were given the same input in all 2 forwards: {words}")]
+    assert said(found) == expected * (words is not None)
+
+
 def test_what_an_earlier_run_left_in_the_folder_is_not_of_this_run():
     """A run of four ranks, then one of two; a rank that was over when the others began."""
     now = [facts(rank, 2) for rank in range(2)]
