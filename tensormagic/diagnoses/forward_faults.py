@@ -232,7 +232,9 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
             return f"{text}: the stage before it sent it.", "Look at the report of the rank that holds that stage."
         if first.pass_number == 1:
             return f"{text}: it was there from the start.", look
-        if _is_trained(report, node.variable):
+        steps = {number for use in updaters_of(report) for number in use.holds}
+        known = [(at, each) for at, each in enumerate(report.parameters) if each.name == node.variable]
+        if any(each.is_parameter or at in steps for at, each in known):
             return f"{text}: an earlier optimizer step produced it.", OVERFLOW.format(clip=clipping(report))
         return f"{text}.", look
     name, code = first.name or f"The data of shape {first.shape}", first.name or "x"
@@ -247,11 +249,6 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
             f"the loss of `prediction[known]` and `{code}[known]`."
         )
     return f"{name}, which goes into {node.op}{_inside(node)}{line}{at}, already holds {held} {of}.", cure
-
-
-def _is_trained(report: TraceReport, name: str) -> bool:
-    held = {number for use in updaters_of(report) for number in use.holds}
-    return any(each.name == name and (each.is_parameter or at in held) for at, each in enumerate(report.parameters))
 
 
 def _inside(node: Node) -> str:
