@@ -83,7 +83,7 @@ class Facts:
         last = self.passes[max(self.passes)] if self.passes else None
         loss, line = (last.loss, last.line) if last is not None else (None, "")
         reduced = sum(one.reduced is True for one in self.passes.values())
-        known = {"steps": len(self.steps), "passes": len(self.passes), "reduced": reduced, **self.row}
+        known = {"steps": len(self.steps), "passes": max(self.passes, default=0), "reduced": reduced, **self.row}
         return RankRow(**known, loss=loss, line=line)
 
 
@@ -173,6 +173,7 @@ def _take_collectives(facts: Facts, record: Mapping[str, Any]) -> None:
 
 def _take_end(facts: Facts, record: Mapping[str, Any]) -> None:
     facts.row |= {"state": record["state"], "error": record["error"], "peak": int(record["peak"])}
+    facts.row |= {"passes": int(record["passes"])} if "passes" in record else {}
 
 
 _TAKES: dict[str, Callable[[Facts, Mapping[str, Any]], None]] = {

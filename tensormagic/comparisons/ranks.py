@@ -88,8 +88,8 @@ def _written(given: Any) -> Sequence[Facts]:
 def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     """Return a report of what ranks wrote, given in order of rank."""
     written, newest = found, max(found, key=lambda one: one.began)
-    older = [one for one in written if _is_older(one, newest)]
-    found = [one for one in written if not _is_older(one, newest)]
+    older = [one for one in written if one.world != newest.world]  # an earlier run used the folder, of other ranks
+    found = [one for one in written if one.world == newest.world]
     gaps = [Gap("ranks", f"rank {one.rank}: {one.gap}") for one in found if one.gap]
     gaps += [Gap("ranks", f"rank {one.rank} was left out: what it wrote is of an earlier run") for one in older]
     if _averaged(found):
@@ -113,12 +113,6 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
-
-
-def _is_older(one: Facts, newest: Facts) -> bool:
-    """Return whether a folder had what a rank wrote before the run: of other ranks, or over when that began."""
-    same_clock = one.row.get("host") == newest.row.get("host")
-    return one.world != newest.world or (same_clock and one.began + one.row.get("seconds", 0.0) < newest.began)
 
 
 def _used(facts: Facts) -> dict[int, Any]:

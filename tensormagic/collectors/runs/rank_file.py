@@ -68,7 +68,7 @@ class RankFile(TracePart):
     def __init__(self, trace: TraceContext, folder: Path) -> None:
         self._folder, self._leaves, self._sites, self._late = folder, trace.leaves, trace.sites, trace.late
         self._recorder: ForwardRecorder = trace.recorder
-        self._pass_log = trace.passes
+        self._pass_log, self._begun = trace.passes, trace.begun
         self._parallel: ParallelWatcher = trace.parts["parallel"]
         self._forwards = Forwards(trace.late)
         self._shards: list[weakref.ref[torch.Tensor]] = []
@@ -320,7 +320,8 @@ class RankFile(TracePart):
             self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self._sites))
-        self._write("end", state=state, error=error[:2000], peak=peak_bytes(), at=time.time())
+        ended = {"passes": self._begun(), "peak": peak_bytes(), "at": time.time()}
+        self._write("end", state=state, error=error[:2000], **ended)
 
     @staticmethod
     def _is_kept(number: int) -> bool:
