@@ -339,8 +339,8 @@ class SampledTracer(Tracer):
             last_norms=self._standing,
             unsampled="" if hasattr(torch.overrides, _PUSH) else _UNSAMPLED,
         )
-        seen = {"passes_seen": self._passes_begun(), "steps_seen": sampler.steps}
-        return dataclasses.replace(super().report(), **seen, sampling=described)
+        seen = self._passes_begun()
+        return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, sampling=described)
 
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
