@@ -141,7 +141,7 @@ def _on_one_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
 
 def on_tensor_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
     """Yield the ranks that are on one mesh of tensor parallelism, and nothing else."""
-    return (group for group in _on_one_mesh(found) if set(group[0].placed["meshes"][0][0]) <= _TENSOR)
+    return (group for group in _on_one_mesh(found) if {*group[0].placed["meshes"][0][0]} in ({"tp"}, {"tensor"}))
 
 
 def _factor(one: Facts, step: int) -> float | None:

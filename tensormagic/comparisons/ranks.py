@@ -265,7 +265,7 @@ def _reduced(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -
     """Return whether the passes before a step reduced gradients: see `Difference`."""
     if any(_UNUSED in one.row.get("error", "") for one in group):
         return "unused"
-    if group[0].row["kinds"] == ("DTensor",):
+    if "DTensor" in group[0].row["kinds"]:
         return "whole"
     facts = group[0]
     answers = [facts.passes[number].reduced for number in facts.steps[step].passes]

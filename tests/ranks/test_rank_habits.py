@@ -291,7 +291,7 @@ def test_parameters_that_were_averaged_are_not_those_of_ranks_that_part(ends, co
 def test_what_fsdp2_leaves_out_is_whole_on_each_rank():
     """A layer that no `fully_shard` was called for is to be the same; shards are not, and are not compared."""
     row = {"kinds": ("FSDP2",), "replicas": ()}
-    sharded = [placed(one, ("dp",), (2,), ("S(0)",)) for one in trained(OWN, BROUGHT, ends=(7, 8), **row)]
+    sharded = [placed(one, (), (2,), ("S(0)",)) for one in trained(OWN, BROUGHT, ends=(7, 8), **row)]
     ((code, message),) = said(sharded)
     assert code == "TM902"
     assert "of 1 of 1 parameter: the norm of net.bias.grad" in message
@@ -299,14 +299,14 @@ def test_what_fsdp2_leaves_out_is_whole_on_each_rank():
     assert said([placed(one, ("dp",), (2,), ("S(0)",)) for one in shards]) == []
 
 
-@pytest.mark.parametrize(("name", "codes"), [("tp", ["TM902"]), ("model", [])])
-def test_what_tensor_parallelism_leaves_whole_is_the_same_on_its_ranks(name, codes):
+@pytest.mark.parametrize(("names", "codes"), [(("tp",), ["TM902"]), (("model",), []), ((), [])])
+def test_what_tensor_parallelism_leaves_whole_is_the_same_on_its_ranks(names, codes):
     """A norm or an embedding that is in no plan: other data, or another seed, gives it other gradients."""
     row = {"kinds": ("DTensor",), "replicas": (), "shares": ()}
-    found = said([placed(one, (name,), (2,), ("S(0)",)) for one in trained(OWN, BROUGHT, ends=(7, 8), **row)])
+    found = said([placed(one, names, (2,), ("S(0)",)) for one in trained(OWN, BROUGHT, ends=(7, 8), **row)])
     assert [code for code, _ in found] == codes
     assert all("tensor parallelism leaves them whole" in message for _, message in found)
-    same = [placed(one, (name,), (2,), ("S(0)",)) for one in trained([[1.0, 2.0], [3.0, 2.0]], BROUGHT, **row)]
+    same = [placed(one, names, (2,), ("S(0)",)) for one in trained([[1.0, 2.0], [3.0, 2.0]], BROUGHT, **row)]
     assert said(same) == []
 
 
