@@ -234,7 +234,7 @@ class Posting:
         """Keep what a line said, as far as it is posted; returns whether it makes a post."""
         facts = self._facts
         if kind == "pass":
-            self._passes, self._last = self._passes + 1, facts.passes.popitem()[1]
+            self._passes, self._last = facts.passes.popitem()
             return not self._steps and self._passes > 1  # no optimizer has made a step yet
         if kind == "step":
             self._steps = max(facts.steps)
