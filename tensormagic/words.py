@@ -29,6 +29,8 @@ DOT = "\u00b7"
 ELLIPSIS = "\u2026"
 GROUP_GAP = "\u00a0"
 
+RECEIVED = "received by the stage"  # how an input of a pipeline's stage is called
+
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL_UNITS = ("", "k", "M", "G", "T")
 

@@ -83,7 +83,7 @@ class Facts:
         last = self.passes[max(self.passes)] if self.passes else None
         loss, line = (last.loss, last.line) if last is not None else (None, "")
         reduced = sum(one.reduced is True for one in self.passes.values())
-        known = {"steps": len(self.steps), "passes": len(self.passes), "reduced": reduced, **self.row}
+        known = {"steps": len(self.steps), "passes": max(self.passes, default=0), "reduced": reduced, **self.row}
         return RankRow(**known, loss=loss, line=line)
 
 
@@ -173,6 +173,7 @@ def _take_collectives(facts: Facts, record: Mapping[str, Any]) -> None:
 
 def _take_end(facts: Facts, record: Mapping[str, Any]) -> None:
     facts.row |= {"state": record["state"], "error": record["error"], "peak": int(record["peak"])}
+    facts.row |= {"passes": int(record["passes"])} if "passes" in record else {}
 
 
 _TAKES: dict[str, Callable[[Facts, Mapping[str, Any]], None]] = {
@@ -233,7 +234,7 @@ class Posting:
         """Keep what a line said, as far as it is posted; returns whether it makes a post."""
         facts = self._facts
         if kind == "pass":
-            self._passes, self._last = self._passes + 1, facts.passes.popitem()[1]
+            self._passes, self._last = facts.passes.popitem()
             return not self._steps and self._passes > 1  # no optimizer has made a step yet
         if kind == "step":
             self._steps = max(facts.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from tensormagic.reports import Arrivals, Difference, Placed
 
 MOST_NAMES = 8
 _FEWEST = 2  # passes that have to be alike before it is no chance
+_SAME = 1e-3  # norms of one gradient differ by less, relative to them
 _APART = 1.001  # factors of one clipping differ by less
 _TENSOR = {"tp", "tensor"}
 
@@ -27,7 +29,8 @@ _TENSOR = {"tp", "tensor"}
 def habits(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield what differs between ranks, or is the same, where it should not."""
     for group in grouped(found, "shares"):
-        yield from chain(_inputs(group), _batches(group))
+        flat = group if group[0].row["kinds"] == ("FSDP1",) else ()
+        yield from chain(_inputs(group), _batches(group), _clipping(flat))
     for group in grouped(found, "replicas"):
         yield from _buffers(group)
     for group in _on_one_mesh(found):
@@ -65,30 +68,25 @@ def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:
     passes, ranks = _forwards(group), tuple(one.rank for one in group)
     if len(passes) < _FEWEST:
         return
-    first = [_forward(group[0], number) for number in passes]
+    drew = sum(all(_forward(one, number)["drew"] for one in group) for number in passes)
+    if _alike(group, passes, "given"):
+        same = _same_gradients(group, passes)
+        changes = len({_forward(group[0], number)["given"] for number in passes}) > 1
+        if same or (changes and drew):  # else they are held against other targets
+            yield Difference(what="inputs", step=0, ranks=ranks, count=same * len(passes), of=len(passes))
+    elif _alike(group, passes, "state") and drew >= _FEWEST and 2 * drew >= len(passes):
+        yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(passes))
 
-    def alike(what: str) -> bool:
-        return all(
-            _forward(one, number)[what] == known[what]
-            for one in group
-            for number, known in zip(passes, first, strict=True)
-        )
 
-    changes = len({known["given"] for known in first}) > 1
-    if alike("given"):
-        if changes or _same_gradients(group, passes):
-            yield Difference(what="inputs", step=0, ranks=ranks, count=len(passes), of=len(passes))
-    elif alike("state"):
-        drew = sum(all(_forward(one, number)["drew"] for one in group) for number in passes)
-        if drew >= _FEWEST and 2 * drew >= len(passes):
-            yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(passes))
+def _alike(group: Sequence[Facts], passes: Sequence[int], what: str) -> bool:
+    return all(len({_forward(one, number)[what] for one in group}) == 1 for number in passes)
 
 
 def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
-    """Return whether all brought the same gradients, to the bit, before they were reduced."""
-    described = [[one.passes[number] for one in group] for number in passes]
-    kept = [each for each in described if all(one.norms is not None for one in each)]
-    same = (len({(one.loss, one.norms.tobytes()) for one in each}) == 1 and (each[0].norms > 0).any() for each in kept)
+    """Return whether all brought the same gradients before they were reduced, but for the order of sums."""
+    norms = [[one.passes[number].norms for one in group] for number in passes]
+    kept = [each for each in norms if all(one is not None and len(one) == len(each[0]) for one in each)]
+    same = (np.allclose(each, each[0], rtol=_SAME, atol=0.0, equal_nan=True) and (each[0] > 0).any() for each in kept)
     return len(kept) >= _FEWEST and all(same)
 
 
@@ -141,6 +139,11 @@ def _on_one_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
     return (group for group in groups.values() if len(group) > 1)
 
 
+def on_tensor_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
+    """Yield the ranks that are on one mesh of tensor parallelism, and nothing else."""
+    return (group for group in _on_one_mesh(found) if {*group[0].placed["meshes"][0][0]} in ({"tp"}, {"tensor"}))
+
+
 def _factor(one: Facts, step: int) -> float | None:
     """Return by what all gradients of a rank were scaled between its last backward and a step; None if unevenly."""
     passes, used = one.steps[step].passes, one.steps[step].used
@@ -156,7 +159,7 @@ def _factor(one: Facts, step: int) -> float | None:
 
 
 def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
-    for step in sorted(set.intersection(*(set(one.steps) for one in group))):
+    for step in sorted(set.intersection(*(set(one.steps) for one in group))) if group else ():
         factors = {one.rank: _factor(one, step) for one in group}
         known = [factor for factor in factors.values() if factor is not None]
         if len(known) == len(group) and max(known) > _APART * min(known) and min(known) * _APART < 1:
@@ -211,12 +214,16 @@ def spread_of(one: Facts) -> tuple[Placed, ...]:
 
 MOST_SHOWN = 48
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce_scatter", "all_gather_into_tensor", "_allgather_base")
+_ROOTED = {"broadcast", "reduce", "gather", "scatter"}  # one rank is named in them, by each of the ranks
+_TIMED_OUT = re.compile("(?i)timed out|timeout")
 _FEWEST_STEPS, _LONG = 8, 1.0  # steps, and seconds: for less a rank may come last because its core was busy
 _LAG, _SHARE, _OFTEN = 10e-3, 0.25, 0.9  # seconds, and of a step; the share of steps in which one comes last
 
 
 class _Joint:
     """The collectives of one group, on the ranks of it that reported theirs, from ``first`` on, which all know.
+
+    A rank may have begun none of them.
 
     ``moments`` are seconds by rank and collective; NaN where a rank did not come, or it is not known.
     """
@@ -227,8 +234,8 @@ class _Joint:
         for begun in (one.begun for one in members if one.begun is not None):
             mine = np.array([one[0] == group for one in begun.kinds], bool)[begun.which]
             rows.append((begun.numbers[mine], begun.which[mine], begun.moments[mine]))
-        self.first = max(int(numbers[0]) for numbers, _, _ in rows)
-        self.last = [int(numbers[-1]) for numbers, _, _ in rows]
+        self.first = max(int(numbers[0]) for numbers, _, _ in rows if len(numbers))
+        self.last = [int(numbers[-1]) if len(numbers) else self.first - 1 for numbers, _, _ in rows]
         size = max(max(self.last) - self.first + 1, 0)
         self.kinds = np.full((len(rows), size), -1, np.int64)
         self.moments = np.full((len(rows), size), np.nan)
@@ -236,7 +243,8 @@ class _Joint:
             known = numbers >= self.first
             self.kinds[at, numbers[known] - self.first] = kinds[known]
             self.moments[at, numbers[known] - self.first] = moments[known]
-        self.moments -= _offsets(members, self.moments)[:, None]
+        self.ahead = _offsets(members, self.moments)  # of each clock
+        self.moments -= self.ahead[:, None]
 
     def kind(self, row: int, at: int) -> tuple[str, str, str]:
         """Return what a rank did there: kind, sizes, line."""
@@ -257,11 +265,10 @@ def _offsets(members: Sequence[Facts], moments: Any) -> Any:
 
 def _joints(found: Sequence[Facts]) -> list[_Joint]:
     """Return the collectives of each group that several ranks reported, that of most ranks first."""
-    members: dict[tuple[str, tuple[int, ...]], list[Facts]] = {}
-    for one in found:
-        for group in dict.fromkeys(kind[:2] for kind in one.begun.kinds) if one.begun is not None else ():
-            members.setdefault(group, []).append(one)
-    several = [_Joint(group, each) for (group, ranks), each in members.items() if len(ranks) > 1 and len(each) > 1]
+    told = [one for one in found if one.begun is not None]
+    groups = dict.fromkeys(kind[:2] for one in told for kind in one.begun.kinds)  # type: ignore[union-attr]
+    members = {group: [one for one in told if one.rank in group[1]] for group in groups}
+    several = [_Joint(group, each) for (group, ranks), each in members.items() if len(each) > 1]
     return sorted(several, key=lambda joint: -len(joint.members))
 
 
@@ -288,14 +295,38 @@ def _parted(joint: _Joint) -> Difference | None:
             odd = odd_ranks({rank: one[:2] for rank, one in zip(ranks, each, strict=True)})
             number, names = joint.first + at, (joint.group,)
             return Difference(what="collectives", step=number, ranks=odd, names=names, described=described)
-    ahead = int(np.argmax(joint.last))
-    waits = joint.members[ahead].row.get("state") in {"failed", "interrupted"}
+    if common > 0 and min(joint.last) == max(joint.last):
+        return _timed_out(joint, common - 1)
+    rows = [at for at, one in enumerate(joint.members) if one.row.get("state") in {"failed", "interrupted"}]
+    waits = [at for at in rows if joint.last[at] == max(joint.last)]
     if min(joint.last) == max(joint.last) or not waits or common < 0:
         return None
     behind = tuple(rank for rank, last in zip(ranks, joint.last, strict=True) if last < max(joint.last))
-    described = ((ranks[ahead], _described(*joint.kind(ahead, common))),)
+    described = tuple((ranks[at], _described(*joint.kind(at, common))) for at in waits)
     number, names = joint.first + common, (joint.group,)
     return Difference(what="absence", step=number, ranks=behind, names=names, described=described)
+
+
+def _timed_out(joint: _Joint, at: int) -> Difference | None:
+    """Return a collective that all ranks began and some gave up: others came too late, or each named another source."""
+    ends = [one.began + one.row.get("seconds", 0.0) for one in joint.members] - joint.ahead
+    errors = [one.row.get("error", "") for one in joint.members]
+    gave_up = [end for end, error in zip(ends, errors, strict=True) if _TIMED_OUT.search(error)]
+    ranks, moments = [one.rank for one in joint.members], joint.moments[:, at]
+    newest = [one.begun.moments.max() for one in joint.members if one.begun is not None] - joint.ahead
+    if not gave_up or (newest > moments).any():  # of what began after it, in another group, they may be as well
+        return None
+    first = int(np.argmin(moments))
+    kind = joint.kind(first, at)
+    number, described = joint.first + at, ((ranks[first], _described(*kind)),)
+    late = [row for row, moment in enumerate(moments) if moment > min(gave_up)]
+    values = tuple((ranks[row], float(moments[row] - moments[first])) for row in late)
+    if late or (kind[0] in _ROOTED and all(errors)):
+        return Difference(
+            what="absence", step=number, ranks=tuple(ranks[row] for row in late), names=(joint.group,),
+            described=described, values=values,
+        )  # fmt: skip
+    return None
 
 
 def _described(operation: str, sizes: str, line: str) -> str:

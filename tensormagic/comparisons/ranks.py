@@ -11,12 +11,22 @@ import os
 from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
-from tensormagic.comparisons.rank_habits import MOST_NAMES, arrivals, collectives, grouped, habits, odd_ranks, spread_of
+from tensormagic.comparisons.rank_habits import (
+    MOST_NAMES,
+    arrivals,
+    collectives,
+    grouped,
+    habits,
+    odd_ranks,
+    on_tensor_mesh,
+    spread_of,
+)
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
 from tensormagic.reports.base import given_path
@@ -25,6 +35,7 @@ _UNUSED = "Expected to have finished reduction"  # torch's words where a wrapper
 _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
 
 Key = TypeVar("Key", bound=Hashable)
+Cut = frozenset[int]
 
 
 Given = str | os.PathLike[str] | TraceReport | RankReport | Facts
@@ -76,10 +87,13 @@ def _written(given: Any) -> Sequence[Facts]:
 
 def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     """Return a report of what ranks wrote, given in order of rank."""
-    world = max(one.world for one in found)
+    written, newest = found, max(found, key=lambda one: one.began)
+    older = [one for one in written if one.world != newest.world]  # an earlier run used the folder, of other ranks
+    found = [one for one in written if one.world == newest.world]
     gaps = [Gap("ranks", f"rank {one.rank}: {one.gap}") for one in found if one.gap]
-    gaps += [Gap("ranks", f"rank {one.rank} is of another run, of more ranks") for one in found if one.rank >= world]
-    written, found = found, [one for one in found if one.rank < world]
+    gaps += [Gap("ranks", f"rank {one.rank} was left out: what it wrote is of an earlier run") for one in older]
+    if _averaged(found):
+        found = [replace(one, row=one.row | {"replicas": tuple(each.rank for each in found)}) for one in found]
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
     passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
@@ -87,11 +101,11 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     norms = [{number: one.norms for number, one in passes if one.norms is not None} for passes in every]
     at_pass, brought = _last_of_all(found, names, norms, bad_pass)
     at_step, used = _last_of_all(found, names, [_used(one) for one in found])
-    same_names = (group for group in grouped(found, "replicas") if all(one.names == group[0].names for one in group))
-    differences = [each for group in same_names for each in _differences(group)]
+    alike = [each for each in _alike(found) if all(one.names == each[0][0].names for one in each[0])]
+    differences = [each for group, cut in alike for each in _differences(group, cut)]
     differences += [*habits(found), *collectives(found)]
     return RankReport(
-        title=title, world_size=world, ranks=tuple(one.made_row() for one in found), names=tuple(names),
+        title=title, world_size=newest.world, ranks=tuple(one.made_row() for one in found), names=tuple(names),
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
         compared_after=at_step if found[0].by_pass else 0, pass_norms=brought, step_norms=used,
         differences=tuple(differences),
@@ -132,21 +146,66 @@ def _aligned(facts: Facts, names: list[str], column: Any) -> Any:
     return np.array([column[place[name]] if name in place else UNTOUCHED for name in names], np.float32)
 
 
-def _differences(group: Sequence[Facts]) -> Iterator[Difference]:
+def _alike(found: Sequence[Facts]) -> Iterator[tuple[list[Facts], Cut]]:
+    """Yield ranks that hold the same parameters, and the numbers of those that are cut, of which they do not.
+
+    These are replicas; and of ranks over which FSDP2 or tensor parallelism cuts, what that leaves whole.
+    """
+    yield from ((group, frozenset()) for group in grouped(found, "replicas"))
+    for group in chain(grouped(found, "shares"), on_tensor_mesh(found)):
+        cut = frozenset(number for number, *_ in group[0].placed.get("of", ()))
+        if cut and not group[0].row.get("replicas"):
+            yield group, cut
+
+
+def _averaged(found: Sequence[Facts]) -> bool:
+    """Return whether steps use the same gradients though passes bring others, and nothing wraps the model.
+
+    So these are averaged by hand, and the ranks are replicas.
+    """
+    if len(found) < 2 or any(one.row.get("kinds") for one in found):
+        return False
+    several = 0
+    for step in _common([_used(one) for one in found]):
+        made = [(one, one.steps[step]) for one in found]
+        brought = [one.passes[each.passes[-1]].norms if each.passes else None for one, each in made]
+        used, apart = _apart([each.used for _, each in made])
+        if apart:
+            return False
+        if all(norms is not None for norms in brought):
+            several += any(at < used.shape[1] and used[0, at] > 0 for at in _apart(brought)[1])
+    return several > 1
+
+
+def _apart(columns: Sequence[Any], cut: Cut = frozenset()) -> tuple[Any, list[int]]:
+    """Return norms of ranks as a table, and the numbers of the parameters of which they differ."""
+    size = min(map(len, columns))
+    table = np.stack([column[:size] for column in columns]).astype(np.float64)
+    low, high = table.min(axis=0), table.max(axis=0)
+    with np.errstate(all="ignore"):  # infinity less infinity
+        apart = (high - low) > _ALIKE * np.abs(high)
+    some_nan = np.isnan(table).any(axis=0) & ~np.isnan(table).all(axis=0)
+    return table, [int(at) for at in np.flatnonzero(apart | some_nan) if at not in cut]
+
+
+def _differences(group: Sequence[Facts], cut: Cut) -> Iterator[Difference]:
     """Yield what differs first between ranks that hold the same parameters: what follows from that is left out."""
     rates = _rates(group)
     if rates is not None:
         yield rates
-    start = _of_hashes(group, "start", [0])
+    every = _common([one.hashes for one in group])
+    last = max(every, default=0)  # what the ranks hold may have been averaged after it parted, as local SGD does
+    same = last if every and _hashed(group, last)[0].any() and not _hashed(group, last, cut)[1] else -1
+    start = _of_hashes(group, "start", [0] if same < 0 else (), cut)
     if start is not None:
         yield start
         return
-    gradients = _of_gradients(group)
+    gradients = _of_gradients(group, cut, same)
     first = min((one.step for one in (rates, gradients) if one is not None), default=math.inf)
-    steps = [step for step in _common([one.hashes for one in group]) if 0 < step < first]
+    steps = [step for step in every if max(same, 0) < step < first]
     if len({len(one.steps) for one in group}) > 1 and any(one.row.get("state") != "finished" for one in group):
         steps = [step for step in steps if step < END]  # where one was stopped, the others have moved on
-    drifted = _of_hashes(group, "parameters", steps)
+    drifted = _of_hashes(group, "parameters", steps, cut)
     yield from (each for each in (drifted, gradients) if each is not None)
 
 
@@ -159,19 +218,23 @@ def _rates(group: Sequence[Facts]) -> Difference | None:
     return None
 
 
-def _of_hashes(group: Sequence[Facts], what: Any, steps: Iterable[int]) -> Difference | None:
+def _hashed(group: Sequence[Facts], step: int, cut: Cut = frozenset()) -> tuple[Any, list[int]]:
+    """Return hashes of a step as a table of ranks, and the numbers of the parameters of which they differ."""
+    size = min(len(group[0].names), *(len(one.hashes[step]) for one in group))
+    table = np.stack([one.hashes[step][:size] for one in group])
+    return table, [int(at) for at in np.flatnonzero((table != table[0]).any(axis=0)) if at not in cut]
+
+
+def _of_hashes(group: Sequence[Facts], what: Any, steps: Iterable[int], cut: Cut) -> Difference | None:
     for step in steps:
         if not all(step in one.hashes for one in group):
             continue
-        size = min(len(group[0].names), *(len(one.hashes[step]) for one in group))
-        table = np.stack([one.hashes[step][:size] for one in group])
-        differ = np.flatnonzero((table != table[0]).any(axis=0))
-        if len(differ):
+        table, differ = _hashed(group, step, cut)
+        if differ:
             names = tuple(group[0].names[at] for at in differ[:MOST_NAMES])
             odd = odd_ranks({one.rank: table[at].tobytes() for at, one in enumerate(group)})
-            found = Difference(
-                what=what, step=step, ranks=odd, names=names, count=len(differ), of=int((table != 0).any(axis=0).sum())
-            )
+            of = len({*np.flatnonzero((table != 0).any(axis=0))} - cut)
+            found = Difference(what=what, step=step, ranks=odd, names=names, count=len(differ), of=of)
             if step < END:
                 return found
             made = tuple((one.rank, float(len(one.steps))) for one in group)
@@ -181,33 +244,29 @@ def _of_hashes(group: Sequence[Facts], what: Any, steps: Iterable[int]) -> Diffe
     return None
 
 
-def _of_gradients(group: Sequence[Facts]) -> Difference | None:
-    for step in _common([_used(one) for one in group]):
-        used = [one.steps[step].used for one in group]
-        size = min(len(group[0].names), *map(len, used))
-        table = np.stack([column[:size] for column in used]).astype(np.float64)
-        low, high = table.min(axis=0), table.max(axis=0)
-        with np.errstate(all="ignore"):  # infinity less infinity
-            apart = (high - low) > _ALIKE * np.abs(high)
-        some_nan = np.isnan(table).any(axis=0) & ~np.isnan(table).all(axis=0)
-        differ = np.flatnonzero(apart | some_nan)
-        if len(differ):
-            first = int(differ[0])
+def _of_gradients(group: Sequence[Facts], cut: Cut, same: int) -> Difference | None:
+    for step in (step for step in _common([_used(one) for one in group]) if step > same):
+        table, differ = _apart([one.steps[step].used[: len(group[0].names)] for one in group], cut)
+        if differ:
+            first = differ[0]
             rounded = {one.rank: float(f"{table[at, first]:.3g}") for at, one in enumerate(group)}
             return Difference(
                 what="gradients", step=0 if group[0].by_pass else step, ranks=odd_ranks(rounded), count=len(differ),
                 after_pass=step if group[0].by_pass else 0,
-                names=tuple(group[0].names[at] for at in differ[:MOST_NAMES]), of=int((table >= 0).any(axis=0).sum()),
+                names=tuple(group[0].names[at] for at in differ[:MOST_NAMES]),
+                of=len({*np.flatnonzero((table >= 0).any(axis=0))} - cut),
                 values=tuple((one.rank, float(table[at, first])) for at, one in enumerate(group)),
-                reduced=_reduced(group, step),
+                reduced=_reduced(group, step, table, differ),
             )  # fmt: skip
     return None
 
 
-def _reduced(group: Sequence[Facts], step: int) -> Any:
+def _reduced(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -> Any:
     """Return whether the passes before a step reduced gradients: see `Difference`."""
     if any(_UNUSED in one.row.get("error", "") for one in group):
         return "unused"
+    if "DTensor" in group[0].row["kinds"]:
+        return "whole"
     facts = group[0]
     answers = [facts.passes[number].reduced for number in facts.steps[step].passes]
     if not answers or None in answers or (facts.by_pass and len(set(answers)) > 1):
@@ -220,8 +279,17 @@ def _reduced(group: Sequence[Facts], step: int) -> Any:
     if len(set(made)) > 1:
         return "apart"
     if all(answers):
-        return "all"
+        return "kept" if _kept(group, step, table, differ) else "all"
     return "some" if any(answers) else "none"
+
+
+def _kept(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -> bool:
+    """Return whether each rank used just what its only pass brought: other gradients were reduced in it, not these."""
+    passes = [one.steps[step].passes for one in group]
+    brought = [one.passes[each[0]].norms for one, each in zip(group, passes, strict=True) if len(each) == 1]
+    if len(brought) < len(group) or any(norms is None or len(norms) <= differ[-1] for norms in brought):
+        return False
+    return all(not _apart([norms[differ], used[differ]])[1] for norms, used in zip(brought, table, strict=True))
 
 
 def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tensormagic.diagnoses.lines import as_code, call_on, spliced, text_of
 from tensormagic.diagnoses.paths import users_of
-from tensormagic.diagnoses.rule import clipping, related_lines, scientific
+from tensormagic.diagnoses.rule import clipping, related_lines, scientific, updaters_of
 from tensormagic.diagnoses.singular import (
     DOMAIN,
     LOSSES,
@@ -36,7 +36,7 @@ from tensormagic.reports import (
     Severity,
     TraceReport,
 )
-from tensormagic.words import count, is_or_are, part_of, plural
+from tensormagic.words import RECEIVED, count, is_or_are, part_of, plural
 
 _MASKED_ROW = (
     "A row in which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
@@ -233,10 +233,17 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
     held = plural(bad, "NaN", "NaN") if first.nan else plural(bad, "infinite element")
     of = f"among its {count(first.count)} elements" if first.count > 1 else "and nothing else"
     if first.source == "leaf":
-        before = "an earlier optimizer step produced it" if first.pass_number > 1 else "it was there from the start"
-        text = f"{node.variable} holds {held} {of} before the forward begins{at}: {before}"
+        text = f"{node.variable} holds {held} {of} before the forward begins{at}"
         look = f"Look where its values come from: `%tensor {as_code(node.variable)}` counts them."
-        return f"{text}.", OVERFLOW.format(clip=clipping(report)) if first.pass_number > 1 else look
+        if node.variable.startswith(RECEIVED):
+            return f"{text}: the stage before it sent it.", "Look at the report of the rank that holds that stage."
+        if first.pass_number == 1:
+            return f"{text}: it was there from the start.", look
+        steps = {number for use in updaters_of(report) for number in use.holds}
+        known = [(at, each) for at, each in enumerate(report.parameters) if each.name == node.variable]
+        if any(each.is_parameter or at in steps for at, each in known):
+            return f"{text}: an earlier optimizer step produced it.", OVERFLOW.format(clip=clipping(report))
+        return f"{text}.", look
     name, code = first.name or f"The data of shape {first.shape}", first.name or "x"
     cure = (
         f"Look at the data with `%tensor {code}`, and clean it first: `{code} = torch.nan_to_num({code})`, or leave "

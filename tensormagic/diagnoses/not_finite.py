@@ -283,6 +283,10 @@ def _recovers(report: TraceReport, pass_number: int) -> bool:
     return bool(report.passes) and report.passes[-1].number > pass_number and report.passes[-1].finite
 
 
+_GIVEN = "Look at the gradient argument of backward(), or at a loss scale that overflowed."
+_GIVEN_BY_A_STAGE = f"{_GIVEN} In a pipeline, look at the input of the first stage, and at the report of the next one."
+
+
 def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Finding:
     """Word a pass in which no node made what is not finite: it came with the gradient that backward was given."""
     graph = report.graphs[number]
@@ -305,7 +309,7 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
         message=f"{opening}{when(report, pass_number)}: {of} of what {node.op} receives {is_or_are(bad)} {kind}.",
         location=location,
         evidence={"nan": nan, "inf": inf, "pass": pass_number},
-        remedy="Look at the gradient argument of backward(), or at a loss scale that overflowed." if given else ANY,
+        remedy=(_GIVEN_BY_A_STAGE if report.parallel else _GIVEN) if given else ANY,
         subject=node.op,
         node=(number, node.index),
     )

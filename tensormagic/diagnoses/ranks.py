@@ -72,11 +72,12 @@ def parameters_differ(report: RankReport) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+_BROADCAST = (
+    "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks. "
+    "Without it, call `torch.distributed.broadcast(parameter.data, src=0)` for each of them."
+)
 _DRIFT = {
-    "start": (
-        "Before the first step",
-        "`DistributedDataParallel(net)` broadcasts parameters once: change them before that, or alike on all ranks.",
-    ),
+    "start": ("Before the first step", _BROADCAST),
     "parameters": (
         "After step {}, with equal gradients,",
         "Give the optimizer the same settings and loaded state on all ranks; change parameters alike on all of them.",
@@ -89,18 +90,22 @@ _DRIFT = {
 
 
 def _wait(report: RankReport) -> str:
-    """Return the parameters to which the losses of some ranks do not lead; empty where they are not known."""
+    """Return the parameters to which the losses of some ranks do not lead, or what else they may be."""
     width = len(report.names)
     rows = [(one.rank, report.pass_norms[at * width : (at + 1) * width]) for at, one in enumerate(report.ranks)]
     for at, name in enumerate(report.names):
         if without := [rank for rank, row in rows if row and row[at] == UNTOUCHED]:
             return f": {name} gets none on {ranks_text(without)}"
-    return ""
+    return ", or that were replaced after wrapping"
 
 
 _THROUGH = (
     "Run the forward and backward of the last pass before a step outside no_sync(), and through the wrapped model, not "
     "`model.module`."
+)
+_WHOLE_MODEL = (
+    "Wrap all of the model, after its last change: `DistributedDataParallel(net)` reduces what `net` held, and what "
+    "required a gradient, when it was made, and `fully_shard(net)` what is in `net`."
 )
 _BY = "ran inside no_sync() or bypassed the wrapper"
 _WHY = {
@@ -113,6 +118,7 @@ _WHY = {
         "they were reduced, and then changed on each rank separately, for example by clipping",
         "Change gradients after the backward identically on all ranks: by the same limit, under the same condition.",
     ),
+    "kept": ("that pass reduced other gradients, and each rank used its own of these", _WHOLE_MODEL),
     "apart": (
         "they are of different passes, because some ranks skipped a step that others made",
         "Skip a step on all ranks or on none: reduce the condition with `torch.distributed.all_reduce` first.",
@@ -120,6 +126,10 @@ _WHY = {
     "unused": (
         "not all were reduced, as DistributedDataParallel waits for gradients of parameters that the loss did not use",
         "`find_unused_parameters=True`, or `requires_grad_(False)` before wrapping for what no loss uses.",
+    ),
+    "whole": (
+        "tensor parallelism leaves them whole, and they would be the same after the same inputs and random numbers",
+        "Choose data and seed by the place in the data-parallel group: ranks of a tensor-parallel group share them.",
     ),
     "": ("whether they were reduced is not known", _THROUGH),
 }
@@ -138,6 +148,15 @@ def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
             evidence={"parameters": one.count, "step": one.step},
             remedy=remedy,
             subject=one.names[0],
+        )  # fmt: skip
+    kept = [one for one in report.ranks if one.kinds == ("FSDP2",) and one.steps > 1 and one.passes and not one.reduced]
+    if report.step_norms and len(kept) == len(report.ranks) and set(report.step_norms) == {UNTOUCHED}:
+        yield Finding(
+            code="TM902", severity="error",
+            message=f"{plural(kept[0].steps, 'step')} changed nothing: no pass reduced gradients, and until one does "
+            "FSDP2 keeps them back from the optimizer.",
+            evidence={"parameters": len(report.names), "step": 1},
+            remedy="`net.set_requires_gradient_sync(True)` before the backward of the last pass before a step.",
         )  # fmt: skip
 
 
@@ -235,7 +254,8 @@ def same_inputs(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM905", severity="warning",
             message=f"{capitalised(ranks_text(one.ranks))} were given the same input in all "
-            f"{plural(one.of, 'forward')}: they compute the same gradients, so the other ranks add nothing.",
+            f"{plural(one.of, 'forward')}: {'they compute the same gradients, so ' if one.count else ''}the other "
+            f"ranks add {'nothing' if one.count else 'no data of their own'}.",
             evidence={"forwards": one.of, "ranks": len(one.ranks)},
             remedy="`DistributedSampler(data)` gives each rank its share; call its `set_epoch` in each epoch.",
         )  # fmt: skip
@@ -249,21 +269,49 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
             code="TM906", severity="error",
             message=f"The ranks diverge at collective {count(one.step)} of {_group(one)}: {listed(described)}.",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy="All ranks of a group must start the same collectives in the same order. A common cause is a "
-            "collective inside an `if` that only some ranks enter.",
+            remedy="All ranks of a group must start the same collectives in the same order. Common causes: a "
+            "collective inside an `if` that only some ranks enter, and fewer batches on a rank.",
         )  # fmt: skip
     for one in _those(report, "absence"):
-        waits, what = one.described[0]
-        ended = next((each for each in report.ranks if each.rank in one.ranks and each.error), None)
-        why = f" Rank {ended.rank} ended with {shortened(ended.error, 200)}." if ended is not None else ""
-        remedy = f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, or an `if`."
+        message, remedy = _absence(report, one)
         yield Finding(
-            code="TM906", severity="error",
-            message=f"{capitalised(ranks_text(one.ranks))} never reached collective {count(one.step)} of "
-            f"{_group(one)}: {what}, where rank {waits} waited and failed.{why}",
-            evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy=f"Mend that error of rank {ended.rank} first: the others failed for it." if ended else remedy,
+            code="TM906", severity="error", message=message,
+            evidence={"collective": one.step, "ranks": len(one.ranks)}, remedy=remedy,
         )  # fmt: skip
+
+
+def _absence(report: RankReport, one: Difference) -> tuple[str, str]:
+    """Return what to say of a collective that some ranks gave up, and what to do."""
+    (waits, what), ranks = one.described[0], ranks_text(one.ranks)
+    collective = f"collective {count(one.step)} of {_group(one)}"
+    if not one.ranks:
+        return (
+            f"All ranks began {collective} and gave it up: {what}. What they wait for does not fit together.",
+            "Give all ranks the same `src` or `dst`: the number of one rank, not of each its own.",
+        )
+    if one.values:
+        late = seconds_text(max(seconds for _, seconds in one.values))
+        return (
+            f"{capitalised(ranks)} came to {collective} {late} after rank {waits}: {what}. It had timed out by then.",
+            f"Look at what {ranks} did before it. If that takes so long, raise the `timeout` of `init_process_group`.",
+        )
+    waiting = {rank for each in _those(report, "absence") for rank, _ in each.described}
+    message = (
+        f"{capitalised(ranks)} never reached {collective}: {what}, where {ranks_text(dict(one.described))} waited and "
+        "failed."
+    )
+    if elsewhere := waiting & {*one.ranks}:
+        return (
+            f"{message} {capitalised(ranks_text(sorted(elsewhere)))} waited in another group meanwhile.",
+            "Let all ranks come to the collectives of their groups in one order: else they wait for one another.",
+        )
+    for ended in report.ranks:
+        if ended.rank in one.ranks and ended.error:
+            return (
+                f"{message} Rank {ended.rank} ended with {shortened(ended.error, 200)}.",
+                f"Mend that error of rank {ended.rank} first: the others failed for it.",
+            )
+    return message, f"Find out why {ranks} skipped that call: fewer batches, or an `if`."
 
 
 def same_order(report: TraceReport) -> Iterator[Finding]:
@@ -363,13 +411,15 @@ def _whole(one: UnshardedParameters) -> Iterator[Finding]:
 
 def clipped_by_shard(report: RankReport) -> Iterator[Finding]:
     """TM913: each rank scaled its shards by a factor of its own."""
+    flat = any("FSDP1" in one.kinds for one in report.ranks)
+    clip = "net.clip_grad_norm_(most)" if flat else "torch.nn.utils.clip_grad_norm_(net.parameters(), most)"
     for one in _those(report, "clipping"):
         yield Finding(
             code="TM913", severity="error",
             message=f"Before step {count(one.step)} the ranks scaled the shards of their gradients by different "
             f"factors: {listed(_by_rank(one), most=_MOST_LISTED)}. Each clipped by the norm of its own shard.",
             evidence={"step": one.step},
-            remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` computes the norm over all shards.",
+            remedy=f"`{clip}` computes the norm over all shards.",
         )  # fmt: skip
 
 

@@ -109,7 +109,8 @@ class Difference:
     #: each rank, which are the values), ``"rates"`` (learning rates of a step), ``"buffers"`` (at the end).
     #: Of ranks that share the data: ``"inputs"`` and ``"generators"``, which are the same, ``"batches"``, whose sizes
     #: are not. Of ranks on one mesh: ``"clipping"``, ``"placements"``, ``"hosts"``. Of ranks of a group:
-    #: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step),
+    #: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step;
+    #: values: how many seconds too late; no ranks: all came, and all gave up),
     #: ``"waits"`` (for the one rank; beside it -1 has the time of a step).
     what: Literal[
         "start", "gradients", "parameters", "end", "rates", "buffers", "inputs", "generators", "batches", "clipping",
@@ -127,9 +128,10 @@ class Difference:
     described: tuple[tuple[int, str], ...] = ()  #: By rank, where it is words: collective, placements, host.
     line: str = ""  #: Where it happened.
     #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them;
-    #: ``"apart"`` where ranks used those of different passes, ``"unused"`` where DistributedDataParallel waited for
-    #: gradients of parameters that the loss did not lead to; empty where it is not known.
-    reduced: Literal["all", "some", "none", "apart", "unused", ""] = ""
+    #: ``"kept"`` where they reduced others, and these are as each rank brought them; ``"apart"`` where ranks used those
+    #: of different passes, ``"unused"`` where DistributedDataParallel waited for gradients of parameters that the loss
+    #: did not lead to, ``"whole"`` where ranks of tensor parallelism hold them whole; empty where it is not known.
+    reduced: Literal["all", "some", "none", "kept", "apart", "unused", "whole", ""] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

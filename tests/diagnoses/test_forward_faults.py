@@ -9,7 +9,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Edge, FirstNonfinite, ForwardNonfinite, ForwardValues, Graph, NonfiniteSource
-from tests.diagnoses.samples import LINES, born, frame, leaf, op, run
+from tests.diagnoses.samples import LINES, born, frame, leaf, op, parameter, run
 
 
 def faulty(name="log", *, first=None, value=math.nan, first_nonfinite=(), of=1, dtype="float32", bad=True):
@@ -59,8 +59,20 @@ def test_a_leaf_that_held_it_already():
         "x holds 2 NaN among its 8 elements before the forward begins: it was there from the start."
     )
     assert found.location == LINES[2]
-    later = NonfiniteSource(2, 0, "leaf", 2, 0, 8, shape=(8,))
-    assert "in backward pass 2 of 3: an earlier optimizer step produced it." in only(faulty(first=later, of=3)).message
+    later = faulty(first=NonfiniteSource(2, 0, "leaf", 2, 0, 8, shape=(8,)), of=3)
+    assert only(later).message.endswith("before the forward begins, in backward pass 2 of 3.")
+    trained = dataclasses.replace(later, parameters=(parameter("x", (1.0,) * 3),))
+    assert "in backward pass 2 of 3: an earlier optimizer step produced it." in only(trained).message
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_a_stage_of_a_pipeline_received(number):
+    """It was neither there from the start nor made by a step: another rank has it from its own forward."""
+    report = faulty(first=NonfiniteSource(number, 0, "leaf", 2, 0, 8, shape=(8,)), of=3)
+    nodes = (leaf(0, "received by the stage 2"), *report.graphs[0].nodes[1:])
+    found = only(dataclasses.replace(report, graphs=(dataclasses.replace(report.graphs[0], nodes=nodes),)))
+    assert found.message.endswith(": the stage before it sent it.")
+    assert found.remedy == "Look at the report of the rank that holds that stage."
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, distribute_module
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -403,6 +403,11 @@ def clipped_by_shards():
     train(sharded(), before=clip)
 
 
+def clipped_flat():
+    net = FullyShardedDataParallel(wrapped().module, device_id=torch.device("cpu"), use_orig_params=True)
+    train(net, before=lambda net, _: nn.utils.clip_grad_norm_(net.parameters(), 0.01))
+
+
 def whole_by_mistake():
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
     torch.manual_seed(0)
@@ -458,7 +463,7 @@ PROGRAMS = (
     healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, healthy_dropout, healthy_buffers,
     healthy_sharded_clipped, healthy_last_batch, healthy_tensor_parallel, healthy_fixed_input, healthy_other_lines,
     healthy_dropped_inputs, healthy_loader, same_masks_of_inputs, same_masks_before_the_model, own_buffers,
-    same_data, same_masks, smaller_last_batch, clipped_by_shards, whole_by_mistake, slow,
+    same_data, same_masks, smaller_last_batch, clipped_by_shards, clipped_flat, whole_by_mistake, slow,
     another_collective, left_out, never_reduced, past_the_wrapper,
     added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass,
     healthy_shared_optimizer, joined, nan_that_passed, stepped_on_one, skipped_step, left_unused, raised, killed,

@@ -50,6 +50,7 @@ FAULTS = {
     "same_masks_before_the_model": ("TM909", "at each of 5 forwards, and 4 of them drew"),
     "smaller_last_batch": ("TM910", "in 1 of 5 forwards, first in pass 5"),
     "clipped_by_shards": ("TM913", "Before step 2 the ranks scaled the shards of their gradients"),
+    "clipped_flat": ("TM913", "Before step 2 the ranks scaled the shards of their gradients"),
     "whole_by_mistake": ("TM912", "Each rank holds 2 of 4 DTensors whole"),
     "slow": ("TM915", "The other rank waits for rank 1: it was last in"),
     "another_collective": ("TM906", "The ranks diverge at collective"),

@@ -89,6 +89,7 @@ def test_a_hash_does_not_depend_on_pieces_or_order(dtype, monkeypatch):
     monkeypatch.setattr(parallel, "_PIECE", 7)
     assert hashes(x, x[:0]) == [whole, 0]
     assert hashes(x[0, 0, 0, 0]) != [whole]
+    assert hashes(torch.zeros(3)) != [0], "it is read"
 
 
 def test_parameters_that_are_gone_at_the_end_are_not_compared(tmp_path):

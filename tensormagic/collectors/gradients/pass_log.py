@@ -133,6 +133,7 @@ class TraceContext:
     late: Late  # Takes what is still to come from a device.
     passes: PassLog  # What each pass brought.
     seconds: Callable[[], float]  # How long the run has gone on.
+    begun: Callable[[], int]  # How many passes have begun, whether or not they were looked at.
     parts: dict[str, Any] = field(default_factory=dict)  # Those that were made so far, by their names in the table.
     gaps: dict[str, Gap] = field(default_factory=dict)  # By their reasons.
     last: There | None = None  # The last pass, its graph and its numbers.

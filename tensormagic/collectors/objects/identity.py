@@ -22,7 +22,7 @@ from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.collectors.where.source import names_of, own_frames
 from tensormagic.reports.base import gc_paused
-from tensormagic.words import listed
+from tensormagic.words import RECEIVED, listed
 
 # A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
 # two ways: in the user's namespace (there also inside a module, an object, a list or a dictionary that has a name),
@@ -302,7 +302,7 @@ class Leaves:
             name, is_local = self._deep.of(tensor)
             name = self._free(name) if is_local else name  # numbered while another leaf goes by the variable's name
         if received := _RECEIVED.search(name):  # a pipeline has a buffer for each microbatch: one input of the stage
-            name = f"received by the stage{_numbered('', int(received[1]) + 1)}"
+            name = f"{RECEIVED}{_numbered('', int(received[1]) + 1)}"
             if self._is_taken(name):  # this tensor stands for that leaf, too
                 self._numbers[id(tensor)], self._others[id(tensor)] = self._by_name[name], weakref.ref(tensor)
                 return self._by_name[name]

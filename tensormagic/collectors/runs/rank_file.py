@@ -42,7 +42,7 @@ from tensormagic.collectors.training.parallel import (
     world_size,
 )
 from tensormagic.collectors.training.training import held_by, is_within_step
-from tensormagic.collectors.training.updates import leave_steps, norms_of, put, read_when_there, watch_steps
+from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, put, read_when_there, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
@@ -69,7 +69,7 @@ class RankFile(TracePart):
     def __init__(self, trace: TraceContext, folder: Path) -> None:
         self._folder, self._leaves, self._sites, self._late = folder, trace.leaves, trace.sites, trace.late
         self._recorder: ForwardRecorder = trace.recorder
-        self._pass_log = trace.passes
+        self._pass_log, self._begun = trace.passes, trace.begun
         self._parallel: ParallelWatcher = trace.parts["parallel"]
         self._forwards = Forwards(trace.late)
         self._shards: list[weakref.ref[torch.Tensor]] = []
@@ -241,9 +241,10 @@ class RankFile(TracePart):
         if not self._steps:
             self._hashes(held_by(optimizer))
             known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
-            self._shards = [weakref.ref(each) for _, each in known if local_shard(each) is not each]
-            if self._shards:  # how the parameters are spread that are DTensors
-                self._write("placed", **placed(known))
+            is_flat = "FSDP1" in self._parallel.kinds
+            self._shards = [weakref.ref(each) for _, each in known if is_flat or local_shard(each) is not each]
+            if (spread := placed(known))["of"]:  # how the parameters are spread that are DTensors
+                self._write("placed", **spread)
             del known
         self._steps += 1
         rates = self._rates(optimizer)
@@ -266,7 +267,7 @@ class RankFile(TracePart):
     def _norms(self, parameters: Iterable[torch.Tensor]) -> array[float]:
         """Return the norms of what lies here of the gradients, by the number of the parameter.
 
-        Those that are still to come from a device are put there when they come.
+        Those that are still to come from a device are put there when they come. Several may have one number.
         """
         found = array("f", [UNTOUCHED]) * len(self._leaves.known)
         numbers, gradients = [], []
@@ -279,7 +280,12 @@ class RankFile(TracePart):
             else:
                 numbers.append(number)
                 gradients.append(gradient)
-        read_when_there(self._late, norms_of(gradients), partial(put, found, numbers))
+
+        def keep(read: list[float]) -> None:
+            whole = joined(numbers, read)
+            put(found, list(whole), list(whole.values()))
+
+        read_when_there(self._late, norms_of(gradients), keep)
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor], *, end: bool = False) -> None:
@@ -315,7 +321,8 @@ class RankFile(TracePart):
             self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self._sites))
-        self._write("end", state=state, error=error[:2000], peak=peak_bytes(), at=time.time())
+        ended = {"passes": self._begun(), "peak": peak_bytes(), "at": time.time()}
+        self._write("end", state=state, error=error[:2000], **ended)
 
     @staticmethod
     def _is_kept(number: int) -> bool:

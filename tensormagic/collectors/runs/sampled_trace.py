@@ -286,13 +286,16 @@ class SampledTracer(Tracer):
                 return None
         return super()._graph_of(found, inner=inner)
 
+    def _passes_begun(self) -> int:
+        return self._sampler.passes + self._others
+
     def _number_of(self, followed: Following) -> int:
         """Return the number of a pass that begins; those that are not looked at are counted too."""
         if followed.pass_context is not None and followed.pass_context.inside:
             return super()._number_of(followed)
         at_home = get_ident() == self._home
         self._others += not at_home
-        self._step, self._begun = self._sampler.steps, self._sampler.passes + self._others
+        self._step, self._begun = self._sampler.steps, self._passes_begun()
         if at_home:
             self._mine.append(self._begun)
         return self._begun
@@ -336,7 +339,7 @@ class SampledTracer(Tracer):
             last_norms=self._standing,
             unsampled="" if hasattr(torch.overrides, _PUSH) else _UNSAMPLED,
         )
-        seen = sampler.passes + self._others
+        seen = self._passes_begun()
         return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, sampling=described)
 
 

@@ -91,8 +91,9 @@ class Tracer(Listener):
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._captures = Captures(self._recorder)
         self._shared = TraceContext(
-            namespace, self._sites, self._leaves, self._recorder, self._late, self._passes, lambda: self.run.seconds
-        )
+            namespace, self._sites, self._leaves, self._recorder, self._late, self._passes, lambda: self.run.seconds,
+            self._passes_begun,
+        )  # fmt: skip
         self._add_gap = self._shared.add_gap
         self._parts = self._shared.parts
         for name, where in TRACE_PARTS.items():
@@ -267,6 +268,9 @@ class Tracer(Listener):
         if len(roots) == 1 and isinstance(root := unwrap(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
             self._graphs.look_back(graph, found, values)
+
+    def _passes_begun(self) -> int:
+        return self._begun
 
     def _number_of(self, followed: Following) -> int:
         """Return the number of a pass that begins; one inside another has that one's.

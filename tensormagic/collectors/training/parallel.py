@@ -95,7 +95,8 @@ class ParallelWatcher(TracePart):
                 meshes = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
                 groups = {getattr(mesh, "replicate_process_group", None) for mesh in meshes}
             else:
-                groups = {module.process_group for module in self.wrappers()} if set(self.kinds) == {"DDP"} else set()
+                wrappers = self.wrappers() if set(self.kinds) == {"DDP"} else []
+                groups = set() if any(map(_may_part, wrappers)) else {each.process_group for each in wrappers}
             group = groups.pop() if len(groups) == 1 else None
             return () if group is None else tuple(torch.distributed.get_process_group_ranks(group))
         except (AttributeError, RuntimeError, ValueError):
@@ -186,6 +187,11 @@ def _is_taken(node: Any) -> bool:
 _COLLECTIVE = ("Reduce", "reduce", "c10d")
 _TELLS = "handle_torch_function"  # with it, modes see `torch.distributed.all_reduce`
 _MOST_PARTS = 8
+
+
+def _may_part(module: Any) -> bool:
+    """Return whether ranks hold other parameters on purpose, and average them now and then: local SGD."""
+    return any(getattr(hook, "__name__", "") == "post_localSGD_hook" for hook, _ in getattr(module, "_comm_hooks", ()))
 
 
 def _meshes(module: Any) -> list[Any]:
@@ -305,7 +311,7 @@ def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, 
 
 def _keep_hashes(places: list[int], keep: Callable[[int, int], object], read: list[float]) -> None:
     for at, total, other in zip(places, read[::2], read[1::2], strict=True):  # whole numbers, as they were sent
-        keep(at, (int(total) * _ODD ^ int(other)) & _MASK)
+        keep(at, (int(total) * _ODD ^ int(other)) & _MASK or 1)  # also of what is all zero
 
 
 def in_memory_order(x: torch.Tensor) -> torch.Tensor:

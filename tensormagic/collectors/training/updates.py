@@ -183,7 +183,7 @@ class UpdateWatcher(TracePart):
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
 
     def _stepped(self, numbers: list[int], read: list[float]) -> None:
-        self._passes.stepped(_joined(numbers, read) if read else {})
+        self._passes.stepped(joined(numbers, read) if read else {})
 
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
         while self._before:
@@ -213,7 +213,7 @@ class UpdateWatcher(TracePart):
         for number, stayed, had in zip(halves, read[end::2], read[end + 1 :: 2], strict=True):
             known = self._passes.lost.get(number, (0.0, 0.0))
             self._passes.lost[number] = known[0] + stayed, known[1] + had
-        moved, stood = _joined(numbers, read[: len(numbers)]), _joined(numbers, read[len(numbers) : end])
+        moved, stood = joined(numbers, read[: len(numbers)]), joined(numbers, read[len(numbers) : end])
         grown = {number: math.inf if change else 0.0 for number, change in moved.items()}  # where all was zero
         self._passes.moved(grown | {number: moved[number] / before for number, before in stood.items() if before})
 
@@ -287,7 +287,7 @@ def put(read: MutableSequence[float], places: list[int], found: list[float]) -> 
         read[at] = value
 
 
-def _joined(numbers: list[int], norms: list[float]) -> dict[int, float]:
+def joined(numbers: list[int], norms: list[float]) -> dict[int, float]:
     """Return the norm of each parameter, of which several pieces may have one number."""
     found = dict.fromkeys(numbers, 0.0)
     for number, norm in zip(numbers, norms, strict=True):
