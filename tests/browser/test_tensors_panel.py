@@ -84,3 +84,16 @@ def test_cards_of_aliases_fit(static_page: Callable[..., Page], width: int) -> N
     assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= (240 if width < 800 else 0)
     lefts = page.locator(".tm-reach").evaluate_all("all => all.map(each => each.getBoundingClientRect().left)")
     assert len(set(lefts)) == 1
+
+
+def test_a_table_wider_than_its_panel_keeps_the_names(static_page: Callable[..., Page]) -> None:
+    """In a window of 700 points columns are out of sight: a shadow says so, and a row's name stays beside them."""
+    page = static_page(HEAD + views.render(TABLES["few"], "html"), width=700)
+    rows = page.locator(".tm-rows .tm-scroll")
+    assert rows.evaluate("each => each.scrollWidth - each.clientWidth") > 50
+    assert rows.evaluate("each => getComputedStyle(each).backgroundImage").count("linear-gradient") == 4
+    name = rows.locator("tbody th").first
+    before = name.bounding_box()
+    rows.evaluate("each => each.scrollTo(1000, 0)")
+    assert name.bounding_box() == before
+    expect(rows.get_by_text("gradient", exact=True)).to_be_in_viewport()
