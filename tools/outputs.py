@@ -2,7 +2,8 @@
 
 GitHub runs no script and strips style sheets, so that nothing would be left of a panel but its words. Stored are
 pictures of the panels, of each kind the first and the first with a finding, and of every panel its text: no HTML.
-An example is written only where its words are no longer those that are stored, so that a new run changes nothing.
+An example is written only where its words, or what its pictures look like, are no longer those that are stored, so that
+a new run changes nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ _VARIES = frozenset(
 )  # a unit depends on the number before it, as does the cost of tracing
 VARIES = "varies"
 _CODE = re.compile(r"\bTM\d{3}\b")
+_NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|\d[\d.,]*(?:e[-\u2212]?\d+)?|[\u2581-\u2588\u00b7\u2500]+")  # or a bar, a line
+_SIGN = re.compile(r"[^\W\d_]|[(\u250c]")
+_UNITS = frozenset({"s", "ms", "\u00b5s", "B"})
 # Draws a screenshot with few colours: the most frequent ones, each pixel the nearest of them. One byte a pixel.
 _FEWER = """async ([picture, most]) => {
   const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + picture)).blob());
@@ -67,6 +71,21 @@ _FEWER = """async ([picture, most]) => {
   for (let at = 0; at < indices.length; at += 32768) text += String.fromCharCode(...indices.subarray(at, at + 32768));
   return [bitmap.width, bitmap.height, palette.flat(), btoa(text)];
 }"""
+
+# How far two pictures of a panel are apart, of 255, drawn small: other numbers in the same places are hardly seen.
+_APART = """async pictures => {
+  const load = async picture => createImageBitmap(await (await fetch("data:image/png;base64," + picture)).blob());
+  const both = await Promise.all(pictures.map(load));
+  const width = 60, height = Math.ceil(both[0].height * width / both[0].width);
+  const [one, other] = both.map(bitmap => {
+    const context = new OffscreenCanvas(width, height).getContext("2d");
+    context.imageSmoothingQuality = "high";
+    context.drawImage(bitmap, 0, 0, width, height);
+    return context.getImageData(0, 0, width, height).data;
+  });
+  return one.reduce((sum, value, at) => sum + Math.abs(value - other[at]), 0) / one.length;
+}"""
+ALIKE = 1.5  # at most so far apart are pictures whose numbers alone differ: 1.3 is seen, 1.7 where a strip is higher
 
 
 def text_of(output: Any) -> str:
@@ -98,6 +117,30 @@ def stale(stored: Any, fresh: Any) -> list[str]:
     return [cell.id for cell in stored.cells if cell.cell_type == "code" and words(cell) != now[cell.id]]
 
 
+def changed_looks(stored: Any, fresh: Any, apart: Any) -> list[str]:
+    """Return the ids of the cells that look otherwise in ``fresh``; ``apart`` tells how far two PNG are apart."""
+    now = {cell.id: cell for cell in fresh.cells}
+
+    def is_alike(cell: Any) -> bool:
+        pictures, taken = _pictures(cell), _pictures(now[cell.id])
+        alike = len(pictures) == len(taken) and all(map(lambda *pair: apart(*pair) <= ALIKE, pictures, taken))
+        return alike and _signs(cell) == _signs(now[cell.id])
+
+    return [cell.id for cell in stored.cells if cell.cell_type == "code" and not is_alike(cell)]
+
+
+def _pictures(cell: Any) -> list[str]:
+    return [output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {})]
+
+
+def _signs(cell: Any) -> set[str]:
+    """Return what stands around the numbers of a cell's text: titles, brackets, boxes; of what varies, nothing."""
+    if VARIES in cell.metadata.get("tags", []) or "%gpumem" in cell.source:
+        return set()
+    pieces = _NUMBER.sub("", "\n".join(map(text_of, cell.outputs))).split()
+    return {piece.strip(",.;:") for piece in pieces if _SIGN.search(piece)} - _VARIES - _UNITS
+
+
 def still(notebook: Any, picture: Any) -> None:
     """Leave of the outputs what GitHub shows; ``picture`` returns the PNG of a panel's HTML."""
     seen: set[tuple[str, bool]] = set()
@@ -105,7 +148,8 @@ def still(notebook: Any, picture: Any) -> None:
     for number, cell in enumerate((one for one in notebook.cells if one.cell_type == "code"), 1):
         cell.execution_count = number
         cell.metadata.pop("execution", None)
-        cell.outputs = [_still(output, number, picture, seen) for output in cell.outputs]
+        outputs = (_still(output, number, picture, seen) for output in cell.outputs)
+        cell.outputs = [output for output in outputs if output.get("data") != {"text/plain": ""}]  # what was live
 
 
 def _still(output: Any, number: int, picture: Any, seen: set[tuple[str, bool]]) -> Any:
@@ -148,12 +192,12 @@ def _photographer() -> Iterator[Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 600})
-        yield lambda html: _photographed(page, html)
+        yield lambda html: _photographed(page, html), lambda *pictures: page.evaluate(_APART, list(pictures))
         browser.close()
 
 
-def refresh(example: Path, picture: Any, *, anyway: bool) -> str:
-    """Run an example; where its words have changed, store its outputs anew. Returns what was done."""
+def refresh(example: Path, picture: Any, apart: Any, *, anyway: bool) -> str:
+    """Run an example; where its words or looks have changed, store its outputs anew. Returns what was done."""
     stored = nbformat.read(example, as_version=4)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "examples"
@@ -161,9 +205,10 @@ def refresh(example: Path, picture: Any, *, anyway: bool) -> str:
         fresh = nbformat.read(example, as_version=4)
         run_notebook(fresh, folder, seconds=300, settings=Path(place), widget_state=False)
     changed = stale(stored, fresh)
+    still(fresh, picture)
+    changed += [name for name in changed_looks(stored, fresh, apart) if name not in changed]
     if not (changed or anyway):
         return "as stored"
-    still(fresh, picture)
     nbformat.write(fresh, example)
     return f"{len(changed)} cells changed, {example.stat().st_size / 1e3:.0f} kB"
 
@@ -172,11 +217,11 @@ def main() -> int:
     """Refresh the outputs of the examples."""
     parser = argparse.ArgumentParser(description="Store in the examples the outputs that GitHub shows.")
     parser.add_argument("--example", default="", metavar="NAME", help="only examples whose file name begins so: 17")
-    parser.add_argument("--anyway", action="store_true", help="also where the words are those that are stored")
+    parser.add_argument("--anyway", action="store_true", help="also where words and looks are those that are stored")
     given = parser.parse_args()
-    with _photographer() as picture:
+    with _photographer() as (picture, apart):
         for example in sorted(EXAMPLES.glob(f"{given.example}*.ipynb")):
-            print(f"{example.name}: {refresh(example, picture, anyway=given.anyway)}", flush=True)
+            print(f"{example.name}: {refresh(example, picture, apart, anyway=given.anyway)}", flush=True)
     return 0
 
 

@@ -293,11 +293,16 @@ def tensor_lines(value: Any, name: str = "tensor") -> list[str]:
 
 
 def _line(value: Any) -> str:
-    from tensormagic.collectors.tensors.arrays import collect_array
+    from tensormagic.collectors.tensors.arrays import collect_array, elements_of
     from tensormagic.collectors.tensors.tensor import collect_briefly
     from tensormagic.views.pictures.tensor_elements import line
 
-    return line(collect_array(value) if requirements.is_array(value) else collect_briefly(value))
+    if not requirements.is_array(value):
+        return line(collect_briefly(value))
+    report = collect_array(value)
+    if report.statistics is not None:  # else torch has no word for its elements
+        report = dataclasses.replace(report, data_text=collect_briefly(elements_of(value)).data_text)
+    return line(report)
 
 
 def set_repr(kind: str) -> str:

@@ -125,6 +125,10 @@ class _Run(Generic[AnyReport]):
         """Stop; an exception goes on."""
         self._stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
 
+    def __repr__(self) -> str:
+        """Say where the report is."""
+        return f"<{type(self).__name__}: what it saw is its .report>"
+
     def _stop(self, error: BaseException | None, frame: FrameType) -> None:
         try:
             self._follower.stop(error, frame)

@@ -227,15 +227,15 @@ def _topic_of(asked: str, topics: list[str], command: str) -> str:
     names = ([f"{words}_cell"] if cell else []) + [words]
     found = next((by_name[name] for name in names if name in by_name), None)
     if found is None:
-        raise UnknownTopicError(f"{_unknown(asked, words, by_name)}; `{command}` lists all topics")
+        raise UnknownTopicError(f"{_unknown(asked, words, by_name)} `{command}` lists all topics")
     return found
 
 
 def _unknown(asked: str, words: str, by_name: dict[str, str]) -> str:
     near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
     near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
-    hint = f"; near it are {', '.join(near[:5])}" if near else ""
-    return f"there is no page on {asked!r}{hint}"
+    hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
+    return f"there is no page on {asked!r};{hint}"
 
 
 def _folder() -> Path:

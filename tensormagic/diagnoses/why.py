@@ -167,7 +167,6 @@ def accumulated(question: Question) -> WhyReport | None:
             f"{question.grad} holds the sum of several passes (norm {scientific(facts.norm)}; the last one alone gave "
             f"{scientific(last)}): it was not zeroed in between."
         )
-        says += f"{scientific(last)}): it was not zeroed in between."
     remedy = (f"{question.clearing}  # before each backward, unless gradients are to be added up",)
     return question.described(
         "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=question.way()

@@ -134,11 +134,11 @@ def _fitted(text: str) -> str:
 
 def _own() -> list[tuple[str, str]]:
     return [
-        ("%tensormagic check", "memory that nothing uses, modules that miss parameters"),
-        ("%tensormagic check net, optimizer, loader", "check a training before it begins, with one batch"),
-        *((f"%tensormagic {name} on|off", text) for name, text in SWITCHES.items()),
-        ("%tensormagic help tracegrad, %tensormagic TM302", "the page of a magic, of a finding"),
-        ("%tensormagic help", "all topics"),
+        ("%tensormagic check", "Find memory that nothing uses, and modules that miss parameters."),
+        ("%tensormagic check net, optimizer, loader", "Check a training before it begins, with one batch."),
+        *((f"%tensormagic {name} on|off", f"If on, {text}.") for name, text in SWITCHES.items()),
+        ("%tensormagic help tracegrad, %tensormagic TM302", "Show the page of a magic, of a finding."),
+        ("%tensormagic help", "List all topics."),
     ]
 
 

@@ -25,6 +25,7 @@ from IPython.core.magic import (
     no_var_expand,
 )
 from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
+from traitlets.config import Config
 
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
@@ -91,9 +92,9 @@ class TensorMagic(Magics):
         help="Whether to check memory and modules after each cell; silent unless something is wrong.",
     ).tag(config=True)
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, **settings: Any) -> None:
         self.watcher = watching.Watcher(shell)
-        super().__init__(shell=shell)
+        super().__init__(shell=shell, **settings)
         self.watcher.switch(on=self.watch)
 
     @observe("watch")
@@ -275,7 +276,7 @@ def load(shell: Any) -> None:
         print(error)  # noqa: T201  (one line, instead of a traceback)
         return
     with ExitStack() as stack:
-        magics = TensorMagic(shell=shell)
+        magics = _made(shell)
         shell.register_magics(magics)
         stack.callback(_forget, shell, magics)
         stack.callback(magics.watcher.switch, on=False)
@@ -289,6 +290,17 @@ def load(shell: Any) -> None:
         if frames.is_notebook(shell):
             stack.callback(preloading.preload_soon())
         _LOADED[id(shell)] = stack.pop_all()
+
+
+def _made(shell: Any) -> TensorMagic:
+    """Return the magics with the settings of ``shell``; without them where one is wrong, and one line says so."""
+    known = list(shell.configurables)
+    try:
+        return TensorMagic(shell)
+    except TraitError as error:
+        print(f"the settings of tensormagic are left out: {error}")  # noqa: T201  (one line, instead of a traceback)
+    shell.configurables[:] = known  # the first try is among them
+    return TensorMagic(shell, config=Config())
 
 
 def unload(shell: Any) -> None:

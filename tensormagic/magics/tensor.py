@@ -21,6 +21,7 @@ from tensormagic.reports.base import with_cells
 from tensormagic.words import binding
 
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
+_OF_PANELS = ("figure", "save", "into", "slide", "dims", "at", "picture")  # options that a line has no use for
 
 
 def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
@@ -29,6 +30,9 @@ def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
     asked = expressions(options.expression)
     if len(asked) > 1 and (output.save or output.into):
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
+    others = [f"--{name}" for name in _OF_PANELS if getattr(options, name) not in (None, False, [])]
+    if options.line and others:
+        raise UsageError(f"--line prints a line and makes nothing else: leave out --line or {' '.join(others)}")
     found: list[Any] = []
     try:
         for expression in asked:  # a loop, not a comprehension: that would be a frame in the user's traceback

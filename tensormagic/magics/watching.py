@@ -55,10 +55,13 @@ class Watcher:
         Raises:
             UsageError: for what is no expression, for a name that is not there, or where there is no model among them.
         """
+        from tensormagic.reports.base import with_cells
+
         expression = ", ".join(expressions(expression.split()))  # with or without commas, as for %tensor
         given = value_of(self._shell, expression)
         several = isinstance(ast.parse(expression, mode="eval").body, ast.Tuple)
-        show(answer_of(api.start, given if several else (given,), self._shell.user_ns))
+        report = answer_of(api.start, given if several else (given,), self._shell.user_ns)
+        show(with_cells(report, functools.partial(cell_number, self._shell)))
 
     def _look(self, result: Any) -> None:
         """Look, and show what is new; what goes wrong is one line: the cell's own outcome counts."""

@@ -94,6 +94,7 @@ _CLASSES: dict[nodes.Look, str] = {
 }  # fmt: skip
 _COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide", "bars": "tm-bars"}
 _COLOURS = 254  # of a PNG of one byte a pixel
+_FROM_THE_LEFT = "text-align:left"  # of code, also where styles are stripped: cells are then set from the right
 _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
 
 
@@ -284,7 +285,7 @@ def _line(line: nodes.Line, columns: int, *, signs: bool, beside: bool) -> Itera
     before, found, after = line.text.partition(line.marked) if line.marked else (line.text, "", "")
     code = escape(before) + (tag("mark", escape(found)) if found else "") + escape(after)
     below = (tag("p", cell(part), class_="tm-below") for part in line.below)
-    yield tag("td", tag("code", code), *below, class_="tm-text")
+    yield tag("td", tag("code", code), *below, class_="tm-text", style=_FROM_THE_LEFT)
     if beside:
         yield tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside")
 

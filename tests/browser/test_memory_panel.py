@@ -59,6 +59,15 @@ def test_nothing_runs_over_the_edge(static_page: Callable[..., Page], report, wi
     assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
 
 
+@pytest.mark.parametrize("width", [900, 1100])
+def test_code_has_the_room_that_numbers_leave(static_page: Callable[..., Page], width: int) -> None:
+    """The columns of numbers are as wide as these are: a line of code need not be broken beside empty ones."""
+    page = static_page(shown(RUNS["training"]), width=width)
+    table = page.locator(".tm-code").first
+    share = table.evaluate("all => all.querySelector('td.tm-text').clientWidth / all.clientWidth")
+    assert share > 0.5
+
+
 @pytest.mark.parametrize("width", [400, 900, 1400])
 def test_every_line_is_visible_with_its_bars_beside_the_numbers(static_page: Callable[..., Page], width: int) -> None:
     """The list of a cell does not scroll; a bar begins where its number ends; swatches belong to the map by line."""

@@ -114,7 +114,7 @@ def test_ways_to_turn(slides):
 
 def test_full_screen(slides):
     """F fills the screen and gives it back; Escape leaves."""
-    page = slides("why")
+    page = slides("tensor")
     page.keyboard.press("f")
     page.wait_for_function("document.fullscreenElement !== null")
     page.keyboard.press("ArrowRight")
@@ -223,6 +223,21 @@ def test_what_follows_a_list_is_on_its_last_slide(static_page, tmp_path):
     assert len(seen) > 2
     assert [first for first, _ in seen] == [True] + [False] * (len(seen) - 1)
     assert [after for _, after in seen] == [False] * (len(seen) - 1) + [True]
+
+
+@pytest.mark.parametrize(("height", "shown"), [(720, [True, True]), (400, [True, False])])
+def test_sentences_share_the_slide_of_what_they_follow(static_page, tmp_path, height, shown):
+    """What to do stands below the way of the gradient; on a wall without room for both it is a slide of its own."""
+    path = tmp_path / "why.html"
+    next(one for one in EXHIBITS if one.name == "why_error").make().save(path, slide=True)
+    page = static_page(path, width=1280)
+    page.set_viewport_size({"width": 1280, "height": height})
+    page.wait_for_function("height => document.querySelector('.tm-stage').clientHeight === height", arg=height)
+    page.keyboard.press("Home")
+    parts = page.get_by_text("the gradient flows from right"), page.get_by_text("What to do")
+    assert [part.is_visible() for part in parts] == shown
+    page.keyboard.press("End")
+    assert parts[1].is_visible()
 
 
 def test_a_slide_that_cannot_be_whole_says_so(static_page, tmp_path):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 from playwright.sync_api import Locator, Page, expect
 
+from tensormagic import api, views
 from tests.views.samples_tensor import SAMPLES, as_html
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
@@ -208,3 +210,15 @@ def test_the_notebooks_own_rules_do_not_reach_the_panel(static_page: Callable[..
         background = panel.locator(selector).first.evaluate("e => getComputedStyle(e).backgroundColor")
         assert background == "rgba(0, 0, 0, 0)"
     assert grid_cell(panel, 0, 0).evaluate("e => getComputedStyle(e).textAlign") == "center"
+
+
+def test_a_value_is_in_the_middle_of_its_cell(static_page: Callable[..., Page]) -> None:
+    """Also in a grid of many rows, whose cells show the offset behind it: that does not make them higher."""
+    report = api.inspect(torch.arange(28.0).reshape(7, 4), "x", namespace={})
+    cell = static_page(HEAD + views.render(report, "html")).locator(".tm-grid td").first
+    assert cell.evaluate("each => each.getBoundingClientRect().height") == 20
+    off = """each => { const range = document.createRange(), {top, height} = each.getBoundingClientRect();
+      range.selectNodeContents(each.querySelector("b") ?? each.firstChild);
+      const text = range.getBoundingClientRect();
+      return Math.abs(text.top + text.height / 2 - top - height / 2); }"""
+    assert cell.evaluate(off) < 1.5

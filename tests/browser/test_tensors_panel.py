@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tensormagic import views
+from tests.views.samples_memory import small
 from tests.views.samples_sharing import ALIASES, TABLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>tables</title><body>'
+# How far a pixel of two pictures is apart at most, of 255.
+FURTHEST = """async pictures => {
+  const read = async picture => {
+    const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + picture)).blob());
+    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    context.drawImage(bitmap, 0, 0);
+    return context.getImageData(0, 0, bitmap.width, bitmap.height).data;
+  };
+  const [one, other] = await Promise.all(pictures.map(read));
+  return one.reduce((most, value, at) => Math.max(most, Math.abs(value - other[at])), 0);
+}"""
 
 
 @pytest.fixture
@@ -84,3 +97,30 @@ def test_cards_of_aliases_fit(static_page: Callable[..., Page], width: int) -> N
     assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= (240 if width < 800 else 0)
     lefts = page.locator(".tm-reach").evaluate_all("all => all.map(each => each.getBoundingClientRect().left)")
     assert len(set(lefts)) == 1
+
+
+def test_a_table_wider_than_its_panel_keeps_the_names(static_page: Callable[..., Page]) -> None:
+    """In a window of 700 points columns are out of sight: a shadow says so, and a row's name stays beside them."""
+    page = static_page(HEAD + views.render(TABLES["few"], "html"), width=700)
+    rows = page.locator(".tm-rows .tm-scroll")
+    assert rows.evaluate("each => each.scrollWidth - each.clientWidth") > 50
+    assert rows.evaluate("each => getComputedStyle(each).backgroundImage").count("linear-gradient") == 2
+    name = rows.locator("tbody th").first
+    before = name.bounding_box()
+    rows.evaluate("each => each.scrollTo(1000, 0)")
+    assert name.bounding_box() == before
+    expect(rows.get_by_text("gradient", exact=True)).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("scale", [1, 1.25, 1.5, 4])
+def test_a_table_that_fits_throws_no_shadow(browser: Browser, scale: float) -> None:
+    """Nor a part of one: on a screen whose points are no whole pixels, edges of boxes are not where they were meant."""
+    page = browser.new_page(viewport={"width": 1000, "height": 700}, device_scale_factor=scale)
+    page.set_content(f"<body style='margin:16px'>{views.render(small(), 'html')}")
+    assert page.locator(":has(> .tm-list)").count()
+    page.locator(".tm-export").first.wait_for(state="attached")
+    drawn = page.screenshot()
+    page.add_style_tag(content=".tm.tm.tm :has(>.tm-list){background:none}")
+    pictures = [base64.b64encode(one).decode() for one in (drawn, page.screenshot())]
+    assert page.evaluate(FURTHEST, pictures) <= 16, "more than where the edge of a box meets that of the panel"
+    page.close()

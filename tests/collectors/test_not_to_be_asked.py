@@ -65,6 +65,28 @@ def test_code_of_a_subclass_does_not_run():
     assert Watched.asked == 0
 
 
+class Counting(torch.nn.Sequential):
+    """Its items are what code of the user's gives."""
+
+    def __getitem__(self, index):
+        raise AssertionError
+
+
+def test_what_is_in_a_container_of_modules_is_known():
+    """By its number or name, as torch looks it up; of a class that looks itself, it is not."""
+    inner = torch.nn.Linear(2, 2)
+    names = {
+        "net": torch.nn.Sequential(torch.nn.ReLU(), inner),
+        "layers": torch.nn.ModuleList([inner]),
+        "heads": torch.nn.ModuleDict({"a": inner}),
+        "own": Counting(inner),
+    }
+    for text in ("net[1].weight", "net[-1].weight", "layers[0].weight", "heads['a'].weight"):
+        assert still_value(ast.parse(text, mode="eval").body, names) is inner.weight
+    for text in ("net[2]", "net[:1]", "heads['b']", "own[0]"):
+        assert still_value(ast.parse(text, mode="eval").body, names) is UNKNOWN
+
+
 class Wrapped:
     """An optimizer around another, as accelerate's is."""
 

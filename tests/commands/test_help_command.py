@@ -44,7 +44,7 @@ def test_an_unknown_topic_fails(capsys):
     """With the near ones, and how to see all."""
     assert main(["help", "TM999"]) == 1
     out = capsys.readouterr().out
-    assert "there is no page on 'TM999'; near it are TM" in out
+    assert "there is no page on 'TM999'; did you mean TM" in out
     assert "`python -m tensormagic help` lists all topics" in out
 
 

@@ -580,6 +580,11 @@ def test_a_model_of_which_all_is_amiss_for_one_reason():
     report = ask(net, {"net": net}, trace=trace)
     assert report.reason == "accumulated"
     assert report.remedy[0].startswith("net.zero_grad()"), "no optimizer is there that would clear it"
+    with tm.trace(namespace={"net": net}) as trace:
+        net(torch.full((1, 2), 3.0)).sum().backward()
+    says = ask(net.bias, {"net": net}, trace=trace).answer
+    several = "net.bias.grad holds the sum of several passes (norm 7; the last one alone gave 1)"
+    assert says == f"{several}: it was not zeroed in between."
     w = leaf()
     with tm.trace(namespace={"w": w}) as trace:
         for _ in range(2):

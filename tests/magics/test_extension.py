@@ -106,6 +106,21 @@ def test_the_settings_are_listed_and_checked(cell):
     assert "%config TensorMagic.live = 'off'" in cell("%tensormagic").out
 
 
+def test_a_wrong_setting_does_not_keep_it_from_loading(bare_shell, capsys):
+    """IPython keeps what it was given, and a later load meets it: one line says so, and the next setting counts."""
+    bare_shell.config.TensorMagic.live = "bogus"
+    try:
+        bare_shell.run_line_magic("load_ext", "tensormagic")
+        assert capsys.readouterr().out.startswith("the settings of tensormagic are left out: The 'live' trait")
+        assert [type(one).__name__ for one in bare_shell.configurables].count("TensorMagic") == 1
+        bare_shell.run_line_magic("config", "TensorMagic.live = 'off'")
+        bare_shell.run_line_magic("reload_ext", "tensormagic")
+        assert bare_shell.run_line_magic("config", "TensorMagic.live") == "off"
+        bare_shell.run_line_magic("unload_ext", "tensormagic")
+    finally:
+        del bare_shell.config.TensorMagic
+
+
 def test_every_report_is_shown_by_the_extension_while_it_is_loaded(shell):
     """The formatter is known by name alone, so that loading imports no report; afterwards it is gone."""
     formatter = shell.display_formatter.mimebundle_formatter

@@ -67,7 +67,7 @@ def test_a_page_with_many_links_says_how_to_see_the_rest():
 def test_a_page_that_is_not_there_has_near_ones(cell):
     """A slip of the fingers is no dead end."""
     ran = cell("%tensormagic help tracgrad")
-    told = "there is no page on 'tracgrad'; near it are tracegrad; `%tensormagic help` lists all topics"
+    told = "there is no page on 'tracgrad'; did you mean tracegrad? `%tensormagic help` lists all topics"
     assert told in str(ran.error)
 
 
@@ -109,7 +109,7 @@ def test_in_a_notebook_the_magics_are_a_table(notebook, cell):
     assert [api.help_page(line).title for line in lines if line != "%%rng"] == [
         line for line in lines if line != "%%rng"
     ]
-    assert "| `%tensormagic explain on\\|off` | PyTorch errors are explained" in shown["text/markdown"]
+    assert "| `%tensormagic explain on\\|off` | If on, PyTorch errors are explained" in shown["text/markdown"]
     assert shown["text/plain"].startswith("%tensor  ")
 
 

@@ -31,6 +31,25 @@ def test_a_line_for_each_expression(cell):
     assert [line.partition(" (")[0] for line in printed] == ["net.weight: Parameter", "net.bias: Parameter"]
 
 
+def test_an_array_is_a_line_as_a_tensor_is(cell):
+    """By its values, not as torch prints them."""
+    ran = cell("import numpy as np\n%tensor np.zeros((2,3)) np.arange(2.0) np.array(['a']) --line")
+    assert ran.out.splitlines() == [
+        "np.zeros((2,3)): ndarray (2, 3) float64 (owns its memory) [[0, 0, 0], [0, 0, 0]]",
+        "np.arange(2.0): ndarray (2,) float64 (owns its memory) [0, 1]",
+        "np.array(['a']): ndarray (1,) <U1 (owns its memory) array(['a'], dtype='<U1')",
+    ]
+
+
+@pytest.mark.parametrize("others", ["--save x.html", "--into r", "--figure", "--slide --picture", "--at 1,:"])
+def test_a_line_and_nothing_else(cell, others):
+    """An option that only a panel has a use for is refused, not passed over."""
+    ran = cell(f"%tensor a --line {others}")
+    options = " ".join(word for word in others.split() if word.startswith("--"))
+    assert f"--line prints a line and makes nothing else: leave out --line or {options}" in ran.err
+    assert ran.out == ""
+
+
 def test_a_line_of_nothing_is_refused(cell):
     """In the words that the panel has for it."""
     assert isinstance(cell("%tensor 'abc' --line").error, UsageError) or "abc" in cell("%tensor 'abc' --line").err

@@ -230,3 +230,13 @@ def test_check_of_a_training_shows_questions_and_answers(cell):
     )
     assert "takes the model" in str(cell("%tensormagic check batch").error)
     assert "not a Python expression" in str(cell("%tensormagic check model,,").error)
+
+
+def test_check_of_a_function_names_the_cell(cell):
+    """A line of a cell is called by its number, not by the file that the kernel made of it."""
+    methods = ("@staticmethod", "def forward(ctx, x): return x * 2", "@staticmethod", "def backward(ctx, g): return g")
+    cell("\n    ".join(("class Twice(torch.autograd.Function):", *methods)))
+    ran = cell("%tensormagic check Twice, x")
+    shown = "".join([ran.out, *(bundle["text/plain"] for bundle in ran.shown)])
+    assert "TM318" in shown
+    assert "cell 1, line 5: def backward(ctx, g): return g" in shown

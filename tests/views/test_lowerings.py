@@ -29,10 +29,12 @@ from tensormagic.views.nodes import (
     Words,
     letters,
 )
+from tensormagic.views.panels import why
 from tensormagic.views.text_canvas import columns_of, cut, table, wrapped
 from tensormagic.views.theme import SIGNS
 from tensormagic.views.to_html import findings_html
 from tests.support.kernel import ROOT
+from tests.views import samples_why
 from tests.views.markup_reader import Page
 from tests.views.test_every_renderer import PAGES
 
@@ -282,6 +284,14 @@ def test_icons_stay_signs_without_styles():
     """A severity is a sign in the markup; its shape comes with the style sheet of the panels that use it."""
     assert Page(theme.icon("error")).text == "\u2716"
     assert theme.icon_style().count("--icon:") == len(theme.ICONS)
+
+
+def test_without_styles_words_stay_apart_and_code_begins_at_the_left():
+    """As in a notebook that is not trusted: a way's stops are read one by one, and code keeps its indentation."""
+    way = Page(to_html.render(why.view(samples_why.SAMPLES["cut_off"]))).text
+    assert "addmm 3×1 line 2 norm 1.732 ← sum line 5 norm 1 ← backward" in way
+    listing = Page(html_of(Source([Line(1, "for x in y:"), Line(2, "    x()")])))
+    assert [cell["style"] for cell in listing.with_class("tm-text")] == ["text-align:left"] * 2
 
 
 def test_empty_parts_leave_nothing():

@@ -303,6 +303,7 @@ _TENSOR_METHODS = frozenset({
     "size", "dim", "numel", "stride", "t", "transpose", "permute", "unsqueeze", "squeeze", "view", "expand", "detach",
 })  # fmt: skip
 _BUILTINS = vars(builtins)
+_OF_MODULES = {kind.__getitem__ for kind in (nn.Sequential, nn.ModuleList, nn.ModuleDict)}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
@@ -411,4 +412,7 @@ def _item(owner: Any, key: Any) -> Any:
             return owner[key]
     if is_kind(owner, dict):
         return dict.get(owner, key, UNKNOWN) if isinstance(key, str | int) else UNKNOWN
+    if _in_class(type(owner), "__getitem__") in _OF_MODULES:
+        modules = registered(owner, "_modules")
+        return [*modules.values()][key] if type(key) is int else modules.get(key, UNKNOWN)
     return next((kind.__getitem__(owner, key) for kind in (list, tuple) if is_kind(owner, kind)), UNKNOWN)

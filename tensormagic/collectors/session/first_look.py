@@ -266,6 +266,7 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
             source = part
         else:
             several = f"{what(part)} is none of these, or one more"
+            several += "; a batch is one part: (inputs, targets)" if isinstance(part, torch.Tensor) else ""
             raise TensorMagicError(f"check() takes one model, one optimizer, one loader and one loss: {several}")
     if net is None:
         raise TensorMagicError("check() before a training takes the model: check(net, optimizer, loader)")

@@ -317,7 +317,7 @@ def _evidence(report: FailureReport, clash: Mismatch) -> dict[str, Scalar]:
         operand = report.operands[part.operand]
         name = operand.name or operand.role or f"operand {part.operand + 1}"
         if part.got:
-            evidence[name if part.dimension is None else f"{name}, dimension {part.dimension}"] = part.got
+            evidence[name if part.dimension is None else f"dimension {part.dimension} of {name}"] = part.got
         elif operand.most is not None:
             evidence[name] = f"{int(operand.least or 0)} to {int(operand.most)}"
     return evidence

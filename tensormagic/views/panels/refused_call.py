@@ -166,7 +166,7 @@ def operands(report: FailureReport) -> Table:
     shown += [Column("dtype", _fact("dtype"))] if any(one.dtype for one in each) else []
     elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
     shown += [Column("device", _fact("device"))] if elsewhere else []
-    shown += [Column("strides", _fact("view"))] if any(_facts(one)["view"] for one in each) else []
+    shown += [Column("strides", _fact("view"), "code")] if any(_facts(one)["view"] for one in each) else []
 
     def made(given: Given) -> Cell:
         place = given.operand.location

@@ -185,22 +185,22 @@ class WayPicture(nodes.Picture):
 
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
-        came, way, drawn = reached(self.report), self.report.path, ""
+        came, way, drawn = reached(self.report), self.report.path, []
         for at, step in enumerate(way):
             if at:
                 ended = _ends(way[at - 1], step)
                 kind = "tm-ended" if ended else "tm-some" if came[at - 1] else "tm-none"
-                drawn += tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
+                drawn.append(tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}"))
             kinds = ["tm-stop", f"tm-{step.kind}", "" if came[at] or step.kind == "cut" else "tm-none"]
             kinds += ["tm-bad"] if step.bad else []
             label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
             below = [text for text in (step.detail, line_words(self.report, step)) if text]
-            small = "".join(tag("span", escape(text), class_="tm-small") for text in below)
+            words = [label, *(tag("span", escape(text), class_="tm-small") for text in below)]
             norm = came_words(step)
-            amount = tag("span", escape(norm), class_="tm-small tm-norm") if norm else ""
+            words += [tag("span", escape(norm), class_="tm-small tm-norm")] if norm else []
             hint = step.location.text if step.location is not None else ""
-            drawn += tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
-        return tag("div", drawn, class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
+            drawn.append(tag("span", " ".join(words), class_=" ".join(filter(None, kinds)), title=hint or None))
+        return tag("div", " ".join(drawn), class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
 
     def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""

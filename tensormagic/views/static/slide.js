@@ -5,6 +5,7 @@ import { clamp, filled, html, isCommand } from "./dom.js";
 const GROUPS = ".tm-folds,.tm-more,.tm-scroll,.tm-inside";
 const WORDS = ".tm-find,.tm-gaps,.tm-clear,.tm-failed";
 const FACTORS = [1.6, 1.45, 1.3, 1.2, 1.1, 1];
+const LARGE = 1.3; // enough for what shares a slide
 const LISTS = "tbody,.tm-find,ul"; // what is turned page by page where it is long
 const WHOLE = ".tm-picture,.tm-cells,.tm-axes,.tm-bars"; // what is one picture
 const HEADINGS = "h3,summary,style,script,nav,header,table,ul,.tm-about,.tm-find,.tm-off,.tm-export";
@@ -22,6 +23,9 @@ const partsOf = (element) =>
     part.classList.add("tm-taken");
     return partsOf(part);
   });
+
+/** Whether a part is nothing but sentences. */
+const isText = (part) => part.matches("p") || (part.matches(".tm-section") && [...part.children].every((one) => one.matches("p,ul,h3,.tm-about")));
 
 /** What is shown together: first the words, then each part. */
 const pagesOf = (parts) => {
@@ -64,8 +68,7 @@ class Slides {
     this.parts = partsOf(section);
     this.heads = this.parts.filter((part) => part.matches(".tm-head"));
     // A slide each: `parts`, and `from` and `to` where it shows a piece of its lists alone.
-    this.pages = pagesOf(this.parts).map((parts) => ({ parts }));
-    if (!this.pages.length) this.pages = [{ parts: [] }];
+    this.pages = [{ parts: [] }];
     this.at = 0;
     this.build(words);
     section.classList.add("tm-stage");
@@ -100,9 +103,8 @@ class Slides {
 
   show(at) {
     const focused = document.activeElement;
-    this.at = clamp(at, 0, this.pages.length - 1);
-    this.turn();
-    if (this.pages[this.at].to === undefined && this.rolls() && this.split()) this.turn();
+    this.turn(clamp(at, 0, this.pages.length - 1));
+    if (this.pages[this.at].to === undefined && this.rolls() && this.split()) this.turn(this.at);
     if (this.rolls()) this.fit(SHORTER);
     this.goes.hidden = !this.rolls();
     this.said.textContent = `${this.at + 1} / ${this.pages.length}`;
@@ -135,7 +137,8 @@ class Slides {
   }
 
   /** Show the parts of a slide, and of its lists the rows that are on it. */
-  turn() {
+  turn(at) {
+    this.at = at;
     const { parts: page, from = 0, to = Infinity } = this.pages[this.at];
     const told = page.some((part) => part.matches(".tm-static")); // the picture has its own
     const rows = rowsOf(page), off = (one, is) => one.classList.toggle("tm-turned", is);
@@ -155,6 +158,18 @@ class Slides {
     this.fit();
   }
 
+  /** Put sentences on the slide of what they follow, where there is room for them in type that is large enough; whether there was. */
+  joins(sentences) {
+    const page = this.pages.at(-1);
+    if (!page) return false;
+    const { parts } = page, tried = () => (this.turn(this.pages.length - 1), this.rolls() ? 0 : this.factor);
+    const enough = Math.min(tried(), LARGE);
+    page.parts = [...parts, ...sentences];
+    if (enough && tried() >= enough) return true;
+    page.parts = parts;
+    return false;
+  }
+
   resized() {
     const size = `${this.section.clientWidth} ${this.section.clientHeight}`;
     if (size === this.size) return;
@@ -165,9 +180,11 @@ class Slides {
   /** Find out how many slides there are at this size, and go on at the part that is shown. */
   measure() {
     const [shown] = this.pages[this.at].parts;
-    this.pages = this.pages.filter(({ parts }, at) => parts !== this.pages[at - 1]?.parts).map(({ parts }) => ({ parts }));
+    this.pages = [];
+    for (const parts of pagesOf(this.parts)) if (!parts.every(isText) || !this.joins(parts)) this.pages.push({ parts });
+    if (!this.pages.length) this.pages = [{ parts: [] }];
     for (let at = 0; at < this.pages.length; at += 1) this.show(at);
-    this.show(this.pages.findIndex(({ parts }) => parts[0] === shown));
+    this.show(this.pages.findIndex(({ parts }) => parts.includes(shown)));
   }
 
   /** Whether a slide is higher than the wall. */
@@ -185,7 +202,8 @@ class Slides {
     const tried = FACTORS.map((factor) => ({ factor, ...at(factor) })).filter(fits);
     const free = tried.filter(({ tight }) => !tight); // where cells were full at first, some air around what they say
     const best = (tried[0]?.tight ? free[1] : null) ?? free[0] ?? tried[0];
-    at(best?.factor ?? smaller.find((factor) => fits(at(factor))) ?? SMALLER.find((factor) => !at(factor).wide) ?? SMALLER.at(-1));
+    this.factor = best?.factor ?? smaller.find((factor) => fits(at(factor))) ?? SMALLER.find((factor) => !at(factor).wide) ?? SMALLER.at(-1);
+    at(this.factor);
   }
 
   /** Show at a zoom; returns in which directions that is too much. */

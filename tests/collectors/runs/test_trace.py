@@ -46,6 +46,11 @@ def last_norm(report, found):
     return report.graphs[0].frames[-1].norms[found.index]
 
 
+def test_a_run_that_is_printed_says_where_its_report_is():
+    """At the end of a cell, where one may expect the report itself."""
+    assert repr(tm.trace()) == "<Trace: what it saw is its .report>"
+
+
 def test_nodes_and_edges_are_those_of_the_grad_fn_chain():
     """Node for node and edge for edge the graph is autograd's own."""
     x = torch.randn(3, 4, requires_grad=True)

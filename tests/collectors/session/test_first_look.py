@@ -298,6 +298,10 @@ def test_what_cannot_be_checked():
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with pytest.raises(TensorMagicError, match=r"a torch\.SGD is none of these, or one more"):
         tm.check(net, optimizer, optimizer)
+    with pytest.raises(
+        TensorMagicError, match=r"a torch\.Tensor is none of these.*; a batch is one part: \(inputs, targets\)$"
+    ):
+        tm.check(net, torch.ones(3, 4), torch.ones(3))
     with pytest.raises(TensorMagicError, match="names and their values"):
         tm.check(3)
 

@@ -16,7 +16,7 @@ export class Source {
     this.element = html(
       "div",
       { class: "source" },
-      html("div", { class: "part" }, words.source, html("span", { class: "quiet end" }, words.per_line)),
+      html("div", { class: "part" }, words.source, html("span", { class: "quiet" }, words.per_line)),
       this.list,
     );
     this.rows = [];
