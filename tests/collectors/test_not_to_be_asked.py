@@ -83,7 +83,7 @@ def test_what_is_in_a_container_of_modules_is_known():
     }
     for text in ("net[1].weight", "net[-1].weight", "layers[0].weight", "heads['a'].weight"):
         assert still_value(ast.parse(text, mode="eval").body, names) is inner.weight
-    for text in ("net[2]", "net[:1]", "heads['b']", "own[0]"):
+    for text in ("net[2]", "net[:1]", "heads['b']", "heads[0]", "own[0]"):
         assert still_value(ast.parse(text, mode="eval").body, names) is UNKNOWN
 
 

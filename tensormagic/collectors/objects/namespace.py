@@ -414,5 +414,6 @@ def _item(owner: Any, key: Any) -> Any:
         return dict.get(owner, key, UNKNOWN) if isinstance(key, str | int) else UNKNOWN
     if _in_class(type(owner), "__getitem__") in _OF_MODULES:
         modules = registered(owner, "_modules")
-        return [*modules.values()][key] if type(key) is int else modules.get(key, UNKNOWN)
+        by_number = type(key) is int and not is_kind(owner, nn.ModuleDict)
+        return [*modules.values()][key] if by_number else modules.get(key, UNKNOWN)
     return next((kind.__getitem__(owner, key) for kind in (list, tuple) if is_kind(owner, kind)), UNKNOWN)
