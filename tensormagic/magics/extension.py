@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import sys
 import tokenize
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from IPython.core.magic import (
     magics_class,
     no_var_expand,
 )
-from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
+from traitlets import Bool, Enum, TraitError, Unicode, default, observe, validate
 from traitlets.config import Config
 
 from tensormagic import api
@@ -68,7 +69,7 @@ class TensorMagic(Magics):
         ("widget", "html", "off"),
         default_value="widget",
         help="How %%tracegrad shows a running cell: a widget (needs anywidget on the server), static HTML a few times "
-        "a second, or only when it has ended.",
+        "a second (also where ipywidgets is older than 8, but for Colab), or only when it has ended.",
     ).tag(config=True)
 
     viewer = Enum(
@@ -91,6 +92,13 @@ class TensorMagic(Magics):
         default_value=False,
         help="Whether to check memory and modules after each cell; silent unless something is wrong.",
     ).tag(config=True)
+
+    @default("live")
+    def _live_here(self) -> str:
+        """Return what works: pages of today show the widgets of ipywidgets 8, and Colab those of 7."""
+        from importlib.metadata import version
+
+        return "html" if version("ipywidgets").startswith("7.") and "COLAB_RELEASE_TAG" not in os.environ else "widget"
 
     def __init__(self, shell: Any, **settings: Any) -> None:
         self.watcher = watching.Watcher(shell)

@@ -106,6 +106,20 @@ def test_the_settings_are_listed_and_checked(cell):
     assert "%config TensorMagic.live = 'off'" in cell("%tensormagic").out
 
 
+@pytest.mark.parametrize(
+    ("version", "colab", "live"), [("7.7.1", False, "html"), ("7.7.1", True, "widget"), ("8.1.9", False, "widget")]
+)
+def test_a_cell_is_shown_live_by_what_works(bare_shell, monkeypatch, version, colab, live):
+    """Pages of today show no widget of ipywidgets 7; Colab does."""
+    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+    monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
+    if colab:
+        monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
+    bare_shell.run_line_magic("load_ext", "tensormagic")
+    assert bare_shell.run_line_magic("config", "TensorMagic.live") == live
+    bare_shell.run_line_magic("unload_ext", "tensormagic")
+
+
 def test_a_wrong_setting_does_not_keep_it_from_loading(bare_shell, capsys):
     """IPython keeps what it was given, and a later load meets it: one line says so, and the next setting counts."""
     bare_shell.config.TensorMagic.live = "bogus"
