@@ -134,7 +134,7 @@ def test_the_comparison_can_fail(panel):
     report = sample("tensor")
     light, dark = panel(report), panel(report, dark=True)
     (_, svg), screen = saved(light, "SVG"), screen_of(light)
-    assert compared(light, screen, svg) < 0.01
+    assert compared(light, screen, svg) < 0.003
     assert compared(light, screen_of(dark), svg) > 0.5
     assert compared(light, screen, svg.replace(b'viewBox="0 0', b'viewBox="-9 6', 1)) > 0.05
 

@@ -84,12 +84,14 @@ class Drawing {
         inside = within(box, element),
         filled = style.backgroundClip === "padding-box" ? inside : box,
         { left: x, top: y, width, height } = filled,
+        [, d] = /^path\(evenodd, "(.*)"\)$/.exec(style.clipPath) ?? [], // of an icon
         rx = Number.parseFloat(style.borderTopLeftRadius) || 0,
         ground = paint("fill", style.backgroundColor),
         id = `tm-ground-${this.gradients}`,
         inner = part(filled, style.backgroundSize, style.backgroundPosition),
         drawn = gradient(style.backgroundImage, inner, id);
-      if (ground) this.add("rect", { x, y, width, height, rx, ...ground });
+      const icon = { d, transform: `translate(${x} ${y})`, "fill-rule": "evenodd" };
+      if (ground) this.add(d ? "path" : "rect", { ...(d ? icon : { x, y, width, height, rx }), ...ground });
       if (drawn) {
         this.gradients += 1;
         this.out.push(drawn);
@@ -155,8 +157,7 @@ class Drawing {
 
   /** How far below the upper edge of a line its letters stand. */
   rise(style, height) {
-    const font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`,
-      key = `${height} ${font}`;
+    const font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`, key = `${height} ${font}`;
     if (!this.ascents.has(key) && this.pen) {
       this.pen.font = font;
       const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = this.pen.measureText("x");
@@ -274,7 +275,7 @@ const TURNS = { top: 0, right: 90, left: 270 };
 /** A linear gradient of a box as one of SVG, or null for anything else. image: as computed. */
 export function gradient(image, { left, top, width, height }, id) {
   const [, repeats, degrees, side, list] = /^(repeating-)?linear-gradient\((?:(-?[\d.]+)deg, |to (\w+), )?(.*)\)$/s.exec(image) ?? [];
-  if (!list) return null;
+  if (!list || list.includes("gradient(")) return null; // several, one over the other, only say that a table goes on
   const turn = ((degrees === undefined ? (TURNS[side] ?? 180) : Number(degrees)) * Math.PI) / 180,
     across = Math.sin(turn),
     down = -Math.cos(turn),
@@ -296,8 +297,7 @@ export function gradient(image, { left, top, width, height }, id) {
 export function part({ left, top, width, height }, size, position) {
   const [wide, high = "auto"] = size.split(" "),
     [across, down = "50%"] = position.split(" "),
-    length = (told, whole) =>
-      told.endsWith("%") ? (Number.parseFloat(told) / 100) * whole : Number.parseFloat(told),
+    length = (told, whole) => (told.endsWith("%") ? (Number.parseFloat(told) / 100) * whole : Number.parseFloat(told)),
     [w, h] = [/^\d/.test(wide) ? length(wide, width) : width, /^\d/.test(high) ? length(high, height) : height];
   return { left: left + length(across, width - w), top: top + length(down, height - h), width: w, height: h };
 }
