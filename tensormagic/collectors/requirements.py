@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,14 @@ def numbers_of(version: str) -> tuple[int, ...]:
     """Return the numbers of a version: ``2.11.0a0+git`` has 2, 11 and 0."""
     parts = version.split("+", maxsplit=1)[0].split(".")
     return tuple(int(digits[0]) for part in parts if (digits := re.match(r"\d+", part)))
+
+
+def shows_widgets() -> bool:
+    """Return whether a page shows this kernel's widgets: those of today show ipywidgets 8, and Colab shows 7."""
+    try:
+        return "COLAB_RELEASE_TAG" in os.environ or numbers_of(metadata.version("ipywidgets")) >= (8,)
+    except metadata.PackageNotFoundError:
+        return False
 
 
 # What torch can use on this machine, and a small program to try the tool on.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tensormagic import api
-from tensormagic.collectors.requirements import numbers_of, small_step, torch_facts
+from tensormagic.collectors.requirements import numbers_of, shows_widgets, small_step, torch_facts
 from tensormagic.commands import Command
 from tensormagic.errors import RequirementError
 from tensormagic.words import error_text, number_of_bytes, plural
@@ -69,7 +69,7 @@ _WIDGETS = {
     "@jupyter-widgets/jupyterlab-manager": "shows widgets in JupyterLab and Notebook",
 }
 # Environment variables by which hosts make themselves known, and what does not work there.
-_COLAB = "live panels need `from google.colab import output; output.enable_custom_widget_manager()`, once"
+_COLAB = "live panels work: anywidget enables its widget manager"
 _PLAIN = 'live panels may not show: %config TensorMagic.live = "html"'
 _HOSTS = (
     ("COLAB_RELEASE_TAG", "Google Colab", _COLAB),
@@ -154,6 +154,9 @@ def notebook_checks(folders: Callable[[], list[str]] | None = None) -> Iterator[
         there = next((place for place in places if (Path(place) / name / "package.json").is_file()), "")
         fix = "" if there else 'install it beside the server that runs JupyterLab: pip install "tensormagic[lab]"'
         yield Check(name, "ok" if there else "note", f"in {there}" if there else f"not found; it {use}", fix)
+    if not shows_widgets():
+        described = "not 8 or newer: a running cell is shown by pictures, a few a second"
+        yield Check("ipywidgets", "note", described, "pip install --upgrade ipywidgets")
     for variable, host, described in _HOSTS:
         if variable in os.environ:
             yield Check(host, "note", described)

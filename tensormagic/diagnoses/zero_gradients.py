@@ -315,8 +315,8 @@ def _cancelled(report: TraceReport, where: tuple[int, int], dead: _Dead, first: 
         location, cancels = report.location(node.location), f"what gets there through {parts} is not zero"
         remedy = (
             "One of the two must be a constant, as both come of the same parameters: `.detach()` it, or compute it "
+            "under `torch.no_grad()`."
         )
-        remedy += "under `torch.no_grad()`."
     else:
         arrived = zip(graph.shared_edges, dead.frames[-1].parts, strict=True)
         senders = [graph.edges[at] for at, part in arrived if part and graph.edges[at].target == where[1]]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import io
-import os
 import sys
 import tokenize
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from traitlets import Bool, Enum, TraitError, Unicode, default, observe, validat
 from traitlets.config import Config
 
 from tensormagic import api
-from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.requirements import require_torch, shows_widgets
 from tensormagic.errors import RequirementError, SettingError
 from tensormagic.magics import about, completion, frames, live_output, preloading, shared_assets, watching
 
@@ -95,10 +94,7 @@ class TensorMagic(Magics):
 
     @default("live")
     def _live_here(self) -> str:
-        """Return what works: pages of today show the widgets of ipywidgets 8, and Colab those of 7."""
-        from importlib.metadata import version
-
-        return "html" if version("ipywidgets").startswith("7.") and "COLAB_RELEASE_TAG" not in os.environ else "widget"
+        return "widget" if shows_widgets() else "html"
 
     def __init__(self, shell: Any, **settings: Any) -> None:
         self.watcher = watching.Watcher(shell)

@@ -87,7 +87,15 @@ def test_a_host_that_makes_itself_known(monkeypatch):
     """Its own set-up is told."""
     monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
     told = {check.name: check.described for check in doctor.notebook_checks(list)}
-    assert "enable_custom_widget_manager" in told["Google Colab"]
+    assert told["Google Colab"].startswith("live panels work")
+
+
+def test_widgets_of_a_version_that_no_page_shows(monkeypatch):
+    """It is told what is shown in their place, and what to do."""
+    monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "7.7.1")
+    (told,) = [check for check in doctor.notebook_checks(list) if check.name == "ipywidgets"]
+    assert (told.status, told.fix) == ("note", "pip install --upgrade ipywidgets")
 
 
 def test_what_fails_when_tried_out(monkeypatch, capsys):

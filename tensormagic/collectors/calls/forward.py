@@ -137,8 +137,7 @@ class ForwardRecorder(CallFollower):
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        self._ranges.remove_all()
-        self._applies.__exit__()
+        self.silence()  # also where it has not joined yet
 
     def silence(self) -> None:
         """Be told of nothing any more; what was replaced for every thread is put back from any of them."""
