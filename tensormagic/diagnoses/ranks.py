@@ -101,13 +101,13 @@ def _wait(report: RankReport) -> str:
 
 _THROUGH = (
     "Run the forward and backward of the last pass before a step outside no_sync(), and through the wrapped model, not "
-    "`model.module`."
+    "`model.module`; convert a model (`.double()`, `.to(device)`) before it is wrapped."
 )
 _WHOLE_MODEL = (
     "Wrap all of the model, after its last change: `DistributedDataParallel(net)` reduces what `net` held, and what "
     "required a gradient, when it was made, and `fully_shard(net)` what is in `net`."
 )
-_BY = "ran inside no_sync() or bypassed the wrapper"
+_BY = "ran inside no_sync() or bypassed the wrapper, or the parameters were converted after wrapping"
 _WHY = {
     "none": (
         f"no pass since the previous step reduced them: each pass, or its forward, {_BY}",
@@ -469,8 +469,7 @@ def mesh_across_hosts(report: RankReport) -> Iterator[Finding]:
             f"{listed([f'rank {rank} is on {host}' for rank, host in one.described], most=4)}.",
             evidence={"machines": len({host for _, host in one.described})},
             remedy=f"Tensor parallelism communicates in every layer: name {crosses} last in `init_device_mesh`, so "
-            "that its "
-            "ranks are neighbours.",
+            "that its ranks are neighbours.",
         )  # fmt: skip
 
 
