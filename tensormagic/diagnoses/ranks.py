@@ -101,7 +101,7 @@ def _wait(report: RankReport) -> str:
 
 _THROUGH = (
     "Run the forward and backward of the last pass before a step outside no_sync(), and through the wrapped model, not "
-    "`model.module`; convert a model (`.double()`, `.to(device)`) before it is wrapped."
+    "`model.module`."
 )
 _WHOLE_MODEL = (
     "Wrap all of the model, after its last change: `DistributedDataParallel(net)` reduces what `net` held, and what "
@@ -111,7 +111,7 @@ _BY = "ran inside no_sync() or bypassed the wrapper, or the parameters were conv
 _WHY = {
     "none": (
         f"no pass since the previous step reduced them: each pass, or its forward, {_BY}",
-        _THROUGH,
+        f"{_THROUGH} Convert a model (`.double()`) before it is wrapped.",
     ),
     "some": ("some passes reduced them, and later passes added to them on each rank separately", _THROUGH),
     "all": (

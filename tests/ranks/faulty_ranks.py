@@ -113,6 +113,16 @@ def past_the_wrapper():
         opt.step()
 
 
+def converted():
+    net = wrapped()
+    net.double()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(batch(step).double()).pow(2).mean().backward()
+        opt.step()
+
+
 def added_after():
     net = wrapped()
     opt = torch.optim.SGD(net.parameters(), 0.1)
@@ -464,7 +474,7 @@ PROGRAMS = (
     healthy_sharded_clipped, healthy_last_batch, healthy_tensor_parallel, healthy_fixed_input, healthy_other_lines,
     healthy_dropped_inputs, healthy_loader, same_masks_of_inputs, same_masks_before_the_model, own_buffers,
     same_data, same_masks, smaller_last_batch, clipped_by_shards, clipped_flat, whole_by_mistake, slow,
-    another_collective, left_out, never_reduced, past_the_wrapper,
+    another_collective, left_out, never_reduced, past_the_wrapper, converted,
     added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass,
     healthy_shared_optimizer, joined, nan_that_passed, stepped_on_one, skipped_step, left_unused, raised, killed,
 )  # fmt: skip

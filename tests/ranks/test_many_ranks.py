@@ -36,6 +36,7 @@ HEALTHY = (
 FAULTS = {
     "never_reduced": ("TM902", "no pass since the previous step reduced them"),
     "past_the_wrapper": ("TM902", "no pass since the previous step reduced them"),
+    "converted": ("TM902", "or the parameters were converted after wrapping"),
     "added_after": ("TM902", "later passes added to them"),
     "changed_by_hand": ("TM902", "Step 3 used"),
     "started_apart": ("TM901", "Before the first step"),
