@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from tensormagic.reports import UNTOUCHED, Frame, Graph, Node, Pass, TraceReport
+from tensormagic.reports import UNTOUCHED, Graph, Node, Pass, TraceReport
 from tensormagic.reports.comparison import APART, GraphDifference, Moment, NodeDifference, NodeMention, NormDifference
 
 Rename = Callable[[str], str]  # gives a name of the right run as the left one would say it
@@ -62,8 +63,6 @@ ROUNDS = 3
 def match_nodes(left: Graph, right: Graph, rename: Rename = str) -> dict[int, int]:
     """Return which node of ``right`` each node of ``left`` is, for those that both graphs have."""
     named = ([_named(node, str) for node in left.nodes], [_named(node, rename) for node in right.nodes])
-    if named[0] == named[1] and left.edges == right.edges:
-        return {node.index: node.index for node in left.nodes}
     matcher = _Matcher(left, right)
     matcher.match(*named, coarsest=0)
     plain = ([(node.name, node.kind) for node in left.nodes], [(node.name, node.kind) for node in right.nodes])
@@ -83,99 +82,83 @@ def _named(node: Node, rename: Rename) -> tuple[str, ...]:
     return (node.name, node.kind, rename(node.module), rename(node.variable) if node.kind == "accumulate" else "")
 
 
-class _Side:
-    """One graph, with its edges at hand from both ends."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.size = len(graph.nodes)
-        self.down: Links = [[] for _ in graph.nodes]
-        self.up: Links = [[] for _ in graph.nodes]
-        for edge in graph.edges:
-            self.down[edge.source].append((edge.input_number, edge.slot, edge.target))
-            self.up[edge.target].append((edge.input_number, edge.slot, edge.source))
-
-    def refined(self, labels: Labels, known: dict[object, int]) -> Labels:
-        """Return finer labels: a node's own, and those of its neighbours with the edges between."""
-        return [
-            known.setdefault(
-                (
-                    labels[at],
-                    tuple((number, slot, labels[other]) for number, slot, other in self.down[at]),
-                    tuple(sorted((number, slot, labels[other]) for number, slot, other in self.up[at])),
-                ),
-                len(known),
-            )
-            for at in range(self.size)
-        ]
-
-
 class _Matcher:
     """The pairs found so far."""
 
     def __init__(self, left: Graph, right: Graph) -> None:
-        self.left, self.right = _Side(left), _Side(right)
+        self._links = _links(left), _links(right)
         self.pairs: dict[int, int] = {}
         self._taken: set[int] = set()
 
     def match(self, keys: Iterable[object], others: Iterable[object], *, coarsest: int) -> None:
         """Pair by labels that begin with ``keys``, from the finest round to the round ``coarsest``."""
-        known: dict[object, int] = {}
-        mine = [[known.setdefault(key, len(known)) for key in keys]]
-        theirs = [[known.setdefault(key, len(known)) for key in others]]
+        levels = [_numbered(keys, others)]
         for _ in range(ROUNDS):
-            finer: dict[object, int] = {}
-            mine.append(self.left.refined(mine[-1], finer))
-            theirs.append(self.right.refined(theirs[-1], finer))
-        self._spread(self.pairs, mine[0], theirs[0])
-        for level in range(ROUNDS, coarsest - 1, -1):
-            self._spread(self._equally_often(mine[level], theirs[level]), mine[0], theirs[0])
-
-    def _equally_often(self, mine: Labels, theirs: Labels) -> dict[int, int]:
-        """Pair, in order, the nodes left over whose label is as frequent here as there."""
-        places = _places(mine, self.pairs)
-        others = _places(theirs, self._taken)
-        new = {
-            at: other
-            for label, here in places.items()
-            if len(here) == len(others.get(label, ()))
-            for at, other in zip(here, others[label], strict=True)
-        }
-        for at, other in new.items():
-            self._pair(at, other)
-        return new
+            mine, theirs = levels[-1]
+            levels.append(_numbered(_refined(mine, *self._links[0]), _refined(theirs, *self._links[1])))
+        self._spread(self.pairs, *levels[0])
+        for mine, theirs in reversed(levels[coarsest:]):
+            # In order, the nodes left over whose label is as frequent here as there.
+            here, there = _places(mine, self.pairs), _places(theirs, self._taken)
+            new: dict[int, int] = {}
+            for label, places in here.items():
+                if len(places) == len(there.get(label, ())):
+                    new.update(zip(places, there[label], strict=True))
+            self.pairs |= new
+            self._taken.update(new.values())
+            self._spread(new, *levels[0])
 
     def _spread(self, start: dict[int, int], mine: Labels, theirs: Labels) -> None:
         """From every pair on, pair the neighbours at the other ends of the same edges, where both are what they are."""
         waiting = deque(start.items())
         while waiting:
             here, there = waiting.popleft()
-            sides = ((self.left.down, self.right.down), (self.left.up, self.right.up))
-            for links, others in sides:
+            for links, others in zip(*self._links, strict=True):
                 ends = _single(others[there])
                 # Along edges of the same number and slot, where there is one such edge on both sides.
                 for at, other in [(at, ends[edge]) for edge, at in _single(links[here]).items() if edge in ends]:
                     if at not in self.pairs and other not in self._taken and mine[at] == theirs[other]:
-                        self._pair(at, other)
+                        self.pairs[at] = other
+                        self._taken.add(other)
                         waiting.append((at, other))
 
-    def _pair(self, at: int, other: int) -> None:
-        self.pairs[at] = other
-        self._taken.add(other)
+
+def _links(graph: Graph) -> tuple[Links, Links]:
+    """Return the edges of a graph from both ends: along them, and against them."""
+    down: Links = [[] for _ in graph.nodes]
+    up: Links = [[] for _ in graph.nodes]
+    for edge in graph.edges:
+        down[edge.source].append((edge.input_number, edge.slot, edge.target))
+        up[edge.target].append((edge.input_number, edge.slot, edge.source))
+    return down, up
 
 
-def _places(labels: Labels, taken: Collection[int]) -> dict[int, list[int]]:
-    places: dict[int, list[int]] = {}
+def _numbered(keys: Iterable[object], others: Iterable[object]) -> tuple[Labels, Labels]:
+    """Return a number for each key of both sides: equal keys have one."""
+    known: dict[object, int] = {}
+    return [known.setdefault(key, len(known)) for key in keys], [known.setdefault(key, len(known)) for key in others]
+
+
+def _refined(labels: Labels, down: Links, up: Links) -> Iterator[object]:
+    """Yield of each node its label, and those of its neighbours with the edges between."""
     for at, label in enumerate(labels):
+        below = [(number, slot, labels[other]) for number, slot, other in down[at]]
+        above = [(number, slot, labels[other]) for number, slot, other in up[at]]
+        yield label, tuple(below), tuple(sorted(above))
+
+
+def _places(keys: Iterable[int], taken: Collection[int] = ()) -> dict[int, list[int]]:
+    """Return where each key stands, without places that are taken."""
+    places: dict[int, list[int]] = {}
+    for at, key in enumerate(keys):
         if at not in taken:
-            places.setdefault(label, []).append(at)
+            places.setdefault(key, []).append(at)
     return places
 
 
 def _single(links: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
-    ends: dict[tuple[int, int], list[int]] = {}
-    for number, slot, node in links:
-        ends.setdefault((number, slot), []).append(node)
-    return {edge: nodes[0] for edge, nodes in ends.items() if len(nodes) == 1}
+    often = Counter((number, slot) for number, slot, _ in links)
+    return {(number, slot): node for number, slot, node in links if often[number, slot] == 1}
 
 
 _SAME = 1e-5  # relative: what differs by less is the same to five digits
@@ -188,7 +171,9 @@ def compare_norms(steps: Sequence[int], left: Sequence[float], right: Sequence[f
         return NormDifference(0)
     bad = [[moment.step for moment, norm in zip(moments, series, strict=True) if not math.isfinite(norm)]
            for series in (left, right)]  # fmt: skip
-    apart = _apart(moments)
+    # The moments at the end in all of which one is `APART` times the other, and always the same one.
+    direction, least = math.copysign(1.0, moments[-1].ratio), math.log10(APART)
+    apart = [*takewhile(lambda moment: moment.ratio * direction >= least, reversed(moments))]
     known = [moment for moment in moments if not math.isnan(moment.ratio)]
     same = all(
         math.isclose(one.left, one.right, rel_tol=_SAME) or (math.isnan(one.left) and math.isnan(one.right))
@@ -197,7 +182,7 @@ def compare_norms(steps: Sequence[int], left: Sequence[float], right: Sequence[f
     return NormDifference(
         compared=len(moments), first=moments[0], last=moments[-1],
         worst=max(known, key=lambda moment: abs(moment.ratio), default=None),
-        from_step=apart[0].step if apart else None, apart_steps=len(apart), same=same, bad_left=len(bad[0]),
+        from_step=apart[-1].step if apart else None, apart_steps=len(apart), same=same, bad_left=len(bad[0]),
         bad_right=len(bad[1]), bad_from_left=min(bad[0], default=None), bad_from_right=min(bad[1], default=None),
         silent_left=sum(norm == UNTOUCHED for norm in left), silent_right=sum(norm == UNTOUCHED for norm in right),
     )  # fmt: skip
@@ -212,17 +197,6 @@ def ratio(left: float, right: float) -> float:
     if not (left and right):
         return math.inf if right else -math.inf
     return math.log10(right) - math.log10(left)
-
-
-def _apart(moments: Sequence[Moment]) -> list[Moment]:
-    """Return the moments at the end in all of which one is `APART` times the other, and always the same one."""
-    found: list[Moment] = []
-    direction = math.copysign(1.0, moments[-1].ratio)
-    for moment in reversed(moments):
-        if math.isnan(moment.ratio) or moment.ratio * direction < math.log10(APART):
-            break
-        found.insert(0, moment)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,42 +215,18 @@ def pair_passes(left: TraceReport, right: TraceReport) -> list[PassPair]:
 
     Steps at which the runs kept different numbers of passes are left out: which is which cannot be said.
     """
-    here, there = _by_step(left.passes), _by_step(right.passes)
+    here, there = (_places(one.step for one in report.passes) for report in (left, right))
     pairs = [
         PassPair(step, left.passes[at], right.passes[other], at, other)
         for step, places in here.items()
         if len(places) == len(there.get(step, ()))
         for at, other in zip(places, there[step], strict=True)
     ]
-    if _one_pass_a_step(left) and _one_pass_a_step(right):
+    if all(len(places) == 1 for side in (here, there) for places in side.values()):
         return pairs
     # Where a step has several passes and some were thinned out, only equal numbers say that two are the same one.
     whole = all(len(report.passes) == report.passes_seen for report in (left, right))
     return [pair for pair in pairs if whole or pair.left.number == pair.right.number]
-
-
-def pair_frames(left: Graph, right: Graph, pairs: list[PassPair]) -> list[tuple[int, Frame, Frame]]:
-    """Return the step and both frames of every pair of passes through these two graphs, where both kept it."""
-    mine = {frame.pass_number: frame for frame in left.frames}
-    theirs = {frame.pass_number: frame for frame in right.frames}
-    return [
-        (pair.step, mine[pair.left.number], theirs[pair.right.number])
-        for pair in pairs
-        if (pair.left.graph, pair.right.graph) == (left.number, right.number)
-        and pair.left.number in mine
-        and pair.right.number in theirs
-    ]
-
-
-def _by_step(passes: tuple[Pass, ...]) -> dict[int, list[int]]:
-    places: dict[int, list[int]] = {}
-    for place, one in enumerate(passes):
-        places.setdefault(one.step, []).append(place)
-    return places
-
-
-def _one_pass_a_step(report: TraceReport) -> bool:
-    return len({one.step for one in report.passes}) == len(report.passes)
 
 
 MOST_NODES = 400  # that differ, the most different first; and that only one graph has
@@ -335,11 +285,13 @@ def compare_graphs(
 def _node_differences(
     runs: tuple[TraceReport, TraceReport], pair: tuple[Graph, Graph], pairs: dict[int, int], passes: list[PassPair]
 ) -> list[NodeDifference]:
-    (left, right), frames = pair, pair_frames(*pair, passes)
-    steps = [step for step, _, _ in frames]
-    found = []
+    (left, right), found = pair, []
+    mine, theirs = ({(graph.number, frame.pass_number): frame for frame in graph.frames} for graph in pair)
+    numbers = [(one.step, (one.left.graph, one.left.number), (one.right.graph, one.right.number)) for one in passes]
+    kept = [(step, mine[one], theirs[other]) for step, one, other in numbers if one in mine and other in theirs]
+    steps = [step for step, _, _ in kept]
     for at, to in sorted(pairs.items()):
-        norms = compare_norms(steps, [one.norms[at] for _, one, _ in frames], [one.norms[to] for _, _, one in frames])
+        norms = compare_norms(steps, [one.norms[at] for _, one, _ in kept], [one.norms[to] for _, _, one in kept])
         found.append(NodeDifference(mention(runs[0], left.nodes[at]), mention(runs[1], right.nodes[to]), norms))
     return found
 

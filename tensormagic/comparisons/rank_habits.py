@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
-from tensormagic.comparisons.rank_files import Facts
+from tensormagic.comparisons.rank_files import Facts, common
 from tensormagic.reports import Arrivals, Difference, Placed
 
 # What ranks do that should go together: inputs, generators, buffers, clipping, placements, hosts.
@@ -28,12 +28,12 @@ _TENSOR = {"tp", "tensor"}
 
 def habits(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield what differs between ranks, or is the same, where it should not."""
-    for group in grouped(found, "shares"):
+    for group in grouped(found, lambda one: one.row.get("shares")):
         flat = group if group[0].row["kinds"] == ("FSDP1",) else ()
         yield from chain(_inputs(group), _batches(group), _clipping(flat))
-    for group in grouped(found, "replicas"):
+    for group in grouped(found, lambda one: one.row.get("replicas")):
         yield from _buffers(group)
-    for group in _on_one_mesh(found):
+    for group in grouped(found, _mesh):
         yield from chain(_clipping(group), _placements(group), _hosts(group))
 
 
@@ -46,40 +46,35 @@ def odd_ranks(values: Mapping[int, Hashable]) -> tuple[int, ...]:
     return tuple(rank for rank, value in values.items() if value != common)
 
 
-def grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
-    """Yield the ranks, several of them, that name the same ranks as their group."""
-    groups: dict[tuple[int, ...], list[Facts]] = {}
+def grouped(found: Sequence[Facts], by: Callable[[Facts], Any]) -> Iterator[list[Facts]]:
+    """Yield the ranks, several of them, that have the same of something: their group's ranks, or their mesh."""
+    groups: dict[Any, list[Facts]] = {}
     for one in found:
-        groups.setdefault(one.row.get(by, ()), []).append(one)
-    return (group for ranks, group in groups.items() if ranks and len(group) > 1)
+        groups.setdefault(by(one), []).append(one)
+    return (group for key, group in groups.items() if key and len(group) > 1)
 
 
-def _forwards(group: Sequence[Facts]) -> list[int]:
-    """Return the passes before which all of a group saw what their forward was given."""
-    described = [{number for number, one in each.passes.items() if one.forward} for each in group]
-    return sorted(set.intersection(*described))
-
-
-def _forward(one: Facts, number: int) -> dict[str, Any]:
-    return one.passes[number].forward or {}
+def _forwards(group: Sequence[Facts]) -> dict[int, list[dict[str, Any]]]:
+    """Return what the forwards of all of a group were given, by the pass after them, where all saw that."""
+    every = (
+        (number, [one.passes[number].forward for one in group]) for number in common([one.passes for one in group])
+    )
+    return {number: forwards for number, forwards in every if all(forwards)}
 
 
 def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:
-    passes, ranks = _forwards(group), tuple(one.rank for one in group)
-    if len(passes) < _FEWEST:
+    forwards, ranks = _forwards(group), tuple(one.rank for one in group)
+    if len(forwards) < _FEWEST:
         return
-    drew = sum(all(_forward(one, number)["drew"] for one in group) for number in passes)
-    if _alike(group, passes, "given"):
-        same = _same_gradients(group, passes)
-        changes = len({_forward(group[0], number)["given"] for number in passes}) > 1
+    seen = {what: [{one[what] for one in each} for each in forwards.values()] for what in ("given", "state", "drew")}
+    drew = sum(map(all, seen["drew"]))
+    if all(len(each) == 1 for each in seen["given"]):
+        same = _same_gradients(group, list(forwards))
+        changes = len(set.union(*seen["given"])) > 1
         if same or (changes and drew):  # else they are held against other targets
-            yield Difference(what="inputs", step=0, ranks=ranks, count=same * len(passes), of=len(passes))
-    elif _alike(group, passes, "state") and drew >= _FEWEST and 2 * drew >= len(passes):
-        yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(passes))
-
-
-def _alike(group: Sequence[Facts], passes: Sequence[int], what: str) -> bool:
-    return all(len({_forward(one, number)[what] for one in group}) == 1 for number in passes)
+            yield Difference(what="inputs", step=0, ranks=ranks, count=same * len(forwards), of=len(forwards))
+    elif all(len(each) == 1 for each in seen["state"]) and drew >= _FEWEST and 2 * drew >= len(forwards):
+        yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(forwards))
 
 
 def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
@@ -92,56 +87,44 @@ def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
 
 def _batches(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield where batches are uneven: now and then, or always by the same; sizes that always vary are no batches."""
-    passes = _forwards(group)
-    sizes = {number: [tuple(_forward(one, number)["sizes"]) for one in group] for number in passes}
-    uneven = [number for number in passes if all(sizes[number]) and len(set(sizes[number])) > 1]
-    steady = len({tuple(each) for each in sizes.values()}) == 1 and len(passes) >= _FEWEST
-    if uneven and (steady or 2 * len(uneven) < len(passes)):
-        first = uneven[0]
-        ranks = odd_ranks({one.rank: size for one, size in zip(group, sizes[first], strict=True)})
-        values = tuple((one.rank, float(size[0])) for one, size in zip(group, sizes[first], strict=True))
-        line = group[0].passes[first].line
+    sizes = {number: [tuple(one["sizes"]) for one in each] for number, each in _forwards(group).items()}
+    uneven = [number for number, each in sizes.items() if all(each) and len(set(each)) > 1]
+    steady = len({tuple(each) for each in sizes.values()}) == 1 and len(sizes) >= _FEWEST
+    if uneven and (steady or 2 * len(uneven) < len(sizes)):
+        first = {one.rank: size for one, size in zip(group, sizes[uneven[0]], strict=True)}
         yield Difference(
-            what="batches", step=0, after_pass=first, ranks=ranks, count=len(uneven), of=len(passes), values=values,
-            line=line,
+            what="batches", step=0, after_pass=uneven[0], ranks=odd_ranks(first), count=len(uneven), of=len(sizes),
+            values=tuple((rank, float(size[0])) for rank, size in first.items()), line=group[0].passes[uneven[0]].line,
         )  # fmt: skip
 
 
 def _buffers(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield buffers that were not the same when all ranks last reported theirs; before the first step is too early."""
-    steps = set.intersection(*(set(one.buffers) for one in group)) - {0}
-    if not steps:
-        return
-    last = max(steps)
-    every = [one.buffers[last] for one in group]
-    names = [name for name in every[0] if all(name in each for each in every)]
+    if last := max(common([one.buffers for one in group]), default=0):
+        yield from _unlike("buffers", group, [one.buffers[last] for one in group], last)
+
+
+def _unlike(what: Any, group: Sequence[Facts], every: list[dict[str, Any]], step: int = 0) -> Iterator[Difference]:
+    """Yield the names under which ranks have something else; and what, where that is words."""
+    names = common(every)
     differ = [name for name in names if len({each[name] for each in every}) > 1]
     if differ:
-        odd = odd_ranks({one.rank: each[differ[0]] for one, each in zip(group, every, strict=True)})
+        first = {one.rank: each[differ[0]] for one, each in zip(group, every, strict=True)}
         yield Difference(
-            what="buffers", step=min(last, *(len(one.steps) for one in group)), ranks=odd,
+            what=what, step=min(step, *(len(one.steps) for one in group)), ranks=odd_ranks(first),
             names=tuple(differ[:MOST_NAMES]), count=len(differ), of=len(names),
+            described=tuple((rank, " ".join(each)) for rank, each in first.items() if type(each) is tuple),
         )  # fmt: skip
 
 
-def _mesh(one: Facts) -> tuple[Any, ...] | None:
-    """Return the mesh over which the parameters of a rank are spread, that of most dimensions."""
-    meshes = one.placed.get("meshes", ())
-    found = max(meshes, key=lambda mesh: len(mesh[1]), default=None)
-    return None if found is None else (tuple(found[0]), tuple(found[1]), tuple(found[2]))
-
-
-def _on_one_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
-    groups: dict[tuple[Any, ...], list[Facts]] = {}
-    for one in found:
-        if (mesh := _mesh(one)) is not None:
-            groups.setdefault(mesh, []).append(one)
-    return (group for group in groups.values() if len(group) > 1)
+def _mesh(one: Facts) -> tuple[tuple[Any, ...], ...]:
+    """Return the mesh over which the parameters of a rank are spread, that of most dimensions; empty without one."""
+    return tuple(map(tuple, max(one.placed.get("meshes", ()), key=lambda mesh: len(mesh[1]), default=())))
 
 
 def on_tensor_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
     """Yield the ranks that are on one mesh of tensor parallelism, and nothing else."""
-    return (group for group in _on_one_mesh(found) if {*group[0].placed["meshes"][0][0]} in ({"tp"}, {"tensor"}))
+    return (group for group in grouped(found, _mesh) if {*group[0].placed["meshes"][0][0]} in ({"tp"}, {"tensor"}))
 
 
 def _factor(one: Facts, step: int) -> float | None:
@@ -159,7 +142,7 @@ def _factor(one: Facts, step: int) -> float | None:
 
 
 def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
-    for step in sorted(set.intersection(*(set(one.steps) for one in group))) if group else ():
+    for step in common([one.steps for one in group]):
         factors = {one.rank: _factor(one, step) for one in group}
         known = [factor for factor in factors.values() if factor is not None]
         if len(known) == len(group) and max(known) > _APART * min(known) and min(known) * _APART < 1:
@@ -171,28 +154,18 @@ def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
 
 def _placements(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield parameters that ranks of one mesh hold in other placements."""
-    described = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
-    names = [name for name in described[0] if all(name in each for each in described)]
-    differ = [name for name in names if len({each[name] for each in described}) > 1]
-    if differ:
-        how = {one.rank: each[differ[0]] for one, each in zip(group, described, strict=True)}
-        yield Difference(
-            what="placements", step=0, ranks=odd_ranks(how), names=tuple(differ[:MOST_NAMES]), count=len(differ),
-            of=len(names), described=tuple((rank, " ".join(each)) for rank, each in how.items()),
-        )  # fmt: skip
+    how = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
+    return _unlike("placements", group, how)
 
 
 def _hosts(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield a mesh whose tensor-parallel ranks are on several machines, where those of another dimension are on one."""
     mesh, hosts = _mesh(group[0]), {one.rank: one.row.get("host", "") for one in group}
-    if mesh is None or set(mesh[2]) != set(hosts) or len(set(hosts.values())) < 2:
+    if not mesh or set(mesh[2]) != set(hosts) or len(set(hosts.values())) < 2:
         return
     names, sizes, ranks = mesh
     table = np.array([hosts[rank] for rank in ranks]).reshape(sizes)
-    crosses = {}
-    for dim, name in enumerate(names):
-        lines = np.moveaxis(table, dim, -1).reshape(-1, sizes[dim])
-        crosses[name] = bool((lines != lines[:, :1]).any())
+    crosses = {name: bool((table != table.take([0], dim)).any()) for dim, name in enumerate(names)}
     inside = [name for name, size in zip(names, sizes, strict=True) if not crosses[name] and size > 1]
     for name in names:
         if name in _TENSOR and crosses[name] and inside:
@@ -380,20 +353,11 @@ def arrivals(found: Sequence[Facts]) -> Arrivals | None:
     joint = next((each for each in joints if _parted(each) is not None), next(iter(joints), None))
     if joint is None or not joint.moments.size:
         return _steps(found)
-    known = ~np.isnan(joint.moments).all(axis=0)
-    shown = np.flatnonzero(known)[-MOST_SHOWN:]
-    moments = joint.moments[:, shown]
-    if not moments.size:
-        return None
-    first = [int(np.flatnonzero(~np.isnan(column))[0]) for column in moments.T]
-    kinds = [joint.kind(row, int(at)) for row, at in zip(first, shown, strict=True)]
-    seconds = (moments - np.nanmin(moments)).astype(np.float32)
-    ranks, numbers = tuple(one.rank for one in joint.members), tuple(int(at) + joint.first for at in shown)
-    return Arrivals(
-        group=joint.group, ranks=ranks, numbers=numbers,
-        operations=tuple(kind[0] for kind in kinds), lines=tuple(kind[2] for kind in kinds),
-        seconds=array("f", seconds.tobytes()),
-    )  # fmt: skip
+    known = ~np.isnan(joint.moments)
+    shown = [int(at) for at in np.flatnonzero(known.any(axis=0))[-MOST_SHOWN:]]
+    kinds = [joint.kind(int(known[:, at].argmax()), at) for at in shown]
+    numbers = [at + joint.first for at in shown]
+    return _came(joint.group, joint.members, joint.moments[:, shown], numbers, kinds) if shown else None
 
 
 def _steps(found: Sequence[Facts]) -> Arrivals | None:
@@ -405,8 +369,15 @@ def _steps(found: Sequence[Facts]) -> Arrivals | None:
     shown = sorted({step for one in several for step in one.steps if step <= last})[-MOST_SHOWN:]
     moments = np.array([[one.steps[at].at if at in one.steps else np.nan for at in shown] for one in several])
     moments -= _offsets(several, moments)[:, None]
+    return _came("", several, moments, shown, [("step", "", "")] * len(shown))
+
+
+def _came(
+    group: str, members: Sequence[Facts], moments: Any, numbers: Sequence[int], kinds: Sequence[tuple[str, str, str]]
+) -> Arrivals:
     seconds = (moments - np.nanmin(moments)).astype(np.float32)
     return Arrivals(
-        group="", ranks=tuple(one.rank for one in several), numbers=tuple(shown), operations=("step",) * len(shown),
-        lines=("",) * len(shown), seconds=array("f", seconds.tobytes()),
+        group=group, ranks=tuple(one.rank for one in members), numbers=tuple(numbers),
+        operations=tuple(kind[0] for kind in kinds), lines=tuple(kind[2] for kind in kinds),
+        seconds=array("f", seconds.tobytes()),
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
 
 from tensormagic.comparisons.graphs import (
     MOST_GRAPHS,
@@ -38,6 +39,7 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
     mine = {(finding.code, finding.subject): finding for finding in left.findings}
     theirs = {(finding.code, rename(finding.subject)): finding for finding in right.findings}
     found = [_parameter(one, other, passes) for one, other in pairs]
+    known, others = {one.name for one, _ in pairs}, {other.name for _, other in pairs}
     return ComparisonReport(
         left=_side(left, first, main[0]),
         right=_side(right, second, main[1]),
@@ -46,8 +48,8 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
         graphs_only_left=len(left.graphs) - len(graphs),
         graphs_only_right=len(right.graphs) - len(graphs),
         parameters=tuple(sorted(found, key=lambda one: -one.norms.weight)),
-        parameters_only_left=_others(left, (one.name for one, _ in pairs)),
-        parameters_only_right=_others(right, (other.name for _, other in pairs)),
+        parameters_only_left=tuple(one.name for one in left.parameters if one.name not in known),
+        parameters_only_right=tuple(one.name for one in right.parameters if one.name not in others),
         losses=tuple(
             LossPair(pair.step, pair.left.value, pair.right.value)
             for pair in passes
@@ -76,11 +78,8 @@ def _pair_parameters(
     theirs = {rename(parameter.name): parameter for parameter in right.parameters}
     found = {one.name: theirs[one.name] for one in left.parameters if one.name in theirs}
     taken = {other.name for other in found.values()}
-    by_name = {other.name: other for other in right.parameters}
-    for one, other in leaves.items():
-        if one not in found and other in by_name and other not in taken:
-            found[one] = by_name[other]
-            taken.add(other)
+    others = {other.name: other for other in right.parameters if other.name not in taken}
+    found |= {one: others.pop(other) for one, other in leaves.items() if one not in found and other in others}
     return [(one, found[one.name]) for one in left.parameters if one.name in found]
 
 
@@ -91,11 +90,6 @@ def _parameter(left: ParameterSeries, right: ParameterSeries, passes: Sequence[P
         [right.norms[pair.right_place] for pair in passes],
     )
     return ParameterDifference(left.name, right.name, left.shape, right.shape, norms)
-
-
-def _others(report: TraceReport, paired: Iterable[str]) -> tuple[str, ...]:
-    known = set(paired)
-    return tuple(parameter.name for parameter in report.parameters if parameter.name not in known)
 
 
 def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> Iterator[Gap]:
@@ -115,23 +109,18 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
     Lines are not compared with each other: the same call from a line that has moved draws the same.
     """
     complete = len(left.draws) == left.count and len(right.draws) == right.count
-    for at, pair in enumerate(zip_longest(left.draws, right.draws)):
-        difference = _difference(left, right, pair)
+    for at, (one, other) in enumerate(zip_longest(left.draws, right.draws)):
+        here = None if one is None else left.before[one.generator]
+        there = None if other is None else right.before[other.generator]
+        difference = _difference(one, other, here, there)
         if difference == "none":
             continue
-        one, other = pair
-        starts = (
-            None if one is None else left.before[one.generator],
-            None if other is None else right.before[other.generator],
-        )
-        known = next(start for start in starts if start is not None)
+        name = here.name if here is not None else there.name if there is not None else ""
+        line, other_line = one and left.location(one.location), other and right.location(other.location)
         return RngComparison(
-            names=names, difference=difference, same=_drawn(left, at), generator=known.name, sides=pair,
-            places=(
-                None if one is None else left.location(one.location),
-                None if other is None else right.location(other.location),
-            ),
-            starts=starts if difference in {"start", "state"} else (None, None), complete=complete,
+            names=names, difference=difference, same=_drawn(left, at), generator=name, sides=(one, other),
+            places=(line, other_line), starts=(here, there) if difference in {"start", "state"} else (None, None),
+            complete=complete,
         )  # fmt: skip
     return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)
 
@@ -141,22 +130,14 @@ def _drawn(run: RngRunReport, first: int) -> int:
     return sum(draw.kind == "drew" for draw in run.draws[:first])
 
 
-def _difference(left: RngRunReport, right: RngRunReport, pair: tuple[Draw | None, Draw | None]) -> Difference:
-    one, other = pair
+def _difference(one: Draw | None, other: Draw | None, here: Any, there: Any) -> Difference:
+    """Return how two draws differ; ``here`` and ``there`` are their generators before the runs."""
     if one is None or other is None:
         return "end"
-    if (one.op, one.kind, _name(left, one)) != (other.op, other.kind, _name(right, other)):
+    if (one.op, one.kind, here.name) != (other.op, other.kind, there.name):
         return "call"
     if one.values != other.values:
         return "values"
     if one.digest == other.digest:
         return "none"
-    return "state" if _start(left, one) == _start(right, other) else "start"
-
-
-def _name(run: RngRunReport, draw: Draw) -> str:
-    return run.before[draw.generator].name
-
-
-def _start(run: RngRunReport, draw: Draw) -> str:
-    return run.before[draw.generator].digest
+    return "state" if here.digest == there.digest else "start"
