@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import ast
-import dis
 import inspect
 import linecache
 import re
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.autograd.function import BackwardCFunction, Function
 
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
 from tensormagic.collectors.graphs.live_nodes import NO_NUMBER, inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, saved_by
+from tensormagic.collectors.graphs.saved_tensors import is_freed, memory_of, same_start, saved_by
+from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.where.source import definition_of, syntax_of
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
@@ -37,18 +39,57 @@ MOST_WRITES = 4  # to a saved tensor that are told, the first ones
 ARRAYS = frozenset({"numpy", "asarray", "as_tensor"})  # calls after which a NumPy array shares a tensor's memory
 
 _WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d+); expected version (\d+)", re.DOTALL)
+_WAS_FREED = "Trying to backward through the graph a second time"
 Origin = tuple["Location | None", str]  # a line, and the path of the module that ran there
 
 
-def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int | None) -> tuple[int, Saved] | None:
-    """Return the saved tensor that ``error`` is about, and the place of its node: that reached last comes first."""
-    described = _WAS_MODIFIED.search(str(error))
-    wanted = (int(described[2]), int(described[1])) if described else None
-    for place in (*(() if reached is None else (reached,)), *range(len(nodes))):
-        for saved in saved_by(nodes[place]):
-            if saved.versions is not None and saved.versions == wanted:
-                return place, saved
-    return None
+class Names:
+    """What the user calls tensors: in these namespaces, the nearest first, and as leaves of modules.
+
+    The leaves are those that a run has met, else the parameters of the models that have a name.
+    """
+
+    def __init__(self, spaces: Sequence[Mapping[str, Any]], leaves: Leaves | None = None) -> None:
+        self._spaces, self._leaves = spaces, leaves
+
+    def _named(self, kind: type) -> Iterator[tuple[str, Any]]:
+        every = (pair for names in self._spaces for pair in list(names.items()))
+        return ((name, value) for name, value in every if is_kind(value, kind) and not name.startswith("_"))
+
+    def _of_leaves(self) -> Iterator[tuple[str, Any]]:
+        if self._leaves is None:
+            models = self._named(nn.Module)
+            return ((f"{name}.{path}", one) for name, model in models for path, one in model.named_parameters())
+        return ((leaf.name, leaf.reference()) for leaf in list(self._leaves.known) if not leaf.is_unnamed)
+
+    def of(self, tensor: torch.Tensor) -> str:
+        """Return the name of a tensor, or of another that reads the same memory in the same order; else nothing."""
+        tensors = list(self._named(torch.Tensor))
+        alike = [(name, value) for name, value in tensors if same_start(value, tensor)]
+        found = (
+            *(name for name, value in tensors if value is tensor),
+            *(name for name, leaf in self._of_leaves() if leaf is not None and same_start(leaf, tensor)),
+            *(name for name, x in alike if x.shape == tensor.shape and x.stride() == tensor.stride()),
+        )
+        return next(filter(None, found), "")
+
+    def of_maker(self, node: Any) -> str:
+        """Return the name of what a node made; empty where it has none."""
+        return next(
+            (name for name, value in self._named(torch.Tensor) if has_graph(value) and value.grad_fn is node), ""
+        )
+
+    def tuples_in(self, line: str) -> tuple[str, ...]:
+        """Return the names on a line that are tuples of tensors, in the order of the line."""
+        words = re.findall(r"[^\W\d]\w*", line)
+        known = {name: space[name] for space in reversed(self._spaces) for name in words if name in space}
+        tuples = ((name, value) for name, value in known.items() if type(value) is tuple)
+        return tuple(name for name, value in tuples if value and all(is_kind(one, torch.Tensor) for one in value))
+
+
+def has_graph(value: Any) -> bool:
+    """Return whether something is a tensor that can be asked what made it."""
+    return is_kind(value, torch.Tensor) and has_history(value) and not is_stale(value)
 
 
 # Remembers through which nodes the last backward passes went, so that one that finds its graph freed can name them.
@@ -57,8 +98,6 @@ def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int
 # numbers are kept, eight bytes a node.
 
 MOST_PASSES = 16
-
-_WAS_FREED = "Trying to backward through the graph a second time"
 
 
 class Gone(NamedTuple):
@@ -72,29 +111,51 @@ class Gone(NamedTuple):
 
 @dataclass(slots=True)
 class Blame:
-    """Says who wrote to a saved tensor, and which of the last passes freed a graph."""
+    """Says who wrote to a saved tensor, which of the last passes freed a graph, and who returned what does not fit."""
 
     writes: WriteBook | None  # what was seen being written; None where nobody looked
     origin: Callable[[int], Origin]  # of the node with a sequence number
     location: Callable[[int | None], Location | None]  # a line by its site
-    name: Callable[[torch.Tensor], str]  # what the user calls a tensor; empty where it has no name
-    maker_name: Callable[[Any], str]  # the same of what a node made
+    locate: Callable[[str, int, str], Location]  # a line by file, number and function
+    names: Names = field(default_factory=partial(Names, ()))
     gone: deque[Gone] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
 
-    def modified(self, place: int, saved: Saved, nodes: Sequence[Any]) -> ModifiedSavedTensor:
-        """Return what is known of a tensor that was changed, which the node at ``place`` has saved."""
-        before, now = saved.versions or (0, 0)
+    def fault(
+        self, error: BaseException, nodes: Sequence[Any], roots: Sequence[int], reached: int | None
+    ) -> tuple[str, Any]:
+        """Return of what a backward complains, and what is known of it; see `subject_of` and `BackwardFault`.
+
+        ``roots``, and ``reached``, which the engine reached last as far as that is known, are places of live nodes.
+        """
+        subject = subject_of(error)
+        if subject == "freed":
+            return subject, self.freed(nodes, roots, reached)
+        known = {"modified": self.modified, "returned": self.returned}.get(subject)
+        return subject, known(str(error), nodes, reached) if known is not None else None
+
+    def modified(self, text: str, nodes: Sequence[Any], reached: int | None) -> ModifiedSavedTensor | None:
+        """Return what is known of a tensor that was changed after a node saved it: of that reached last, if it did."""
+        now, before = map(int, found.groups()) if (found := _WAS_MODIFIED.search(text)) is not None else (-1, -1)
+        places = range(len(nodes)) if reached is None else (reached, *range(len(nodes)))
+        every = ((place, saved) for place in places for saved in saved_by(nodes[place]))
+        place, saved = next((each for each in every if each[1].versions == (before, now)), (-1, None))
+        if saved is None:
+            return None
         memory, number = memory_of(saved.tensor), nodes[place]._sequence_nr()
         records: list[WriteRecord] = []
         if memory is not None and self.writes is not None:
-            every = self.writes.since(number, *memory)
-            records = [one for one in every if not one.blind and one.version > before]
+            since = self.writes.since(number, *memory)
+            records = [one for one in since if not one.blind and one.version > before]
+        # Others that had saved something in the same memory before the first of the writes.
+        others = [node for at, node in enumerate(nodes) if at != place and not hasattr(node, "variable")]
+        others = [node for node in others if not records or node._sequence_nr() < records[0].stop]
         location, module = self.origin(number)
         return ModifiedSavedTensor(
-            op=op_name(nodes[place].name()), slot=saved.slot, name=self.name(saved.tensor),
+            op=op_name(nodes[place].name()), slot=saved.slot, name=self.names.of(saved.tensor),
             shape=tuple(saved.tensor.shape), module=module, location=location, node=place,
             saved_version=before, version=now, writes=self.described(records), writes_seen=len(records),
-            others=_others(nodes, place, memory, records[0].stop if records else -1),
+            others=sum(any(each.versions is not None and memory_of(each.tensor) == memory for each in saved_by(node))
+                       for node in others) if memory is not None else 0,
         )  # fmt: skip
 
     def described(self, records: Sequence[WriteRecord]) -> tuple[SavedWrite, ...]:
@@ -103,16 +164,12 @@ class Blame:
         for one in records:
             seen = one.stop != one.start
             location, module = self.origin(one.start) if seen else (self.location(one.site), "")
-            described.setdefault((one.call, location), SavedWrite(
-                call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
-            ))  # fmt: skip
+            write = SavedWrite(call=one.call, kind=_kind(one), location=location, module=module, version=one.version)
+            described.setdefault((one.call, location), write)
         return tuple(described.values())[:MOST_WRITES]
 
     def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
-        """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.
-
-        ``roots`` and ``reached``, which the engine reached last, are places of live nodes.
-        """
+        """Return what is known of the graph whose saved tensors were gone; None where no node of it has lost any."""
         freed = (at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node))
         place = reached if reached is not None and is_freed(nodes[reached]) else next(freed, None)
         if place is None:
@@ -129,8 +186,31 @@ class Blame:
         newer = (self.origin(number)[0] for number in numbers if gone.end <= number < NO_NUMBER)
         return replace(
             found, known=True, whole=all(numbers[root] in gone.roots for root in roots),
-            first=self.location(gone.site), joint=op_name(joint.name()), joint_name=self.maker_name(joint),
+            first=self.location(gone.site), joint=op_name(joint.name()), joint_name=self.names.of_maker(joint),
             joint_location=again, joint_again=again is not None and again in newer, shared=len(common),
+            joint_tuples=self.names.tuples_in(again.text) if again is not None else (),
+        )  # fmt: skip
+
+    def returned(self, text: str, nodes: Sequence[Any], reached: int | None) -> WrongReturn | None:
+        """Return what is known of a return that autograd refuses; None where no custom Function can have made it."""
+        found = _refused(text)
+        place = _place(nodes, reached, found[1].get("node") if found else None)
+        if found is None or place is None:
+            return None
+        (problem, groups), node = found, nodes[place]
+        kind = type(node)._forward_cls
+        try:  # the forward's arguments; those after the context, where it is given one
+            arguments = tuple(inspect.signature(kind.forward).parameters)
+            arguments = arguments if kind.setup_context is not Function.setup_context else arguments[1:]
+        except (TypeError, ValueError, AttributeError):
+            arguments = ()
+        code = getattr(inspect.unwrap(kind.backward), "__code__", None)
+        returns = _returns(code, groups.get("got") if problem == "count" else None) if code is not None else []
+        return WrongReturn(
+            function=kind.__name__, problem=problem, arguments=arguments,
+            argument=_argument(node, groups, arguments), got=_shown(groups.get("got")),
+            expected=_shown(groups.get("expected")), location=self.origin(node._sequence_nr())[0], node=place,
+            returns=tuple(self.locate(code.co_filename, line, code.co_name) for line in returns),
         )  # fmt: skip
 
 
@@ -142,16 +222,6 @@ def _kind(record: WriteRecord) -> WriteKind:
     if record.call.endswith(".step"):
         return "step"
     return "call" if record.call.endswith("_") else "out"
-
-
-def _others(nodes: Sequence[Any], place: int, memory: tuple[int, int] | None, until: int) -> int:
-    """Return how many other nodes had saved something in the same memory before sequence number ``until``."""
-    others = (node for at, node in enumerate(nodes) if at != place and not hasattr(node, "variable"))
-    before = (node for node in others if until < 0 or node._sequence_nr() < until) if memory is not None else ()
-    return sum(
-        any(saved.versions is not None and memory_of(saved.tensor) == memory for saved in saved_by(node))
-        for node in before
-    )
 
 
 # Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
@@ -189,45 +259,14 @@ def _refused(text: str) -> tuple[ReturnProblem, dict[str, str | None]] | None:
     return next(((problem, found.groupdict()) for problem, found in every if found), None)
 
 
-def custom_function_return(
-    error: BaseException,
-    nodes: Sequence[Any],
-    reached: int | None,
-    location: Callable[[int], Location | None],
-    locate: Callable[[str, int, str], Location],
-) -> WrongReturn | None:
-    """Return what is known of a return that autograd refuses; None where no custom Function can have made it.
-
-    ``reached`` is the place of the node that the engine reached last, where that is known; ``location`` gives the line
-    of the node with a sequence number, ``locate`` that of a file name, a line and the name of a function.
-    """
-    found = _refused(str(error))
-    place = _place(nodes, reached, found[1].get("node") if found else None)
-    if found is None or place is None:
-        return None
-    (problem, groups), kind = found, type(nodes[place])._forward_cls
-    try:  # the forward's arguments; those after the context, where it is given one
-        arguments = tuple(inspect.signature(kind.forward).parameters)
-        arguments = arguments if kind.setup_context is not Function.setup_context else arguments[1:]
-    except (TypeError, ValueError, AttributeError):
-        arguments = ()
-    return WrongReturn(
-        function=kind.__name__, problem=problem, arguments=arguments,
-        argument=_argument(nodes[place], groups, arguments), got=_shown(groups.get("got")),
-        expected=_shown(groups.get("expected")), location=location(nodes[place]._sequence_nr()), node=place,
-        returns=tuple(locate(*line) for line in _returns(kind, problem, groups.get("got"))),
-    )  # fmt: skip
-
-
 def _place(nodes: Sequence[Any], reached: int | None, name: str | None) -> int | None:
     """Return the place of the custom Function's node that the complaint is about; None where it is about another."""
-    places = range(len(nodes)) if reached is None else (reached, *range(len(nodes)))
-    classes = {at: getattr(type(nodes[at]), "_forward_cls", None) for at in places}
+    classes = {at: getattr(type(node), "_forward_cls", None) for at, node in enumerate(nodes)}
     of_torch = {at for at in classes if str(getattr(classes[at], "__module__", "torch.")).startswith("torch.")}
     custom = [at for at in classes if isinstance(nodes[at], BackwardCFunction) and at not in of_torch]
-    if name is None:
-        return custom[0] if custom and (reached == custom[0] or len(custom) == 1) else None
-    return next((at for at in custom if nodes[at].name() == name), None)
+    if name is not None:
+        custom = [at for at in custom if nodes[at].name() == name]
+    return reached if reached in custom else custom[0] if custom and (name is not None or len(custom) == 1) else None
 
 
 def _argument(node: Any, groups: dict[str, str | None], arguments: tuple[str, ...]) -> str:
@@ -251,33 +290,20 @@ def _shown(text: str | None) -> str:
     return f"({sizes[0]},)" if len(sizes) == 1 and sizes[0] else f"({', '.join(sizes)})"
 
 
-def _returns(kind: Any, problem: str, got: str | None) -> list[tuple[str, int, str]]:
-    """Return file, line and function of where the backward returns; those that return so many, where that is known."""
-    code = getattr(inspect.unwrap(kind.backward), "__code__", None)
-    if not isinstance(code, CodeType):
-        return []
-    counts: dict[int, int] = {}  # line of a ``return`` → how many values it names
-    for node in (_return_statements(code) or ()) if problem == "count" and got else ():
-        if node.value is not None:
-            counts[node.lineno] = len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1
-    lines = return_lines(code)
-    chosen = [line for line in lines if str(counts.get(line)) == got] or lines
-    return [(code.co_filename, line, code.co_name) for line in chosen]
+def _returns(code: CodeType, count: str | None) -> list[int]:
+    """Return the lines on which a function returns; those that return so many, where that is known."""
+    values = [(node.lineno, node.value) for node in _return_statements(code) if node.value is not None]
+    fitting = {
+        line for line, value in values if str(len(value.elts) if isinstance(value, ast.Tuple) else 1) == count
+    }  # fmt: skip
+    return sorted(fitting) or return_lines(code)
 
 
 def return_lines(code: CodeType) -> list[int]:
-    """Return the lines of the ``return`` statements in a function's source; without it, those of its instructions."""
-    if (statements := _return_statements(code)) is not None:
-        return sorted({node.lineno for node in statements})
-    line, found = code.co_firstlineno, set()
-    for instruction in dis.get_instructions(code):
-        line = instruction.starts_line if type(instruction.starts_line) is int else line
-        if instruction.opname == "RETURN_VALUE":
-            found.add(line)
-    return sorted(found)
+    """Return the lines of the ``return`` statements in a function's source; its first line where that is not known."""
+    return sorted({node.lineno for node in _return_statements(code)}) or [code.co_firstlineno]
 
 
-def _return_statements(code: CodeType) -> list[ast.Return] | None:
-    """Return the ``return`` statements inside a function; None where its source cannot be read."""
+def _return_statements(code: CodeType) -> list[ast.Return]:
     node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
-    return None if node is None else [each for each in ast.walk(node) if isinstance(each, ast.Return)]
+    return [each for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []

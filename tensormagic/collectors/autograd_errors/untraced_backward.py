@@ -10,24 +10,16 @@ import ast
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import nn
 
-from tensormagic.collectors.autograd_errors.backward_errors import (
-    Blame,
-    Gone,
-    custom_function_return,
-    find_modified_saved,
-    subject_of,
-)
+from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, Names, has_graph, subject_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.graphs.saved_tensors import is_freed, same_start
+from tensormagic.collectors.graphs.saved_tensors import is_freed, same_start, saved_by
 from tensormagic.collectors.graphs.structure import start_nodes
-from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
+from tensormagic.collectors.objects.children import is_kind, updated_by
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.statements import Scope, bound_by, calls_in, statements
 from tensormagic.reports.base import Location
@@ -57,21 +49,17 @@ def untraced_fault(
         nodes = list(walk_nodes(starts, MOST_NODES))
         source = _Source(*around, spaces) if around is not None else None
         location = source.location if source is not None else lambda _: None
-        blame = Blame(None, lambda _: (None, ""), location, partial(_name_in, spaces), partial(_maker_name, spaces))
-        fault: Any = None
-        if subject == "modified":
-            changed = find_modified_saved(nodes, error, None)
-            fault = blame.modified(*changed, nodes) if changed is not None else None
-            if source is not None and changed is not None:
-                fault = source.with_write(fault, changed[1].tensor, nodes[changed[0]])
-        elif subject == "freed":
-            blame.gone.extend(source.earlier() if source is not None else ())
-            fault = blame.freed(nodes, range(len(starts)), None)
-            if source is not None and fault is not None:
-                fault = source.in_loop(fault, nodes) if not fault.known else source.with_line(fault)
-        else:
-            fault = custom_function_return(error, nodes, None, lambda _: None, locate)
-        return None if fault is None else BackwardFault(**{subject: fault})
+        blame = Blame(None, lambda _: (None, ""), location, locate, Names(spaces))
+        if source is not None and subject == "freed":
+            blame.gone.extend(source.earlier())
+        _, fault = blame.fault(error, nodes, range(len(starts)), None)
+        if fault is None:
+            return None
+        if source is not None and subject == "modified":
+            fault = source.with_write(fault, nodes[fault.node])
+        elif source is not None and subject == "freed":
+            fault = source.with_line(fault) if fault.known else source.in_loop(fault, nodes)
+        return BackwardFault(**{subject: fault})
 
 
 @dataclass(slots=True)
@@ -93,11 +81,12 @@ class _Source:
 
     # A tensor that was changed after it was saved.
 
-    def with_write(self, modified: ModifiedSavedTensor, saved: Any, node: Any) -> ModifiedSavedTensor:
+    def with_write(self, modified: ModifiedSavedTensor, node: Any) -> ModifiedSavedTensor:
         """Return it, which a node had saved, with the statement that wrote to it, where only one can have."""
         if modified.name.isidentifier() and not modified.saved_version:  # nothing was written before it was saved
             found = self.scope.writes(modified.name)
         else:
+            saved = [one.tensor for one in saved_by(node) if one.slot == modified.slot]
             found = [step for step in self._steps(saved) if self._between(step[2], node)]
         if len(found) != 1 or self.scope.is_branched(found[0][2]):
             return modified
@@ -111,27 +100,23 @@ class _Source:
         saved_at = self.scope.location(made.lineno) if isinstance(made, ast.Assign) else None
         return replace(modified, writes=(write,), writes_seen=1, location=saved_at)
 
-    def _steps(self, saved: Any) -> Iterator[tuple[str, Any, int]]:
+    def _steps(self, saved: Sequence[Any]) -> Iterator[tuple[str, Any, int]]:
         """Yield the steps of optimizers that hold a tensor: the call, its kind and its line."""
-        for statement in statements(self.scope.body):
-            for call in calls_in(statement, "step"):
-                owner: Any = self.value(call.func.value.id) if isinstance(call.func.value, ast.Name) else None
-                if is_kind(owner, torch.optim.Optimizer):
-                    held = (one for group in owner.param_groups for one in group["params"])
-                    if any(same_start(one, saved) for one in held):
-                        yield f"{type(owner).__name__}.step", "step", call.lineno
+        for call in (call for statement in statements(self.scope.body) for call in calls_in(statement, "step")):
+            owner: Any = self.value(call.func.value.id) if isinstance(call.func.value, ast.Name) else None
+            held = updated_by(owner) if is_kind(owner, torch.optim.Optimizer) else ()
+            if any(same_start(one, each) for one in held for each in saved):
+                yield f"{type(owner).__name__}.step", "step", call.lineno
 
     def _between(self, line: int, node: Any) -> bool:
         """Return whether a line ran after the node was made and before backward was called."""
         if self.scope.in_one_loop(self.line, line) and "retain_graph=True" in self.scope.location(self.line).text:
             return True  # in the iteration before
-        for name in self.scope.read_at(self.line):
-            bound, value = self.scope.binding(name, self.line), self.value(name)
-            if not (isinstance(bound, ast.stmt) and bound.lineno < line < self.line and _has_graph(value)):
-                continue
-            if any(each is node for each in walk_nodes(start_nodes([value]), MOST_NODES)):
-                return True
-        return False
+        here = self.scope.around(self.line)[-1:]
+        read = (node.id for each in here for node in ast.walk(each) if isinstance(node, ast.Name))
+        made = [(name, self.scope.binding(name, self.line)) for name in read]
+        before = [self.value(name) for name, by in made if isinstance(by, ast.stmt) and by.lineno < line < self.line]
+        return any(each is node for each in walk_nodes(start_nodes(list(filter(has_graph, before))), MOST_NODES))
 
     # A graph that an earlier backward had freed.
 
@@ -145,9 +130,8 @@ class _Source:
                     root = call.func.value if call.func.attr == "backward" else next(iter(call.args), None)
                     name = root.id if isinstance(root, ast.Name) else ""
                     keeps = any(each.arg in {"retain_graph", "create_graph"} for each in call.keywords)
-                    bound = scope.binding(name, line)
-                    same = bound == scope.binding(name, call.lineno) != "unknown" and name not in bound_since
-                    if _has_graph(value := self.value(name)) and same and not keeps:
+                    same = scope.binding(name, line) == scope.binding(name, call.lineno) != "unknown"
+                    if has_graph(value := self.value(name)) and same and name not in bound_since and not keeps:
                         starts = start_nodes([value])
                         numbers = array("Q", (node._sequence_nr() for node in walk_nodes(starts, MOST_NODES)))
                         self.places.append(scope.location(call.lineno))
@@ -169,46 +153,20 @@ class _Source:
         for name, stored in self.scope.used_in(loops[-1], self.line):
             value = self.value(name)
             made = stored or self.scope.binding(name, self.line)
-            if made is None or made == "unknown" or not any(map(_has_graph, _parts(value))):
+            if made is None or made == "unknown" or not any(map(has_graph, _parts(value))):
                 continue
             beside = [part for each in bound_by(made) for part in _parts(self.value(each))]
-            graphs = [each for each in beside if _has_graph(each) and id(each.grad_fn) in of_graph]
+            graphs = [each for each in beside if has_graph(each) and id(each.grad_fn) in of_graph]
             if not any(map(is_freed, walk_nodes(start_nodes(graphs), MOST_NODES))):  # or it saves nothing
                 continue
             place = self.scope.location(made.lineno)
+            known = replace(known, joint_name=name, joint_location=place)
             if stored is not None:  # read before it is bound anew: of the iteration before
-                tuples = (name,) if type(value) is tuple else ()
-                return replace(known, joint_name=name, joint_location=place, joint_again=True, joint_tuples=tuples)
+                return replace(known, joint_again=True, joint_tuples=(name,) if type(value) is tuple else ())
             if made.lineno < loops[-1].lineno:
-                return replace(known, joint_name=name, joint_location=place)
+                return known
         return freed
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
     return value if type(value) is tuple else (value,)
-
-
-def _has_graph(value: Any) -> bool:
-    """Return whether something is a tensor that can be asked what made it."""
-    return is_kind(value, torch.Tensor) and has_history(value) and not is_stale(value)
-
-
-def _named(spaces: Spaces) -> list[tuple[str, Any]]:
-    return [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
-
-
-def _maker_name(spaces: Spaces, node: Any) -> str:
-    """Return what the user calls what a node made; empty where it has no name."""
-    return next((name for name, value in _named(spaces) if _has_graph(value) and value.grad_fn is node), "")
-
-
-def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
-    """Return what the user calls a tensor: by its own name, or as a parameter of a model that has one."""
-    for name, value in _named(spaces):
-        if is_kind(value, torch.Tensor) and same_start(value, tensor):
-            return name
-        if is_kind(value, nn.Module):
-            inside = (path for path, one in value.named_parameters() if same_start(one, tensor))
-            if path := next(inside, ""):
-                return f"{name}.{path}"
-    return ""

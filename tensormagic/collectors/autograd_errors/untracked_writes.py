@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from tensormagic.collectors.graphs.in_place import (
 from tensormagic.collectors.graphs.live_nodes import history_of, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.children import has_history
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, name_in
@@ -88,8 +88,8 @@ class NumpyAliases:
         self._sites = sites
         self._seen: deque[Seen] = deque(maxlen=MOST_SEEN)
         self._changed: list[Seen] = []  # found by `concern`
-        # By address, the arrays that are still there, or the storages over them, weak, and who handed them out.
-        self.marks: dict[int, tuple[weakref.ref[Any], WriteRecord]] = {}
+        # By address, the arrays that are still there, or the storages over them, and who handed them out.
+        self.marks = Marks(MOST_FOLLOWED)
         self.seconds, self.gap = 0.0, ""  # spent on what was used; why something could not be looked at
 
     def handed(self, call: str, given: Any, result: Any, frame: FrameType) -> None:
@@ -104,21 +104,8 @@ class NumpyAliases:
         record = WriteRecord(address, x._version, start, start, self._sites.of_frame(frame), call, blind=True)
         if array is result:  # of an array that was given nothing can have been saved before
             self._see(record, x, 0, start)
-            self._follow(address, array, record)
-        else:  # a weak reference to the user's own array would keep NumPy from resizing it
-            self._follow(address, x.untyped_storage(), record)
-
-    def _follow(self, address: int, holder: Any, record: WriteRecord) -> None:
-        """Compare calls with what lies there while ``holder`` lives."""
-        marks = self.marks
-        if len(marks) >= MOST_FOLLOWED:
-            marks.pop(next(iter(marks)), None)
-
-        def gone(reference: weakref.ref[Any]) -> None:
-            if (known := marks.get(address)) is not None and known[0] is reference:
-                del marks[address]
-
-        marks[address] = weakref.ref(holder, gone), record
+        # A weak reference to the user's own array would keep NumPy from resizing it.
+        self.marks.put(array if array is result else x.untyped_storage(), record, address)
 
     def _see(self, record: WriteRecord, x: torch.Tensor, first: int, last: int) -> None:
         memory = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
@@ -130,18 +117,15 @@ class NumpyAliases:
         try:
             for x in args:
                 if type(x) in _PLAIN and x.data_ptr() in marks:
-                    self._used(x, made)
+                    began = perf_counter()
+                    with torch._C.DisableTorchFunction():
+                        if _is_followable(x):
+                            self._see(marks[x.data_ptr()].note, x, *made)
+                    self.seconds += perf_counter() - began
         except RuntimeError:  # it stands for others, or has no memory of its own
             return
         except Exception as error:
             self.gap = error_text(error)
-
-    def _used(self, x: torch.Tensor, made: tuple[int, int]) -> None:
-        began = perf_counter()
-        with torch._C.DisableTorchFunction():
-            if _is_followable(x):
-                self._see(self.marks[x.data_ptr()][1], x, *made)
-        self.seconds += perf_counter() - began
 
     def forget(self) -> None:
         """Forget everything."""
@@ -169,13 +153,11 @@ class NumpyAliases:
 
 
 def _is_followable(x: Any) -> bool:
-    if not (
-        type(x) in _PLAIN and x.layout is torch.strided and x.is_cpu and not x.is_inference()
-        and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0
-    ):  # fmt: skip
-        return False
     try:
-        return bool(x.data_ptr())
+        return (
+            type(x) in _PLAIN and x.layout is torch.strided and x.is_cpu and not x.is_inference()
+            and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0 and x.data_ptr() != 0
+        )  # fmt: skip
     except RuntimeError:  # it stands for others, or has no memory of its own
         return False
 

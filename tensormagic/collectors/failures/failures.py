@@ -296,19 +296,29 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
 # is ``numpy/_core/_exceptions.py``.
 
 _SIZE = r"([\d.]+) (bytes|[KMGTP]i?B)"
-_UNITS = "bKMGTP"  # what they begin with, each 1024 of the one before
-_DEVICES = {"CUDA": "cuda", "HIP": "cuda", "XPU": "xpu", "MPS": "mps", "PrivateUse1": "privateuseone"}
-
-_ACCELERATOR = re.compile(rf"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate {_SIZE}")
-_MPS = re.compile(rf"MPS backend out of memory \(MPS allocated: {_SIZE}")
-_ASYNC = re.compile(r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)")
-_PLAIN = (
-    (re.compile(r"(?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes"), "cpu"),
-    (re.compile(r"unable to mmap (\d+) bytes from file .*Cannot allocate memory", re.DOTALL), "cpu"),
-    (re.compile(rf"Unable to allocate {_SIZE} for an array"), "cpu"),
-    (re.compile(r"(?:CUDA|CUDA driver|HIP) error: out of memory|CUDNN_STATUS_ALLOC_FAILED"), "cuda"),
-    (re.compile(r"CUBLAS_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"), "cuda"),
+_UNITS = "bKMGTP"  # what they begin with, each 1024 of the one before: torch's ``GB`` are as large as its ``GiB``
+_DEVICES = {"HIP": "cuda", "PrivateUse1": "privateuseone"}
+# What says that memory ran out, and where; nowhere: the message names the kind of device, and its number.
+_RAN_OUT = (
+    (r"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate", ""),
+    (r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)", "cuda:{}"),
+    (r"MPS backend out of memory", "mps:0"),
+    (r"(?:can't allocate memory|not enough memory): you tried to allocate \d+ bytes", "cpu"),
+    (r"unable to mmap \d+ bytes from file (?s:.*)Cannot allocate memory|Unable to allocate .+ for an array", "cpu"),
+    (
+        r"(?:CUDA|CUDA driver|HIP) error: out of memory|CU(?:DNN_STATUS|BLAS_STATUS|SOLVER_STATUS|FFT)_ALLOC_FAILED",
+        "cuda",
+    ),
 )
+_NUMBERS = (
+    rf"(?:[Tt]ried to allocate|Requested *:|unable to mmap|Unable to allocate) {_SIZE}",
+    rf"(?:of which|Free \(according to CUDA\):|;) {_SIZE}(?: is free| free;|$|\n)",
+    rf"(?:total capac\w*ty of|GPU \d+;|Device limit *:|max allowed:) {_SIZE}",
+    rf"(?:MPS allocated:|Currently allocated *:|allocated memory|total capacity;) {_SIZE}",
+    rf"{_SIZE} is reserved by PyTorch but unallocated",
+    rf"{_SIZE} reserved in total by PyTorch",
+    rf"other allocations: {_SIZE}",
+)  # asked for, free, in all, in use, in reserve, in use and in reserve together, in use by others
 
 
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
@@ -317,47 +327,23 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
     Where the exception's type alone says that memory ran out (`MemoryError`, ``torch.OutOfMemoryError``), it says so of
     a device.
     """
-    size = partial(_first, message)
-    if found := _ACCELERATOR.search(message):
-        kind, index = found[1] or "CUDA", re.search(r"GPU (\d+)", message)
-        allocated = size(rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
-        in_all = size(rf"{_SIZE} reserved in total by PyTorch")
-        reserved = size(rf"{_SIZE} is reserved by PyTorch but unallocated")
-        return OutOfMemory(
-            f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}",
-            _bytes(found[2], found[3]),
-            message=message,
-            free=size(rf"of which {_SIZE} is free", rf"{_SIZE} free;"),
-            total=size(rf"total capac\w*ty of {_SIZE}", rf"{_SIZE} total capacity"),
-            allocated=allocated,
-            reserved=in_all - allocated if in_all is not None and allocated is not None else reserved,
-        )
-    if found := _ASYNC.search(message):  # what ``backend:cudaMallocAsync`` writes: a table
-        asked, free = size(rf"Requested *: {_SIZE}"), size(rf"Free \(according to CUDA\): {_SIZE}")
-        total, in_use = size(rf"Device limit *: {_SIZE}"), size(rf"Currently allocated *: {_SIZE}")
-        return OutOfMemory(f"cuda:{found[1]}", asked, message=message, free=free, total=total, allocated=in_use)
-    if found := _MPS.search(message):
-        asked, total = size(rf"Tried to allocate {_SIZE}"), size(rf"max allowed: {_SIZE}")
-        in_use = _bytes(found[1], found[2])
-        free = None if total is None else max(total - in_use - (size(rf"other allocations: {_SIZE}") or 0), 0)
-        return OutOfMemory("mps:0", asked, message=message, free=free, total=total, allocated=in_use)
-    for pattern, where in _PLAIN:  # what says at most how much was asked for
-        if found := pattern.search(message):
-            of = found.groups()
-            nbytes = None if not of else int(of[0]) if len(of) == 1 else _bytes(*of)
-            return OutOfMemory(where, nbytes, message=message)
-    return OutOfMemory(device, None, message=message) if is_memory_error else None
-
-
-def _first(message: str, *patterns: str) -> int | None:
-    """Return the size that the first fitting pattern finds; None where none fits."""
-    found = next((match for pattern in patterns if (match := re.search(pattern, message))), None)
-    return None if found is None else _bytes(found[1], found[2])
-
-
-def _bytes(value: str, unit: str) -> int:
-    """Return a size as torch writes it, as a number of bytes: its ``GB`` are as large as its ``GiB``."""
-    return int(float(value.rstrip(".")) * 2 ** (10 * _UNITS.index(unit[0])) + 0.5)
+    said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
+    if said is None and not is_memory_error:
+        return None
+    if said is not None:
+        kind, index = (*said[0].groups(), "CUDA")[0] or "CUDA", re.search(r"GPU (\d+)", message)
+        device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
+    sizes = [re.search(pattern, message) for pattern in _NUMBERS]
+    asked, free, total, allocated, reserved, together, others = (
+        found and int(float(found[1].rstrip(".")) * 2 ** (10 * _UNITS.index(found[2][0])) + 0.5) for found in sizes
+    )
+    if together is not None and allocated is not None:
+        reserved = together - allocated
+    if others is not None and total is not None:
+        free = max(total - (allocated or 0) - others, 0)
+    return OutOfMemory(
+        device, asked, message=message, free=free, total=total, allocated=allocated, reserved=reserved,
+    )  # fmt: skip
 
 
 def out_of_memory_of(error: BaseException) -> OutOfMemory | None:

@@ -151,10 +151,6 @@ class Scope:
         """Return whether a line and another one are in one loop."""
         return any(each.lineno < other <= (each.end_lineno or 0) for each in self.loops(line))
 
-    def read_at(self, line: int) -> set[str]:
-        """Return the names that the statement on a line reads."""
-        return {node.id for each in self.around(line)[-1:] for node in ast.walk(each) if isinstance(node, ast.Name)}
-
     def used_in(self, loop: ast.For | ast.While, line: int) -> Iterator[tuple[str, ast.stmt | None]]:
         """Yield the names that a loop reads up to a line before it binds them; and the statement that does, or None."""
         stored = {name: each for each in reversed([*statements(loop.body)]) for name in bound_by(each)}
