@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
-from tensormagic.collectors.where.source import lines_of, names_of
+from tensormagic.collectors.where.source import lines_of, names_of, outwards, syntax_of
 from tensormagic.collectors.where.statements import OPERATORS
 
 # Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
@@ -41,23 +41,18 @@ _FUTURE = __future__.annotations.compiler_flag  # which a string takes over from
 
 def executed_source(frame: FrameType) -> str:
     """Return the source of a frame whose file is ``<string>``; empty where nobody has it any more."""
-    code, caller = frame.f_code, frame.f_back
-    while caller is not None and caller.f_code.co_filename == code.co_filename:
-        caller = caller.f_back
+    code = frame.f_code
+    caller = next((each for each in outwards(frame) if each.f_code.co_filename != code.co_filename), None)
     if not code.co_filename.startswith("<") or caller is None:
         return ""
     values = (*caller.f_code.co_consts, *names_of(caller).values(), *list(caller.f_globals.values()))
     texts = [value for value in values if type(value) is str and value.strip()][:MOST_TEXTS]
-    return next((text for text in texts if len(text) <= LONGEST and _compiles_to(text, code)), "")
-
-
-def _compiles_to(text: str, code: CodeType) -> bool:
-    for mode in ("exec", "eval"):
+    for text, mode in product((each for each in texts if len(each) <= LONGEST), ("exec", "eval")):
         with suppress(SyntaxError, ValueError):
             made = compile(text, code.co_filename, mode, flags=code.co_flags & _FUTURE, dont_inherit=True)
-            if any(each == code for each in _codes(made)):
-                return True
-    return False
+            if code in _codes(made):
+                return text
+    return ""
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -70,7 +65,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 # Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone that
 # failed is parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
 
-_WORD = 2  # bytes an instruction
 Position = tuple["int | None", "int | None", "int | None", "int | None"]
 _NOWHERE: Position = (None, None, None, None)
 
@@ -98,9 +92,11 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     raw[-1] = raw[-1][:stop]  # columns are in bytes
     raw[0] = raw[0][start:]
     piece = b"\n".join(raw).decode(errors="replace")
-    node = _parsed(piece)
-    if node is None:
+    # In brackets, as an expression may go over several lines; else it is a statement.
+    body = syntax_of(f"({piece}\n)").body or syntax_of(piece).body
+    if len(body) != 1:
         return None
+    node: ast.AST = body[0].value if isinstance(body[0], ast.Expr) else body[0]
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):  # in asking whether it is so
         node = node.test
         piece = ast.unparse(node)
@@ -112,7 +108,7 @@ def position(entry: TracebackType) -> Position:
     every = getattr(entry.tb_frame.f_code, "co_positions", None)
     if every is None or entry.tb_lasti < 0:
         return _NOWHERE
-    found: Position = next(islice(every(), entry.tb_lasti // _WORD, None), _NOWHERE)
+    found: Position = next(islice(every(), entry.tb_lasti // 2, None), _NOWHERE)
     return found
 
 
@@ -124,14 +120,6 @@ def position_by_executing(entry: TracebackType) -> Position:
         node: Any = Source.executing(entry).node
         return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
     return _NOWHERE
-
-
-def _parsed(piece: str) -> ast.AST | None:
-    for source in (f"({piece}\n)", piece):  # in brackets, as an expression may go over several lines
-        with suppress(SyntaxError, ValueError):
-            (statement,) = ast.parse(source).body
-            return statement.value if isinstance(statement, ast.Expr) else statement
-    return None
 
 
 # A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,
@@ -218,17 +206,18 @@ def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr]
     positional: list[ast.expr] = []
     for operand in written.positional:
         if isinstance(operand, ast.Starred) and type(held := still_value(operand.value, names)) in {list, tuple}:
-            positional += [_item(operand.value, at) for at in range(len(held))]
+            positional += [item_of(operand.value, at) for at in range(len(held))]
         else:
             positional.append(operand)
     named = dict(written.named)
     for operand in written.rest:
         held = still_value(operand, names)
-        named |= {key: _item(operand, key) for key in held} if type(held) is dict else {}
+        named |= {key: item_of(operand, key) for key in held} if type(held) is dict else {}
     return positional, named
 
 
-def _item(holder: ast.expr, key: int | str) -> ast.expr:
+def item_of(holder: ast.expr, key: int | str) -> ast.expr:
+    """Return the expression for an item of what an expression gives."""
     return ast.Subscript(holder, ast.Constant(key), ast.Load())
 
 

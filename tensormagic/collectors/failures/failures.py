@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.untraced_backward import untraced_fault
+from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
     Steps,
     function_of,
@@ -26,7 +26,7 @@ from tensormagic.collectors.failures.failing_call import (
     steps_of,
 )
 from tensormagic.collectors.failures.failing_source import Failing, Refused, executed_source, tensors_in
-from tensormagic.collectors.failures.lost_graph import lost_graph, lost_way, scope_of
+from tensormagic.collectors.failures.lost_graph import Asking, lost_graph, lost_way
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
@@ -58,19 +58,16 @@ from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node,
 from tensormagic.reports.failure import Phase
 from tensormagic.words import error_text
 
-MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
-# Torch refused no call there; what this package raises says itself what it is about.
-_UNEXPLAINED = (ImportError, NameError, OSError, RecursionError, StopIteration, TensorMagicError, Warning)
-
-COLLATE = "torch.utils.data.default_collate"
-# What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.
-_ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
-_TORCH_S = ("RuntimeError", "OutOfMemoryError")
-_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-
 # What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows what
 # it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
 
+MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
+# Torch refused no call there; what this package raises says itself what it is about.
+_UNEXPLAINED = (ImportError, NameError, OSError, RecursionError, StopIteration, TensorMagicError, Warning)
+COLLATE = "torch.utils.data.default_collate"
+# What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.
+_ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
+_LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MOST_WAY = 12
 _UNUSED = re.compile(r"Tensor at index (\d+) appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
@@ -102,34 +99,39 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         steps = steps_of(error, around.mode_calls, around.source)
         if (found := _ELSEWHERE.match(steps.message)) is not None:
             return _raised_elsewhere(error, steps, found, around)
-        refused = refused_in(steps)
-        ran_out = out_of_memory_of(error)
+        refused, inside, ran_out = *_as_called(steps, refused_in(steps)), out_of_memory_of(error)
         if refused is None and ran_out is None:
             return None
+        function = name_of(refused) if refused is not None else ""
+        phase: Phase = "backward" if is_backward(steps) else "forward"
         stack = _stack(steps, around)
-        if ran_out is not None:
-            # Not what it was given is of interest, but what took the memory.
-            function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
-            ran_out = replace(ran_out, op=function, location=stack[-1] if stack else None)
+        location = stack[-1] if stack else None
+        report = FailureReport(
+            error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
+            location=location, stack=stack,
+        )  # fmt: skip
+        if ran_out is not None:  # not what it was given is of interest, but what took the memory
+            ran_out = replace(ran_out, op=function, location=location)
             ran_out, memory = memory_at(error, ran_out, around.namespace, around.cell_number)
-            return replace(_plain_report(error, steps, function, stack), out_of_memory=ran_out, memory=memory)
+            return replace(report, out_of_memory=ran_out, memory=memory)
         assert refused is not None
-        return _report(error, steps, refused, stack, around)
+        return _with_operands(replace(report, inside=inside, exact=refused.exact), error, steps, refused, around)
     except Exception as problem:
         gap = Gap("call", f"the failing call could not be read: {error_text(problem)}")
         return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
 
 
-def _report(
-    error: BaseException, steps: Steps, refused: Refused, stack: tuple[Location, ...], around: Surroundings
-) -> FailureReport:
-    refused, inside = _as_called(steps, refused)
-    modules, running = ModuleNames(namespace_of(steps, around.namespace)), modules_in(steps)
+def _with_operands(
+    report: FailureReport, error: BaseException, steps: Steps, refused: Refused, around: Surroundings
+) -> FailureReport:  # fmt: skip
+    """Return the report with what the refused call was given, and what led there."""
+    names_space, running = namespace_of(steps, around.namespace), modules_in(steps)
+    modules = ModuleNames(names_space)
     if running:
         modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
-    function = "" if _PYTHONS.search(steps.message) and not tensors_in(refused.given) else name_of(refused)
-    plain = _plain_report(error, steps, function, stack)
+    if _PYTHONS.search(steps.message) and not tensors_in(refused.given):
+        report = replace(report, function="")
     given = tensors_in(*refused.given, *refused.keywords.values())
     arguments = arguments_of(refused.func, refused.given, refused.keywords)
     names = OperandNames(steps, refused, modules)
@@ -138,18 +140,15 @@ def _report(
     said = ", ".join(name or "one without a name" for name in unknown)
     gaps = [f"not kept by Python after the error: {said}"] if unknown else []
     gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
-    in_backward = _of_backward(error, steps.own_entry, own, refused, around) if plain.phase == "backward" else {}
+    if report.phase == "forward":
+        led: dict[str, Any] = {"graph": _graph(given, report.function, names_space, around.origins or Origins())}
+    else:
+        led = _of_backward(error, steps.own_entry, own, refused, around)
     return replace(
-        plain,
-        module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
-        operands=operands,
-        exact=refused.exact,
-        gaps=tuple(Gap("operands", gap) for gap in gaps),
-        call=own.text if own is not None else "",
-        inside=inside or (COLLATE if samples_in(steps.entries) is not None else ""),
-        graph=_graph(given, steps, function, around) if plain.phase == "forward" else None,
-        **in_backward,
-    )
+        report, module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
+        operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
+        inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""), **led,
+    )  # fmt: skip
 
 
 def _of_backward(
@@ -160,17 +159,16 @@ def _of_backward(
         return {}
     given = tensors_in(*refused.given, *refused.keywords.values())
     frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
+    asking = Asking(frame, line, failing, around.cell_number)
     outputs, inputs = (tensors_in(refused.keywords.get(name)) for name in ("outputs", "inputs"))
     if (unused := _UNUSED.search(message_of(error))) is not None and len(outputs) == 1 and inputs:
-        cut, lines = lost_way(frame, outputs[0], inputs[int(unused[1])], around.cell_number, failing)
+        cut, lines = lost_way(asking, outputs[0], inputs[int(unused[1])])
         return {"cuts": () if cut is None else (cut,), "locations": lines}
     if "does not require grad" in message_of(error):
         root = next((one for one in given if not one.requires_grad), root)
-    scope = scope_of(frame, around.cell_number) if around.origins is None else None  # a trace saw it better
+    scope = asking.scope if around.origins is None else None  # a trace saw it better
     if scope is not None and root is not None and not root.requires_grad:
-        loss, cut, lines = lost_graph(scope, frame, line, failing, root, around.cell_number)
-        cuts = () if cut is None else (cut,)
-        return {} if loss is None else {"losses_without_graph": (loss,), "cuts": cuts, "locations": lines}
+        return lost_graph(asking, scope, root)
     spaces = (names_of(frame), frame.f_globals, around.namespace)
     locate = partial(location_of, cell_number=around.cell_number)
     return {"backward": untraced_fault(error, given, spaces, locate, (scope, line) if scope is not None else None)}
@@ -186,13 +184,13 @@ def _raised_elsewhere(
         location_of(filename, int(line), function_of_code(function), cell_number=around.cell_number)
         for filename, line, function in lines if is_own_code(filename)
     )  # fmt: skip
-    raises = lines and is_own_code(lines[-1][0]) and re.search(r"\braise\b", own[-1].text)
-    if raises or not (kind in _TORCH_S or (lines and is_torch_file(lines[-1][0]))):
+    innermost = lines[-1][0] if lines else ""
+    raises = innermost and is_own_code(innermost) and re.search(r"\braise\b", own[-1].text)
+    if raises or not (kind in {"RuntimeError", "OutOfMemoryError"} or is_torch_file(innermost)):
         return None
     said = re.split(rf"^(?:\w+\.)*{kind}: ", trace, flags=re.MULTILINE)  # its module's name may stand before its own
     message = said[-1].strip() if len(said) > 1 else ""
-    functions = [function for *_, function in lines]
-    collated = functions.index("default_collate") if "default_collate" in functions else 0
+    collated = next((at for at, (*_, function) in enumerate(lines) if function == "default_collate"), 0)
     inside = COLLATE if collated and is_torch_file(lines[collated - 1][0]) else ""
     instead = "; with num_workers=0 it is made here" if "DataLoader" in found["where"] else ""
     stack = (*_stack(steps, around), *own)
@@ -206,23 +204,15 @@ def _raised_elsewhere(
     )  # fmt: skip
 
 
-def _plain_report(error: BaseException, steps: Steps, function: str, stack: tuple[Location, ...]) -> FailureReport:
-    """Return what every report of a failure begins with: the error, whose call it ended, and where."""
-    phase: Phase = "backward" if is_backward(steps) else "forward"
-    return FailureReport(
-        error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
-        location=stack[-1] if stack else None, stack=stack,
-    )  # fmt: skip
-
-
-def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around: Surroundings) -> Graph | None:
+def _graph(
+    operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], known: Origins
+) -> Graph | None:
     """Return what autograd had recorded of the operands of a call when torch refused it.
 
     No backward will run through it. The refused call itself is added as a last node: that is where the run ended. There
     is none where nothing was recorded, or too much to be drawn, and where it cannot be read.
     """
     with suppress(Exception):
-        namespace = namespace_of(steps, around.namespace)
         with quiet():
             recorded = [operand for operand in operands if operand.requires_grad]
             if all(operand.grad_fn is None for operand in recorded):  # leaves
@@ -230,13 +220,11 @@ def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around
             starts = start_nodes(recorded)
             if len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES:
                 return None
-            known = around.origins or Origins()
             leaves = Leaves(namespace, ModuleNames(namespace))
             found = Walker(known, leaves).walk(starts)
             structure = make_structure(1, found)
             described = describe_nodes(found, structure, leaves, known, namespace)
-        nodes = [replace(node, location=None) for node in described]
-        last = len(nodes)
+        nodes, last = [replace(node, location=None) for node in described], len(described)
         name = function.rsplit(".", 1)[-1].strip("_") or "call"
         into = (Edge(last, root, at, 0) for at, root in enumerate(structure.roots))
         refused = Node(index=last, name=name, op=name, kind="custom")
@@ -244,11 +232,13 @@ def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around
     return None
 
 
-def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
+def _as_called(steps: Steps, refused: Refused | None) -> tuple[Refused | None, str]:
     """Return the call as the user made it, and, where torch made it inside another, the name of that.
 
     A call inside ``F.cross_entropy`` that was given what that was given is that call.
     """
+    if refused is None:
+        return None, ""
     made = [id(tensor) for tensor in tensors_in(*refused.given, *refused.keywords.values())]
     outermost = ""
     for entry in refused.around:

@@ -23,7 +23,7 @@ from tensormagic.collectors.failures.failing_call import (
     name_at_home,
     samples_in,
 )
-from tensormagic.collectors.failures.failing_source import Refused, tensors_in, unpacked, written_call
+from tensormagic.collectors.failures.failing_source import Refused, item_of, tensors_in, unpacked, written_call
 from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -320,9 +320,7 @@ def _item(node: ast.expr, at: int) -> ast.expr | None:
     if isinstance(node, ast.List | ast.Tuple):
         whole = not any(isinstance(item, ast.Starred) for item in node.elts)
         return node.elts[at] if whole and at < len(node.elts) else None
-    if isinstance(node, _REACHED):
-        return ast.Subscript(node, ast.Constant(at), ast.Load())
-    return None
+    return item_of(node, at) if isinstance(node, _REACHED) else None
 
 
 def _described(node: ast.expr) -> str:

@@ -50,7 +50,7 @@ def with_ways_tried(report: FailureReport, mismatch: Mismatch) -> tuple[tuple[st
         if "#" not in way and "…" not in way and "..." not in way:
             again = again or _CallAgain(report, mismatch)
             outcome = again.outcome(way)
-            if outcome == "unknown" and report.function.rpartition(".")[2] in _READ_VALUES:
+            if outcome == "unknown" and again.name in _READ_VALUES:
                 outcome = _CallAgain(report, mismatch, by_value=True).outcome(way)
         if outcome != "fails":
             (works if outcome == "works" else unknown).append(way)
@@ -62,13 +62,12 @@ class _CallAgain:
 
     def __init__(self, report: FailureReport, mismatch: Mismatch, *, by_value: bool = False) -> None:
         self._report, self._mismatch = report, mismatch
-        name = report.function.rpartition(".")[2]
+        self.name = report.function.rpartition(".")[2]
         small = sum(math.prod(one.shape) for one in report.operands) <= MOST_VALUES
-        decide = mismatch.kind == "index" or name in _TAKE_CLASSES
+        decide = mismatch.kind == "index" or self.name in _TAKE_CLASSES
         unknown = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
         decide = decide and any(one.least is not None for one in report.operands)
         self._by_value, self._too_many = by_value or decide, unknown or (decide and not small)
-        self._device = "cpu" if self._by_value else "meta"
         self._function = _resolved(report.function)
         self._names = _codes(report.operands)
         self._keywords: bool | None = None
@@ -121,8 +120,7 @@ class _CallAgain:
 
     def _call(self, replaced: dict[int, Any], *, keywords: bool) -> Any:
         assert self._function is not None
-        given, named = list[Any](), dict[str, Any]()
-        lists: dict[str, list[Any]] = {}
+        given, named, lists = list[Any](), dict[str, Any](), dict[str, list[Any]]()
         for at, one in enumerate(self._report.operands):
             value = replaced.get(at, self._values[at])
             base = one.place.partition("[")[0]
@@ -140,35 +138,36 @@ class _CallAgain:
     def _tried(self, way: str) -> Outcome:
         target, _, code = way.partition(" = ")
         if code and target.isidentifier():
-            return self._with(code, self._names.get(target, []))
+            return self._with(dict.fromkeys(self._names.get(target, []), code))
         if re.match(r"nn\.[A-Z]", way):
             return self._with_layer(way)
-        owner, function = self._report.module, self._report.function.rpartition(".")[2]
-        if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):
-            return self._with_parameters(way[len(owner) :], f"{owner}.")
+        owner = self._report.module
+        if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):  # ``fc.double()``
+            of_layer = (at for at, one in enumerate(self._report.operands) if one.name.startswith(f"{owner}."))
+            return self._with({at: f"operand_{at}{way[len(owner) :]}" for at in of_layer})
         named = _Named(self._names)
         named.visit(ast.parse(way, mode="eval"))
         # Whether it stands in place of the call, and not of one of its operands, as in `torch.tensor([0, 1]) - 1`.
         of_call = way.startswith(_WHOLE) and not way.startswith(tuple(named.found))
         is_whole = self._mismatch.kind != "device" and (len(named.found) > 1 or of_call)
-        reshapes = function in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way)
+        reshapes = self.name in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way)
         if named.found and (is_whole or reshapes):
             self._value(way)
             return "works"
         clashing = sorted({part.operand for part in self._mismatch.parts})
-        return self._with(way, next(iter(named.found.values()), clashing))
+        return self._with(dict.fromkeys(next(iter(named.found.values()), clashing), way))
 
-    def _with(self, code: str, places: list[int]) -> Outcome:
-        """Make the call with an operand as ``code`` gives it."""
-        if self._keywords is None or not places or self._values[places[0]] is _UNKNOWN:
+    def _with(self, codes: dict[int, str]) -> Outcome:
+        """Make the call with operands as code gives them."""
+        if self._keywords is None or not codes or any(self._values[at] is _UNKNOWN for at in codes):
             return "unknown"
-        value = self._value(code)
-        if self._report.function.rpartition(".")[2] in _NUMBERS:  # code that is no tensor stands for the whole call
-            return "fails" if isinstance(value, torch.Tensor) and value.numel() != 1 else "works"
-        changed = dict.fromkeys(places, value)
+        changed = {at: self._value(code) for at, code in codes.items()}
+        if self.name in _NUMBERS:  # code that is no tensor stands for the whole call
+            tensors = (value for value in changed.values() if isinstance(value, torch.Tensor))
+            return "fails" if any(value.numel() != 1 for value in tensors) else "works"
         values = [changed.get(at, value) for at, value in enumerate(self._values)]
         dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
-        if re.match(r"conv|_conv", self._report.function.rpartition(".")[2]) and len(dtypes) != 1:
+        if re.match(r"conv|_conv", self.name) and len(dtypes) != 1:
             return "fails"  # which the meta device does not look at
         self._call(changed, keywords=self._keywords)
         return "works"
@@ -180,29 +179,16 @@ class _CallAgain:
         given = [value for one, value in every if isinstance(value, torch.Tensor) and not one.name.startswith(owner)]
         if self._by_value or not given or not self._report.module:
             return "unknown"
-        layer: nn.Module = self._value(code)
-        layer(*given[:1])
-        return "works"
-
-    def _with_parameters(self, suffix: str, owner: str) -> Outcome:
-        """Make the call with the layer's parameters converted: ``fc.double()``."""
-        of_layer = [at for at, one in enumerate(self._report.operands) if one.name.startswith(owner)]
-        if self._keywords is None or not of_layer:
-            return "unknown"
-        changed = {at: eval(f"x{suffix}", {"__builtins__": _BUILTINS, "x": self._values[at]}) for at in of_layer}  # noqa: S307  (ours)
-        self._call(changed, keywords=self._keywords)
+        self._value(code)(*given[:1])
         return "works"
 
     def _value(self, code: str) -> Any:
         space: dict[str, Any] = {"__builtins__": _BUILTINS, "torch": torch, "nn": nn, "F": functional, "int": int}
-        named = _Named(self._names)
-        tree = named.visit(ast.parse(code, mode="eval"))
-        for name, places in named.found.items():
-            if (value := self._values[places[0]]) is _UNKNOWN:
-                raise NameError(name)
-            space[f"operand_{places[0]}"] = value
-        with torch._C._EnableTorchFunction(), torch.device(self._device):  # where new tensors and layers are made
-            return eval(compile(ast.fix_missing_locations(tree), "<way>", "eval"), space)  # noqa: S307  (operands are names)
+        space |= {f"operand_{at}": value for at, value in enumerate(self._values) if value is not _UNKNOWN}
+        tree = ast.fix_missing_locations(_Named(self._names).visit(ast.parse(code, mode="eval")))
+        device = "cpu" if self._by_value else "meta"  # where new tensors and layers are made
+        with torch._C._EnableTorchFunction(), torch.device(device):
+            return eval(compile(tree, "<way>", "eval"), space)  # noqa: S307  (operands are names)
 
 
 class _Named(ast.NodeTransformer):
@@ -247,13 +233,9 @@ def _resolved(name: str) -> Callable[..., Any] | None:
 
 def _literal(text: str) -> Any:
     """Return what a short text stands for: numbers, tuples, slices, dtypes; `_UNKNOWN` for anything else."""
-    try:
+    with suppress(ValueError, SyntaxError):
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        pass
-    if not re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
-        return _UNKNOWN
-    try:
-        return eval(text, {"__builtins__": _BUILTINS, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
-    except Exception:
-        return _UNKNOWN
+    if re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
+        with suppress(Exception):
+            return eval(text, {"__builtins__": _BUILTINS, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
+    return _UNKNOWN

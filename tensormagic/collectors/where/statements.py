@@ -23,6 +23,9 @@ OPERATORS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
+_GROWS = frozenset({"append", "extend", "insert"})  # methods of a list
+
+
 @dataclass(slots=True)
 class Scope:
     """The statements of a function, a cell or a module."""
@@ -96,37 +99,27 @@ class Scope:
                 return "unknown"  # of this iteration or the one before
         return "unknown"
 
-    def written(self, name: str) -> list[tuple[ast.expr, int]]:
-        """Return what is written into the tensor, or appended to the list, that a name stands for; and the lines."""
-        found = []
-        for statement in statements(self.body):
-            match statement:
-                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=target))], value=value) if target == name:
-                    found.append((value, statement.lineno))
-                case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=target), method), [value, *_])) if target == name:
-                    if method in {"append", "extend", "insert"} or method.endswith("_"):
-                        found.append((value, statement.lineno))
-        return found
+    def writes(self, name: str) -> list[tuple[str, WriteKind, int, ast.expr | None]]:
+        """Return what writes in place to the tensor, or the list, that a name stands for.
 
-    def writes(self, name: str) -> list[tuple[str, WriteKind, int]]:
-        """Return what writes in place to the tensor that a name stands for: the call as torch names it, kind, line.
-
-        A write in a branch counts, too: what it says of the others is that they may not be alone.
+        That is the call as torch names it, kind, line, and what is put there, where that is all that is there then. A
+        write in a branch counts, too: what it says of the others is that they may not be alone.
         """
-        found: list[tuple[str, WriteKind, int]] = []
+        found: list[tuple[str, WriteKind, int, ast.expr | None]] = []
         for statement in statements(self.body):
-            if isinstance(statement, ast.AugAssign):
-                call = f"{OPERATORS[type(statement.op)]}_"
-                found += [(call, "call", statement.lineno)] if _is_name(statement.target, name) else []
+            line, value = statement.lineno, getattr(statement, "value", None)
+            if isinstance(statement, ast.AugAssign) and _is_name(statement.target, name):
+                found.append((f"{OPERATORS[type(statement.op)]}_", "call", line, None))
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            parts = [each for each in targets if isinstance(each, ast.Subscript) and _is_name(each.value, name)]
-            found += [("__setitem__", "call", statement.lineno)] if parts else []
+            if any(isinstance(each, ast.Subscript) and _is_name(each.value, name) for each in targets):
+                found.append(("__setitem__", "call", line, value if isinstance(statement, ast.Assign) else None))
             for call in calls_in(statement):
                 method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-                if method.endswith("_") and not method.endswith("__") and _is_name(call.func.value, name):
-                    found.append((method, "call", call.lineno))
+                is_write = method in _GROWS or (method.endswith("_") and not method.endswith("__"))
+                if is_write and _is_name(call.func.value, name):
+                    found.append((method, "call", call.lineno, call.args[0] if call is value and call.args else None))
                 if any(each.arg == "out" and _is_name(each.value, name) for each in call.keywords):
-                    found.append((method or getattr(call.func, "id", ""), "out", call.lineno))
+                    found.append((method or getattr(call.func, "id", ""), "out", call.lineno, None))
         return found
 
     def around(self, line: int) -> list[ast.stmt]:
