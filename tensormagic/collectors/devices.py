@@ -25,10 +25,7 @@ from tensormagic.words import error_text
 
 
 class Arrival:
-    """Numbers on their way from a device: CUDA copies them into pinned memory while the program goes on.
-
-    On devices whose events torch does not offer they lie where they are until they are read.
-    """
+    """Numbers on their way from a device: into pinned memory on CUDA, elsewhere they lie where they are until read."""
 
     __slots__ = ("_event", "_numbers")
 
@@ -126,10 +123,7 @@ def _device_of(roots: tuple[Any, ...]) -> torch.device | None:
 
 
 class Stopwatch:
-    """The seconds that a device takes for what is put on its stream, and not those that it takes to put it there.
-
-    It is the device on which the first of the tensors lies that a backward is called on.
-    """
+    """The seconds that the device of a backward's first root takes for what is put on its stream."""
 
     def __init__(self, roots: tuple[Any, ...] = ()) -> None:
         self._device = _device_of(roots)

@@ -131,11 +131,7 @@ def what(value: Any) -> str:
 
 
 def require(given: Any, kind: type, call: str, takes: str) -> None:
-    """Check that a function was given what it takes.
-
-    Raises:
-        TensorMagicError: where it is of another class; says what the call takes, and what it was given.
-    """
+    """Raise a TensorMagicError where a function was given what it does not take; says what it takes and was given."""
     if not isinstance(given, kind):
         raise TensorMagicError(f"{call} takes {takes}, but was given {what(given)}")
 
@@ -146,11 +142,7 @@ def require_name(name: Any, call: str) -> None:
 
 
 def require_names(given: Any, function: str) -> Mapping[str, Any]:
-    """Return what a function was given as names and their values.
-
-    Raises:
-        TensorMagicError: where it is no mapping, or its keys are no names.
-    """
+    """Return what a function was given as names and values; raises a TensorMagicError where it is no such mapping."""
     takes = 'names and their values, as in {"x": x}'
     require(given, Mapping, f"{function}()", takes)
     for name in list(given):
@@ -159,11 +151,7 @@ def require_names(given: Any, function: str) -> Mapping[str, Any]:
 
 
 def names_here(namespace: Any, function: str) -> Mapping[str, Any]:
-    """Return the names that a public function was given, by default the globals of whoever called that function.
-
-    Raises:
-        TensorMagicError: where what was given is no mapping of names.
-    """
+    """Return the names that a public function was given, checked; by default the globals of whoever called it."""
     caller = sys._getframe(2)
     return caller.f_globals if namespace is None else require_names(namespace, function)
 

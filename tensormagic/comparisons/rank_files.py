@@ -95,11 +95,7 @@ def common(every: Sequence[Mapping[Key, Any]]) -> list[Key]:
 
 
 def read_file(path: Path) -> Facts:
-    """Return what is in a file; a last line that is cut, because the rank was killed, is left out.
-
-    Raises:
-        ReportFormatError: where no rank wrote it.
-    """
+    """Return what is in a file, up to a line that is cut; raises a ReportFormatError where no rank wrote it."""
     facts = Facts(folder=str(path.parent))
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -293,11 +289,7 @@ def of_posts(head: bytes, posts: bytes) -> Facts:
 
 
 def of_report(report: TraceReport) -> Facts:
-    """Return what is in a report of one rank; steps are called by the pass before them.
-
-    Raises:
-        TraceError: where it is of a run of one process.
-    """
+    """Return what is in a report of one rank, its steps by their pass; raises a TraceError for a run of one process."""
     if report.parallel is None:
         raise TraceError("this is the report of a run with one process: each rank must trace its own part of the run")
     place, passes = report.parallel, report.passes

@@ -194,12 +194,7 @@ _LAG, _SHARE, _OFTEN = 10e-3, 0.25, 0.9  # seconds, and of a step; the share of 
 
 
 class _Joint:
-    """The collectives of one group, on the ranks of it that reported theirs, from ``first`` on, which all know.
-
-    A rank may have begun none of them.
-
-    ``moments`` are seconds by rank and collective; NaN where a rank did not come, or it is not known.
-    """
+    """The collectives of a group from ``first`` on, of ranks that told theirs; with moments, NaN where unknown."""
 
     def __init__(self, group: str, members: list[Facts]) -> None:
         self.group, self.members = group, members
@@ -345,10 +340,7 @@ def _last(joint: _Joint) -> Iterator[Difference]:
 
 
 def arrivals(found: Sequence[Facts]) -> Arrivals | None:
-    """Return when each rank came to the last collectives of the largest group, or of the one in which they part.
-
-    Of ranks that still run, or were killed, no collective is known: when they came to their steps.
-    """
+    """Return when each rank came to its last collectives, in the group that parts or the largest; else to its steps."""
     joints = _joints(found)
     joint = next((each for each in joints if _parted(each) is not None), next(iter(joints), None))
     if joint is None or not joint.moments.size:

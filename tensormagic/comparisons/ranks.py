@@ -118,10 +118,7 @@ def _used(facts: Facts) -> dict[int, Any]:
 def _last_of_all(
     found: Sequence[Facts], names: list[str], columns: Sequence[dict[int, Any]], wanted: int = 0
 ) -> tuple[int, Any]:
-    """Return the last number that all ranks have a column for, or the wanted one, and these columns, joined.
-
-    They are in the order of ``names``; `UNTOUCHED` where a rank has none of that name.
-    """
+    """Return the last number that all have a column for, or the wanted one, and these columns, joined by ``names``."""
     numbers = common(columns)
     if not numbers:
         return 0, array("f")
@@ -133,10 +130,7 @@ def _last_of_all(
 
 
 def _alike(found: Sequence[Facts]) -> Iterator[tuple[list[Facts], Cut]]:
-    """Yield ranks that hold the same parameters, and the numbers of those that are cut, of which they do not.
-
-    These are replicas; and of ranks over which FSDP2 or tensor parallelism cuts, what that leaves whole.
-    """
+    """Yield replicas, and ranks that shards leave some parameters whole, with the numbers of those that are cut."""
     yield from ((group, frozenset()) for group in grouped(found, lambda one: one.row.get("replicas")))
     for group in chain(grouped(found, lambda one: one.row.get("shares")), on_tensor_mesh(found)):
         cut = frozenset(number for number, *_ in group[0].placed.get("of", ()))
@@ -145,10 +139,7 @@ def _alike(found: Sequence[Facts]) -> Iterator[tuple[list[Facts], Cut]]:
 
 
 def _averaged(found: Sequence[Facts]) -> bool:
-    """Return whether steps use the same gradients though passes bring others, and nothing wraps the model.
-
-    So these are averaged by hand, and the ranks are replicas.
-    """
+    """Return whether ranks are replicas that average by hand: steps use the same gradients, passes bring others."""
     if len(found) < 2 or any(one.row.get("kinds") for one in found):
         return False
     several = 0

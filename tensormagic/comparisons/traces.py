@@ -224,10 +224,7 @@ class PassPair:
 
 
 def pair_passes(left: TraceReport, right: TraceReport) -> list[PassPair]:
-    """Return the passes that both runs kept, paired by step.
-
-    Steps at which the runs kept different numbers of passes are left out: which is which cannot be said.
-    """
+    """Return the passes that both runs kept, paired by step, where both kept equally many of it."""
     here, there = (_places(one.step for one in report.passes) for report in (left, right))
     pairs = [
         PassPair(step, left.passes[at], right.passes[other], at, other)
@@ -317,10 +314,7 @@ def mention(report: TraceReport, node: Node) -> NodeMention:
 
 
 def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str] | None = None) -> ComparisonReport:
-    """Return what is different between two traced runs.
-
-    They are called by ``names``; by default by their titles, or ``a`` and ``b`` where these are equal.
-    """
+    """Return what is different between two traced runs, called by ``names``, their titles, or ``a`` and ``b``."""
     rename, passes = renames_between(left, right), pair_passes(left, right)
     paired = pair_graphs(left, right, rename)
     compared = [compare_graphs((left, right), pair, rename, passes) for pair in paired]
@@ -398,10 +392,7 @@ def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> 
 
 
 def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, str] = ("a", "b")) -> RngComparison:
-    """Return the first draw that differs between two runs.
-
-    Lines are not compared with each other: the same call from a line that has moved draws the same.
-    """
+    """Return the first draw that differs between two runs; a line that has moved makes no difference."""
     complete = len(left.draws) == left.count and len(right.draws) == right.count
     for at, (one, other) in enumerate(zip_longest(left.draws, right.draws)):
         here = None if one is None else left.before[one.generator]

@@ -52,10 +52,7 @@ Spaces = Sequence[Mapping[str, Any]]
 
 
 class Names:
-    """What the user calls tensors: in these namespaces, the nearest first, and as leaves of modules.
-
-    The leaves are those that a run has met, else the parameters of the models that have a name.
-    """
+    """What the user calls tensors: by names, the nearest first, as leaves that a run has met, or in named models."""
 
     def __init__(self, spaces: Spaces, leaves: Leaves | None = None) -> None:
         self._spaces, self._leaves = spaces, leaves
@@ -131,10 +128,7 @@ class Blame:
     def fault(
         self, error: BaseException, nodes: Sequence[Any], roots: Sequence[int], reached: int | None
     ) -> tuple[str, Any]:
-        """Return of what a backward complains, and what is known of it; see `subject_of` and `BackwardFault`.
-
-        ``roots``, and ``reached``, which the engine reached last as far as that is known, are places of live nodes.
-        """
+        """Return what a backward complains of, and what is known of it; the places are those of live nodes."""
         subject = subject_of(error)
         if subject == "freed":
             return subject, self.freed(nodes, roots, reached)
@@ -251,10 +245,7 @@ _RETURN_ERRORS: tuple[tuple[ReturnProblem, str], ...] = (
 
 
 def subject_of(error: BaseException) -> str:
-    """Return of what autograd complains: a saved tensor that was ``"modified"``, a graph that was ``"freed"``.
-
-    Or of what a custom Function's backward ``"returned"``; nothing where it is none of these.
-    """
+    """Return what autograd complains of: ``"modified"``, ``"freed"`` or ``"returned"``, else nothing."""
     text = str(error) if isinstance(error, RuntimeError) else ""
     if _WAS_MODIFIED.search(text):
         return "modified"
@@ -333,10 +324,7 @@ def untraced_fault(
     locate: Callable[[str, int, str], Location],
     around: tuple[Scope, int] | None = None,
 ) -> BackwardFault | None:
-    """Return why a backward that was called on ``roots`` raised; None where it was for none of the usual reasons.
-
-    Names are looked up in ``spaces``, the nearest first. ``around`` is the scope that called it, and the line.
-    """
+    """Return why a backward on ``roots`` raised; ``spaces`` hold names, ``around`` is who called it."""
     if not (subject := subject_of(error)):
         return None
     with quiet():

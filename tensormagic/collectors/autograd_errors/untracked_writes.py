@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 from types import FrameType
@@ -181,9 +182,8 @@ class GradientReads:
 
     def see(self, tensor: Any, frame: FrameType, passes: int) -> None:
         """Look at a tensor whose ``.grad`` was read in ``frame`` and was None, after so many backward passes."""
-        if not has_history(tensor) or tensor.retains_grad or not is_own_code(frame.f_code.co_filename):
-            return
-        if torch._C._current_autograd_node() is not None:
+        own = is_own_code(frame.f_code.co_filename) and torch._C._current_autograd_node() is None
+        if not own or not has_history(tensor) or tensor.retains_grad:
             return
         place = self._sites.of_frame(frame), name_in(frame, tensor)
         if place not in self._found:
@@ -266,12 +266,17 @@ class AutogradWatch:
             self.writes.note(noted, args[0], start, frame)
             return
         began = perf_counter()
+        with self._never_raising():
+            self._see(noted, call, result, start, frame)
+        self.seconds += perf_counter() - began
+
+    @contextmanager
+    def _never_raising(self) -> Iterator[None]:
         try:
-            with torch._C.DisableTorchFunction():
-                self._see(noted, call, result, start, frame)
+            with torch._C.DisableTorchFunction():  # neither this mode nor one of the user's is to see what is asked
+                yield
         except Exception as error:
             self._gap = error_text(error)
-        self.seconds += perf_counter() - began
 
     def _see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
         function, args, kwargs = call
@@ -294,12 +299,9 @@ class AutogradWatch:
 
     def before_setting(self, args: tuple[Any, ...]) -> None:
         """Look at ``x.data = y`` before it is done: whether it changes what x holds. Never raises."""
-        try:
-            with quiet():
-                self._changes = differs(*args)
-        except Exception as error:
-            self._changes = False
-            self._gap = error_text(error)
+        self._changes = False
+        with self._never_raising(), quiet():
+            self._changes = differs(*args)
 
     def see_out(self, call: tuple[Any, Any, Any], start: int, frame: FrameType) -> None:
         """Note a call that was given ``out=``. Never raises."""
@@ -315,11 +317,8 @@ class AutogradWatch:
     def step_ends(self, optimizer: Any) -> None:
         """Say that it ended."""
         self.stepping = False
-        try:
-            with torch._C.DisableTorchFunction():  # neither this mode nor one of the user's is to see it
-                self.writes.note_step(optimizer)
-        except Exception as error:
-            self._gap = error_text(error)
+        with self._never_raising():
+            self.writes.note_step(optimizer)
 
     def pass_begins(self) -> None:
         """Say that a backward begins: whatever step had begun has failed, or runs a closure."""

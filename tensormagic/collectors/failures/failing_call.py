@@ -218,10 +218,7 @@ def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
 
 
 def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
-    """Return a call with the arguments of the Python function that it ran: they stand in its frame.
-
-    The function is None for a method of a module or an optimizer.
-    """
+    """Return a call with the arguments in the frame of its Python function; None for a module's method."""
     frame, name, method = entry.tb_frame, "", entry.tb_frame.f_code.co_name
     owner = names_of(frame).get("self") if func is None else None
     rest, named, order = parameters_of(frame, func or getattr(type(owner), method, None))
@@ -246,10 +243,7 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
 
 
 def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
-    """Return what a running Python function was called with: in order, and by parameter; and all its parameters.
-
-    What has its default is left out.
-    """
+    """Return what a running Python function was given but for defaults: in order, by parameter; and all parameters."""
     code, names = frame.f_code, names_of(frame)
     order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     given = {name: names[name] for name in order if name in names}

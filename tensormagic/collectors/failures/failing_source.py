@@ -199,10 +199,7 @@ def _written(node: ast.AST) -> Written | None:
 
 
 def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    """Return the operands of a call one by one; those that ``*args`` and ``**kwargs`` give as ``args[0]`` and so on.
-
-    What is given in such a way and cannot be read stands as it is written, as one.
-    """
+    """Return the operands of a call one by one, those that a known ``*args`` or ``**kwargs`` gives as ``args[0]``."""
     positional: list[ast.expr] = []
     for operand in written.positional:
         if isinstance(operand, ast.Starred) and type(held := still_value(operand.value, names)) in {list, tuple}:
@@ -257,10 +254,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
 
 
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
-    """Return what an attribute was asked of that it has not: a missing gradient, several results, or a module itself.
-
-    Everything else without an attribute is the user's own business.
-    """
+    """Return what has no such attribute, where it is a missing gradient, a number, several results or a module."""
     node = failing.node.func if isinstance(failing.node, ast.Call) else failing.node
     if not isinstance(node, ast.Attribute):
         return None

@@ -89,10 +89,7 @@ class Surroundings:
 
 
 def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
-    """Return what is known of a call that torch refused; None where the exception is not one of torch's. Never raises.
-
-    Its traceback is read before this package's frames are taken out of it.
-    """
+    """Return what is known of a call that torch refused, from the whole traceback; else None. Never raises."""
     if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
     try:
@@ -207,11 +204,7 @@ def _raised_elsewhere(
 def _graph(
     operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], known: Origins
 ) -> Graph | None:
-    """Return what autograd had recorded of the operands of a call when torch refused it.
-
-    No backward will run through it. The refused call itself is added as a last node: that is where the run ended. There
-    is none where nothing was recorded, or too much to be drawn, and where it cannot be read.
-    """
+    """Return what autograd had recorded of the operands, the refused call its last node; None where that is nothing."""
     with suppress(Exception):
         with quiet():
             recorded = [operand for operand in operands if operand.requires_grad]
@@ -233,10 +226,7 @@ def _graph(
 
 
 def _as_called(steps: Steps, refused: Refused | None) -> tuple[Refused | None, str]:
-    """Return the call as the user made it, and, where torch made it inside another, the name of that.
-
-    A call inside ``F.cross_entropy`` that was given what that was given is that call.
-    """
+    """Return the call as the user made it: ``F.cross_entropy``, if given the same; else what it is inside."""
     if refused is None:
         return None, ""
     made = [id(tensor) for tensor in tensors_in(*refused.given, *refused.keywords.values())]
@@ -312,11 +302,7 @@ _NUMBERS = (
 
 
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
-    """Return what a message shows; None where it shows something else.
-
-    Where the exception's type alone says that memory ran out (`MemoryError`, ``torch.OutOfMemoryError``), it says so of
-    a device.
-    """
+    """Return what a message shows, or the type of the exception alone; None where it shows something else."""
     said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
     if said is None and not is_memory_error:
         return None

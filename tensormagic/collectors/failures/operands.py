@@ -74,10 +74,7 @@ def _arguments(role: str, value: Any, index: int | str) -> list[Argument]:
 
 
 def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
-    """Return the names of a function's positional parameters, of several forms of that which takes ``count``.
-
-    None are returned where they are not known.
-    """
+    """Return the names of a function's positional parameters, in its form for ``count``; () if unknown."""
     try:
         described = get_testing_overrides().get(func)
         parameters = inspect.signature(described or func).parameters.values()
@@ -117,10 +114,7 @@ def function_name(func: Any) -> str:
 
 
 def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None] | None) -> Operand:
-    """Return an argument as plain data, with what the user calls it, and where it was made, if that was recorded.
-
-    Never raises: what cannot be read is left out.
-    """
+    """Return an argument as plain data, with its name and where it was made, as far as it can be read. Never raises."""
     value = argument.value
     plain = Operand(name=name, role=argument.role, place=argument.place, is_tensor=False)
     try:

@@ -42,10 +42,7 @@ MARK = "tensormagic_call"  # the name of frames that call in the name of a user'
 
 
 def is_own_code(filename: str) -> bool:
-    """Return whether ``filename`` is the user's code rather than a library's, Python's or this package's.
-
-    Cells of a notebook have made-up names (``/tmp/ipykernel_1/2.py``, ``<ipython-input-1-…>``) and count as own.
-    """
+    """Return whether a file is the user's code, a cell with a made-up name too, and no library's, Python's or ours."""
     if filename.startswith("<"):
         return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
@@ -170,10 +167,7 @@ class SourceLines:
 
 
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
-    """Return the lines of a file or cell; of a file as it is now: it may have been edited, and loaded again.
-
-    The globals of its module may know how to load its source.
-    """
+    """Return the lines of a file or cell as it is now; the globals of its module may know how to load its source."""
     if os.path.exists(filename):  # noqa: PTH110  (of any name that code has; what is gone is left as Python knows it)
         linecache.checkcache(filename)
     return linecache.getlines(filename, names)
@@ -195,10 +189,8 @@ def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
 
 
 def function_of_code(name: str) -> str:
-    """Return a function's name from that of its code; empty on the level of a module, and of a cell.
-
-    A cell's code is called ``<cell line: 1>`` by IPython 7.31 and by the first of 8.
-    """
+    """Return a function's name from that of its code; empty on the level of a module, and of a cell."""
+    # A cell's code is called ``<cell line: 1>`` by IPython 7.31 and by the first of 8.
     return "" if name == "<module>" or name.startswith("<cell line: ") else name
 
 
@@ -237,10 +229,7 @@ _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us 
 
 
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the user's functions that are running, by name, with the names in them.
-
-    The innermost comes first, and the last is that of their module or cell, unless it is ``outermost``.
-    """
+    """Yield the user's running functions and their names, from the innermost to the module, if not ``outermost``."""
     for own in islice(own_frames(frame), _FRAMES):
         if own.f_code.co_flags & _OPTIMIZED:
             yield own.f_code.co_name, names_of(own)
@@ -281,10 +270,7 @@ _EXPECTING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress
 
 
 def is_expected(frame: FrameType | None) -> bool:
-    """Return whether what is raised in a frame is expected, rather than caught by an ``except`` of the user's.
-
-    What is in neither is called by somebody who catches it: ``self.assertRaises(RuntimeError, y.backward)``.
-    """
+    """Return whether what is raised in a frame is expected, or at least caught by no ``except`` of the user's."""
     for own in islice(own_frames(frame), _FRAMES):
         tree = syntax_of("".join(linecache.getlines(own.f_code.co_filename, own.f_globals)))
         catching = sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno, reverse=True)

@@ -100,11 +100,7 @@ class Scope:
         return "unknown"
 
     def writes(self, name: str) -> list[tuple[str, WriteKind, int, ast.expr | None]]:
-        """Return what writes in place to the tensor, or the list, that a name stands for.
-
-        That is the call as torch names it, kind, line, and what is put there, where that is all that is there then. A
-        write in a branch counts, too: what it says of the others is that they may not be alone.
-        """
+        """Return what writes to what a name stands for, in a branch too: call, kind, line, and value."""
         found: list[tuple[str, WriteKind, int, ast.expr | None]] = []
         for statement in statements(self.body):
             line, value = statement.lineno, getattr(statement, "value", None)
