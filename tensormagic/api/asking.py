@@ -107,11 +107,7 @@ def why(  # noqa: PLR0913  (one parameter; the rest by name)
 
 
 def model(
-    net: Any,
-    name: str = "",
-    *,
-    trace: TraceReport | Trace | None = None,
-    namespace: Mapping[str, Any] | None = None,
+    net: Any, name: str = "", *, trace: TraceReport | Trace | None = None, namespace: Mapping[str, Any] | None = None
 ) -> ModelReport:
     """Return a model as a tree: shapes, parameters, mode, optimizer, memory, gradients and updates of each module.
 

@@ -129,7 +129,7 @@ class Stopwatch:
         self._device = _device_of(roots)
         self._ended: Mark | None = None
         self.end()
-        self._began = self._ended
+        self._began: Mark | None = self._ended
 
     def end(self) -> None:
         """End with what is on the stream now."""
@@ -180,14 +180,14 @@ class Late:
 
     def __init__(self, failed: Callable[[Exception], None], lock: AbstractContextManager[Any]) -> None:
         """Begin empty; ``failed`` gets the reason where something could not be done; all is done under ``lock``."""
-        self._waiting: deque[tuple[Arrival | None, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
         self._failed, self._lock = failed, lock
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def then(self, arrival: Arrival | None, action: Callable[[], None]) -> None:
-        """Do something when numbers have come and all that came before is done; now, where nothing is waited for."""
+    def then(self, arrival: Any, action: Callable[[], None]) -> None:
+        """Do something when numbers are ``ready()`` and all before is done; now, where nothing is waited for."""
         with self._lock:
             self._waiting.append((arrival, action))
             if len(self._waiting) > self.MOST or (arrival is None and len(self._waiting) == 1):
@@ -216,9 +216,9 @@ class Late:
         """Do nothing of it: in a process that was forked from the one that waits."""
         self._waiting.clear()
 
-    def _has_come(self, arrival: Arrival | None) -> bool:
+    def _has_come(self, arrival: Any) -> bool:
         try:
-            return arrival is None or arrival.ready()
+            return arrival is None or bool(arrival.ready())
         except Exception as error:  # a device that has failed says so at every question
             self._failed(error)
             return True
@@ -251,21 +251,18 @@ def read_cuda(cuda: Any = torch.cuda, core: Any = torch._C, nvml: Any = None) ->
     if nvml is None and find_spec("pynvml") is not None:
         nvml = import_module("pynvml")
     driver, gaps = _processes(nvml, cuda, used)
-    blocks = _largest_free(cuda)
-    devices = [_cuda_device(cuda, index, driver.get(index, []), blocks) for index in used]
+    blocks, devices = _largest_free(cuda), []
+    for index in used:
+        counted, users = _counters("cuda", cuda, index), driver.get(index, [])
+        own = next((one.nbytes for one in users if one.pid == os.getpid()), None)
+        others = sorted((one for one in users if one.pid != os.getpid()), key=lambda one: -(one.nbytes or 0))
+        devices.append(replace(
+            counted, largest_free=None if blocks is None else blocks.get(index, 0), process=own, others=tuple(others),
+            context=None if own is None or counted.reserved is None else max(own - counted.reserved, 0),
+        ))  # fmt: skip
     gaps += [Gap("devices", _UNCOUNTED.format(one.device)) for one in devices if one.allocated is None]
     unlike = [one.device for one in devices if one.others and one.process is None]
     return devices, gaps + [Gap("devices", _ONE_IS_OURS.format(device, os.getpid())) for device in unlike]
-
-
-def _cuda_device(cuda: Any, index: int, users: list[ProcessUse], blocks: dict[int, int] | None) -> DeviceMemory:
-    counted = _counters("cuda", cuda, index)
-    own = next((one.nbytes for one in users if one.pid == os.getpid()), None)
-    others = sorted((one for one in users if one.pid != os.getpid()), key=lambda one: -(one.nbytes or 0))
-    return replace(
-        counted, largest_free=None if blocks is None else blocks.get(index, 0), process=own, others=tuple(others),
-        context=None if own is None or counted.reserved is None else max(own - counted.reserved, 0),
-    )  # fmt: skip
 
 
 def _counters(kind: str, backend: Any, index: int) -> DeviceMemory:

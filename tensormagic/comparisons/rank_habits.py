@@ -32,9 +32,12 @@ def habits(found: Sequence[Facts]) -> Iterator[Difference]:
         flat = group if group[0].row["kinds"] == ("FSDP1",) else ()
         yield from chain(_inputs(group), _batches(group), _clipping(flat))
     for group in grouped(found, lambda one: one.row.get("replicas")):
-        yield from _buffers(group)
+        # When all ranks last reported theirs; before the first step is too early.
+        if last := max(common([one.buffers for one in group]), default=0):
+            yield from _unlike("buffers", group, [one.buffers[last] for one in group], last)
     for group in grouped(found, _mesh):
-        yield from chain(_clipping(group), _placements(group), _hosts(group))
+        how = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
+        yield from chain(_clipping(group), _unlike("placements", group, how), _hosts(group))
 
 
 def odd_ranks(values: Mapping[int, Hashable]) -> tuple[int, ...]:
@@ -98,12 +101,6 @@ def _batches(group: Sequence[Facts]) -> Iterator[Difference]:
         )  # fmt: skip
 
 
-def _buffers(group: Sequence[Facts]) -> Iterator[Difference]:
-    """Yield buffers that were not the same when all ranks last reported theirs; before the first step is too early."""
-    if last := max(common([one.buffers for one in group]), default=0):
-        yield from _unlike("buffers", group, [one.buffers[last] for one in group], last)
-
-
 def _unlike(what: Any, group: Sequence[Facts], every: list[dict[str, Any]], step: int = 0) -> Iterator[Difference]:
     """Yield the names under which ranks have something else; and what, where that is words."""
     names = common(every)
@@ -150,12 +147,6 @@ def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
             odd = odd_ranks({rank: round(factor, 3) for rank, factor in values})
             yield Difference(what="clipping", step=step, ranks=odd, values=values)
             return
-
-
-def _placements(group: Sequence[Facts]) -> Iterator[Difference]:
-    """Yield parameters that ranks of one mesh hold in other placements."""
-    how = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
-    return _unlike("placements", group, how)
 
 
 def _hosts(group: Sequence[Facts]) -> Iterator[Difference]:

@@ -277,7 +277,13 @@ def compare_graphs(
     leaves = [(left.nodes[at], right.nodes[to]) for at, to in pairs.items() if left.nodes[at].kind == "accumulate"]
     called = {one.variable: other.variable for one, other in leaves if one.variable and other.variable}
     common = common_edges(left, right, pairs)
-    every = _node_differences(runs, pair, pairs, passes)
+    mine, theirs = ({(graph.number, frame.pass_number): frame for frame in graph.frames} for graph in pair)
+    numbers = [(one.step, (one.left.graph, one.left.number), (one.right.graph, one.right.number)) for one in passes]
+    kept = [(step, mine[one], theirs[other]) for step, one, other in numbers if one in mine and other in theirs]
+    steps, every = [step for step, _, _ in kept], []
+    for at, to in sorted(pairs.items()):
+        norms = compare_norms(steps, [one.norms[at] for _, one, _ in kept], [one.norms[to] for _, _, one in kept])
+        every.append(NodeDifference(mention(runs[0], left.nodes[at]), mention(runs[1], right.nodes[to]), norms))
     different = [one for one in every if one.reshaped or not one.norms.same]
     only_left = [mention(runs[0], node) for node in left.nodes if node.index not in pairs]
     taken = set(pairs.values())
@@ -290,20 +296,6 @@ def compare_graphs(
         only_right=tuple(only_right[:MOST_NODES]), only_right_found=len(only_right),
         edges_only_left=len(left.edges) - common, edges_only_right=len(right.edges) - common,
     ), called  # fmt: skip
-
-
-def _node_differences(
-    runs: tuple[TraceReport, TraceReport], pair: tuple[Graph, Graph], pairs: dict[int, int], passes: list[PassPair]
-) -> list[NodeDifference]:
-    (left, right), found = pair, []
-    mine, theirs = ({(graph.number, frame.pass_number): frame for frame in graph.frames} for graph in pair)
-    numbers = [(one.step, (one.left.graph, one.left.number), (one.right.graph, one.right.number)) for one in passes]
-    kept = [(step, mine[one], theirs[other]) for step, one, other in numbers if one in mine and other in theirs]
-    steps = [step for step, _, _ in kept]
-    for at, to in sorted(pairs.items()):
-        norms = compare_norms(steps, [one.norms[at] for _, one, _ in kept], [one.norms[to] for _, _, one in kept])
-        found.append(NodeDifference(mention(runs[0], left.nodes[at]), mention(runs[1], right.nodes[to]), norms))
-    return found
 
 
 def mention(report: TraceReport, node: Node) -> NodeMention:
@@ -401,7 +393,8 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
         if difference == "none":
             continue
         name = here.name if here is not None else there.name if there is not None else ""
-        line, other_line = one and left.location(one.location), other and right.location(other.location)
+        line = None if one is None else left.location(one.location)
+        other_line = None if other is None else right.location(other.location)
         return RngComparison(
             names=names, difference=difference, same=_drawn(left, at), generator=name, sides=(one, other),
             places=(line, other_line), starts=(here, there) if difference in {"start", "state"} else (None, None),

@@ -61,28 +61,24 @@ class Names:
         every = (pair for names in self._spaces for pair in list(names.items()))
         return ((name, value) for name, value in every if is_kind(value, kind) and not name.startswith("_"))
 
-    def _of_leaves(self) -> Iterator[tuple[str, Any]]:
-        if self._leaves is None:
-            models = self._named(nn.Module)
-            return ((f"{name}.{path}", one) for name, model in models for path, one in model.named_parameters())
-        return ((leaf.name, leaf.reference()) for leaf in list(self._leaves.known) if not leaf.is_unnamed)
-
     def of(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor, or of another that reads the same memory in the same order; else nothing."""
-        tensors = list(self._named(torch.Tensor))
-        alike = [(name, value) for name, value in tensors if same_start(value, tensor)]
+        if self._leaves is None:
+            models = self._named(nn.Module)
+            leaves = ((f"{name}.{path}", one) for name, model in models for path, one in model.named_parameters())
+        else:
+            leaves = ((leaf.name, leaf.reference()) for leaf in list(self._leaves.known) if not leaf.is_unnamed)
+        alike = [(name, x) for name, x in self._named(torch.Tensor) if x is tensor or same_start(x, tensor)]
         found = (
-            *(name for name, value in tensors if value is tensor),
-            *(name for name, leaf in self._of_leaves() if leaf is not None and same_start(leaf, tensor)),
+            *(name for name, x in alike if x is tensor),
+            *(name for name, leaf in leaves if leaf is not None and same_start(leaf, tensor)),
             *(name for name, x in alike if x.shape == tensor.shape and x.stride() == tensor.stride()),
         )
         return next(filter(None, found), "")
 
     def of_maker(self, node: Any) -> str:
         """Return the name of what a node made; empty where it has none."""
-        return next(
-            (name for name, value in self._named(torch.Tensor) if has_graph(value) and value.grad_fn is node), ""
-        )
+        return next((name for name, x in self._named(torch.Tensor) if has_graph(x) and x.grad_fn is node), "")
 
     def tuples_in(self, line: str) -> tuple[str, ...]:
         """Return the names on a line that are tuples of tensors, in the order of the line."""
@@ -206,8 +202,8 @@ class Blame:
             arguments = arguments if kind.setup_context is not Function.setup_context else arguments[1:]
         except (TypeError, ValueError, AttributeError):
             arguments = ()
-        code = getattr(inspect.unwrap(kind.backward), "__code__", None)
-        returns = _returns(code, groups.get("got") if problem == "count" else None) if code is not None else []
+        code: Any = getattr(inspect.unwrap(kind.backward), "__code__", None)
+        returns = return_lines(code) if code is not None else []
         return WrongReturn(
             function=kind.__name__, problem=problem, arguments=arguments,
             argument=_argument(node, groups, arguments), got=_shown(groups.get("got")),
@@ -289,23 +285,11 @@ def _shown(text: str | None) -> str:
     return f"({sizes[0]},)" if len(sizes) == 1 and sizes[0] else f"({', '.join(sizes)})"
 
 
-def _returns(code: CodeType, count: str | None) -> list[int]:
-    """Return the lines on which a function returns; those that return so many, where that is known."""
-    values = [(node.lineno, node.value) for node in _return_statements(code) if node.value is not None]
-    fitting = {
-        line for line, value in values if str(len(value.elts) if isinstance(value, ast.Tuple) else 1) == count
-    }  # fmt: skip
-    return sorted(fitting) or return_lines(code)
-
-
 def return_lines(code: CodeType) -> list[int]:
     """Return the lines of the ``return`` statements in a function's source; its first line where that is not known."""
-    return sorted({node.lineno for node in _return_statements(code)}) or [code.co_firstlineno]
-
-
-def _return_statements(code: CodeType) -> list[ast.Return]:
     node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
-    return [each for each in ast.walk(node) if isinstance(each, ast.Return)] if node is not None else []
+    returns = {each.lineno for each in ast.walk(node or ast.Module()) if isinstance(each, ast.Return)}
+    return sorted(returns) or [code.co_firstlineno]
 
 
 # Why a backward raised that nobody had followed: what its graph and its source show afterwards.

@@ -15,13 +15,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import (
-    Blame,
-    Gone,
-    Names,
-    Origin,
-    return_lines,
-)
+from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, Names, Origin, return_lines
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of

@@ -16,13 +16,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.gradients.measures import bytes_at
-from tensormagic.collectors.graphs.in_place import (
-    IN_PLACE,
-    UntrackedWrites,
-    WriteBook,
-    WriteRecord,
-    differs,
-)
+from tensormagic.collectors.graphs.in_place import IN_PLACE, UntrackedWrites, WriteBook, WriteRecord, differs
 from tensormagic.collectors.graphs.live_nodes import history_of, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.children import has_history

@@ -55,6 +55,11 @@ def executed_source(frame: FrameType) -> str:
     return ""
 
 
+def lines_in(frame: FrameType) -> list[str]:
+    """Return the lines of the source that a frame runs; none where nobody knows it."""
+    return lines_of(frame.f_code.co_filename, frame.f_globals) or executed_source(frame).splitlines(keepends=True)
+
+
 def _codes(code: CodeType) -> Iterator[CodeType]:
     yield code
     for value in code.co_consts:
@@ -84,8 +89,7 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     first, last, start, stop = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
     if first is None or last is None or start is None or stop is None:
         return None
-    lines = source.splitlines() or lines_of(code.co_filename, entry.tb_frame.f_globals)
-    lines = lines or executed_source(entry.tb_frame).splitlines()
+    lines = source.splitlines() or lines_in(entry.tb_frame)
     if not 0 < first <= last <= len(lines):
         return None
     raw = [line.rstrip("\n").encode() for line in lines[first - 1 : last]]
@@ -160,6 +164,11 @@ class Refused:
     # The entries of torch's own functions within which the call was made, that which was called first.
     around: list[TracebackType] = field(default_factory=list)
     order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors that it was given."""
+        return tensors_in(*self.given, *self.keywords.values())
 
 
 def written_call(failing: Failing) -> Written | None:

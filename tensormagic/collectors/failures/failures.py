@@ -25,7 +25,7 @@ from tensormagic.collectors.failures.failing_call import (
     samples_in,
     steps_of,
 )
-from tensormagic.collectors.failures.failing_source import Failing, Refused, executed_source, tensors_in
+from tensormagic.collectors.failures.failing_source import Failing, Refused, lines_in, tensors_in
 from tensormagic.collectors.failures.lost_graph import Asking, lost_graph, lost_way
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
@@ -122,14 +122,13 @@ def _with_operands(
     report: FailureReport, error: BaseException, steps: Steps, refused: Refused, around: Surroundings
 ) -> FailureReport:  # fmt: skip
     """Return the report with what the refused call was given, and what led there."""
-    names_space, running = namespace_of(steps, around.namespace), modules_in(steps)
-    modules = ModuleNames(names_space)
+    namespace, running = namespace_of(steps, around.namespace), modules_in(steps)
+    modules = ModuleNames(namespace)
     if running:
         modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
     if _PYTHONS.search(steps.message) and not tensors_in(refused.given):
         report = replace(report, function="")
-    given = tensors_in(*refused.given, *refused.keywords.values())
     arguments = arguments_of(refused.func, refused.given, refused.keywords)
     names = OperandNames(steps, refused, modules)
     operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
@@ -137,10 +136,10 @@ def _with_operands(
     said = ", ".join(name or "one without a name" for name in unknown)
     gaps = [f"not kept by Python after the error: {said}"] if unknown else []
     gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
-    if report.phase == "forward":
-        led: dict[str, Any] = {"graph": _graph(given, report.function, names_space, around.origins or Origins())}
-    else:
+    if report.phase == "backward":
         led = _of_backward(error, steps.own_entry, own, refused, around)
+    else:
+        led = {"graph": _graph(refused.tensors, report.function, namespace, around.origins or Origins())}
     return replace(
         report, module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
@@ -154,8 +153,8 @@ def _of_backward(
     """Return the fields of a report for a backward that raised, as its graph and its source show why."""
     if entry is None:
         return {}
-    given = tensors_in(*refused.given, *refused.keywords.values())
-    frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
+    given, frame, line = refused.tensors, entry.tb_frame, entry.tb_lineno
+    root = next(iter(given), None)
     asking = Asking(frame, line, failing, around.cell_number)
     outputs, inputs = (tensors_in(refused.keywords.get(name)) for name in ("outputs", "inputs"))
     if (unused := _UNUSED.search(message_of(error))) is not None and len(outputs) == 1 and inputs:
@@ -229,17 +228,15 @@ def _as_called(steps: Steps, refused: Refused | None) -> tuple[Refused | None, s
     """Return the call as the user made it: ``F.cross_entropy``, if given the same; else what it is inside."""
     if refused is None:
         return None, ""
-    made = [id(tensor) for tensor in tensors_in(*refused.given, *refused.keywords.values())]
-    outermost = ""
+    made, outermost = {id(tensor) for tensor in refused.tensors}, ""
     for entry in refused.around:
         outer = function_of(entry.tb_frame)
         if outer is None:  # one of torch's innards, which nobody calls by name
             continue
         called = of_arguments(steps, entry, outer)
-        known = {id(tensor) for tensor in tensors_in(*called.given, *called.keywords.values())}
         # Without the number of dimensions: ``max_pool1d`` is made by ``max_pool2d``.
         stems = {name.rsplit(".", 1)[-1].rstrip("0123456789d") for name in (name_of(refused), function_name(outer))}
-        if known.issuperset(made) or len(stems) == 1:
+        if made <= {id(tensor) for tensor in called.tensors} or len(stems) == 1:
             called.exact = refused.exact
             return called, outermost
         outermost = outermost or function_name(outer)
@@ -257,9 +254,8 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     stack: list[Location] = []
     for entry in kept:
         place = location_in(entry.tb_frame, entry.tb_lineno, around.cell_number)
-        if not place.text and place.filename.startswith("<"):  # code that was executed from a string
-            lines = executed_source(entry.tb_frame).splitlines()
-            place = replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
+        if not place.text and place.line <= len(lines := lines_in(entry.tb_frame)):  # executed from a string
+            place = replace(place, text=lines[place.line - 1].strip())
         stack.append(place)
     caller = innermost_own(steps.entries[0].tb_frame.f_back) if kept and kept[0] is steps.expression else None
     if caller is not None:  # an expression that a line hands over stands in that line
@@ -285,10 +281,7 @@ _RAN_OUT = (
     (r"MPS backend out of memory", "mps:0"),
     (r"(?:can't allocate memory|not enough memory): you tried to allocate \d+ bytes", "cpu"),
     (r"unable to mmap \d+ bytes from file (?s:.*)Cannot allocate memory|Unable to allocate .+ for an array", "cpu"),
-    (
-        r"(?:CUDA|CUDA driver|HIP) error: out of memory|CU(?:DNN_STATUS|BLAS_STATUS|SOLVER_STATUS|FFT)_ALLOC_FAILED",
-        "cuda",
-    ),
+    (r"(?:CUDA|CUDA driver|HIP) error: out of memory|CU(?:(?:DNN|BLAS|SOLVER)_STATUS|FFT)_ALLOC_FAILED", "cuda"),
 )
 _NUMBERS = (
     rf"(?:[Tt]ried to allocate|Requested *:|unable to mmap|Unable to allocate) {_SIZE}",

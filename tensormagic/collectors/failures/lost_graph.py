@@ -20,13 +20,13 @@ from torch import nn
 
 from tensormagic.collectors.detachment.detachment_facts import CUTTING, ROLES, VALUELESS
 from tensormagic.collectors.detachment.detachment_log import look_at
-from tensormagic.collectors.failures.failing_source import Failing, executed_source, is_torchs, written_call
+from tensormagic.collectors.failures.failing_source import Failing, is_torchs, lines_in, written_call
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import CellNumber, lines_of, location_of, name_in, names_of
+from tensormagic.collectors.where.source import CellNumber, location_of, name_in, names_of
 from tensormagic.collectors.where.statements import OPERATORS, Scope, bound_by, statements
 from tensormagic.reports import Cut, Location
 from tensormagic.reports.graph import CutKind
@@ -81,8 +81,7 @@ class Asking:
     @property
     def scope(self) -> Scope | None:
         """The statements that the frame runs; None where their source is not known."""
-        source = "".join(lines_of(self.frame.f_code.co_filename, self.frame.f_globals)) or executed_source(self.frame)
-        return Scope.of(source, self.frame, self.cell_number)
+        return Scope.of("".join(lines_in(self.frame)), self.frame, self.cell_number)
 
     def origin_of(self, scope: Scope, root: torch.Tensor, asks: Callable[[torch.Tensor], bool]) -> Origin:
         """Return what is known of what backward was called on, as it is written: by its name, else the expression."""
@@ -273,7 +272,9 @@ class _Reading:
 
     def _of_call(self, call: ast.Call, line: int) -> Origin:
         func, given = call.func, [*call.args, *(each.value for each in call.keywords)]
-        called = still_value(func, self.names) if not any(isinstance(each, ast.Starred) for each in call.args) else None
+        called: Any = (
+            still_value(func, self.names) if not any(isinstance(each, ast.Starred) for each in call.args) else None
+        )
         if is_kind(called, nn.Module):
             learns = any(self.asks(each) for each in called.parameters())
             return "history" if learns else self._of_all(given, line)

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
@@ -16,13 +15,7 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.failures.failing_call import (
-    Steps,
-    given_to_module,
-    modules_in,
-    name_at_home,
-    samples_in,
-)
+from tensormagic.collectors.failures.failing_call import Steps, given_to_module, modules_in, name_at_home, samples_in
 from tensormagic.collectors.failures.failing_source import Refused, item_of, tensors_in, unpacked, written_call
 from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
@@ -79,16 +72,11 @@ def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
         described = get_testing_overrides().get(func)
         parameters = inspect.signature(described or func).parameters.values()
     except (TypeError, ValueError):  # no function, or one of C's that nobody describes
-        return _schema_roles(getattr(func, "__name__", ""), count)
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{getattr(func, '__name__', '')}")
+        every = [[each.name for each in one.arguments if not (each.is_out or each.kwarg_only)] for one in schemas]
+        return tuple(next((roles for roles in every if len(roles) >= count), every[0] if every else ()))
     roles = [each.name for each in parameters if each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}]
     return tuple(role for role in roles if role != "out")
-
-
-@cache
-def _schema_roles(name: str, count: int) -> tuple[str, ...]:
-    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}") if name else []
-    every = [[each.name for each in schema.arguments if not (each.is_out or each.kwarg_only)] for schema in schemas]
-    return tuple(next((roles for roles in every if len(roles) >= count), every[0] if every else ()))
 
 
 def function_name(func: Any) -> str:
@@ -260,11 +248,21 @@ class OperandNames:
 
     def _handed_in(self, tensor: torch.Tensor, role: str) -> str:
         """Return what is said of a tensor that a module handed on: whose result it is, or what it was given to."""
-        running = modules_in(self._steps)
+        running, own = modules_in(self._steps), self._steps.own
         if not running:
             return ""
-        if (node := self._given_to_module(tensor, role)) is not None:
-            return _described(node)
+        failing = self._steps.failing_at(self._steps.own_entry)
+        call = failing.node if failing is not None else None
+        if isinstance(call, ast.Call) and not any(isinstance(node, ast.Starred) for node in call.args):
+            args, kwargs = given_to_module(self._steps.entries[own + 1 : own + 2])
+            named = {each.arg: each.value for each in call.keywords}
+            given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
+            # A mask goes by its keyword: the module hands on what it made of it, which has its shape.
+            mask: Any = kwargs.get(role)
+            same = (tensor, mask) if is_kind(mask, torch.Tensor) and mask.shape == tensor.shape else (tensor,)
+            for node, value in given:
+                if node is not None and any(value is one for one in same):
+                    return _described(node)
         args, kwargs = given_to_module(self._steps.entries)
         path = self._modules.path(running[-1]) if any(item is tensor for item in (*args, *kwargs.values())) else ""
         if path and type(outer := running[-2] if len(running) > 1 else None) is nn.Sequential:
@@ -273,24 +271,6 @@ class OperandNames:
             if before := self._modules.path(children[at - 1]) if at else "":
                 return f"the result of {before}"
         return f"the input of {path}" if path else ""
-
-    def _given_to_module(self, tensor: torch.Tensor, role: str) -> ast.expr | None:
-        """Return the expression by which the user's line gave a tensor to the module that it called.
-
-        A mask goes by its keyword: the module hands on what it made of it, which has its shape.
-        """
-        own = self._steps.own
-        failing = self._steps.failing_at(self._steps.own_entry)
-        args, kwargs = given_to_module(self._steps.entries[own + 1 : own + 2])
-        if failing is None or not isinstance(call := failing.node, ast.Call):
-            return None
-        if any(isinstance(node, ast.Starred) for node in call.args):
-            return None
-        named = {each.arg: each.value for each in call.keywords}
-        given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
-        mask: Any = kwargs.get(role)
-        same = (tensor, mask) if is_kind(mask, torch.Tensor) and mask.shape == tensor.shape else (tensor,)
-        return next((node for node, value in given if node is not None and any(value is one for one in same)), None)
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:

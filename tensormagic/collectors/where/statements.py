@@ -103,7 +103,8 @@ class Scope:
         """Return what writes to what a name stands for, in a branch too: call, kind, line, and value."""
         found: list[tuple[str, WriteKind, int, ast.expr | None]] = []
         for statement in statements(self.body):
-            line, value = statement.lineno, getattr(statement, "value", None)
+            value: Any = getattr(statement, "value", None)
+            line = statement.lineno
             if isinstance(statement, ast.AugAssign) and _is_name(statement.target, name):
                 found.append((f"{OPERATORS[type(statement.op)]}_", "call", line, None))
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -113,7 +114,8 @@ class Scope:
                 method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
                 is_write = method in _GROWS or (method.endswith("_") and not method.endswith("__"))
                 if is_write and _is_name(call.func.value, name):
-                    found.append((method, "call", call.lineno, call.args[0] if call is value and call.args else None))
+                    given = call.args[:1] if call is value else []
+                    found.append((method, "call", call.lineno, given[0] if given else None))
                 if any(each.arg == "out" and _is_name(each.value, name) for each in call.keywords):
                     found.append((method or getattr(call.func, "id", ""), "out", call.lineno, None))
         return found
