@@ -80,9 +80,7 @@ def small_step() -> Callable[[], torch.Tensor]:
     import torch
     from torch import nn
 
-    generator = torch.Generator().manual_seed(0)
-    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
-    x = torch.rand(16, 4, generator=generator)
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), torch.ones(16, 4)
 
     def step() -> torch.Tensor:
         loss: torch.Tensor = net(x).square().mean()

@@ -176,7 +176,6 @@ _POST = np.dtype([
 ])  # fmt: skip
 _MOST_LINES, _LONGEST = 64, 80
 _REDUCED = (False, True, None)  # None is the last: -1
-_UNTIL = {"pass", "step", "end"}  # what comes after all that is known of a step
 
 
 class Posting:
@@ -196,21 +195,19 @@ class Posting:
         with self._path.open("rb") as file:
             file.seek(self._at)
             *lines, _ = file.read().split(b"\n")
-        posts, is_due = b"", False
+        posts: dict[tuple[int, int], bytes] = {}  # of steps without an optimizer's by their pass; the hash comes later
         for line in lines:
             self._at += len(line) + 1
             try:
                 record = json.loads(line)
-                if is_due and record["k"] in _UNTIL:
-                    posts, is_due = posts + self._post(peak), False
                 _take(self._facts, record)
             except _UNREADABLE:  # at the end it is said that the file cannot be read
                 continue
-            is_due |= self._keep(record["k"])
-        posts += self._post(peak) if is_due else b""
+            if self._keep(record["k"]):
+                posts[self._steps, self._passes] = self._post(peak)
         if self._facts.row:
             self.head = json.dumps(self._head(), separators=(",", ":")).encode()
-        return posts
+        return b"".join(posts.values())
 
     def _keep(self, kind: str) -> bool:
         """Keep what a line said, as far as it is posted; returns whether it makes a post."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -179,6 +179,7 @@ def spread_of(one: Facts) -> tuple[Placed, ...]:
 MOST_SHOWN = 48
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce_scatter", "all_gather_into_tensor", "_allgather_base")
 _ROOTED = {"broadcast", "reduce", "gather", "scatter"}  # one rank is named in them, by each of the ranks
+_STOPPED = {"failed", "interrupted"}
 _TIMED_OUT = re.compile("(?i)timed out|timeout")
 _FEWEST_STEPS, _LONG = 8, 1.0  # steps, and seconds: for less a rank may come last because its core was busy
 _LAG, _SHARE, _OFTEN = 10e-3, 0.25, 0.9  # seconds, and of a step; the share of steps in which one comes last
@@ -188,7 +189,7 @@ class _Joint:
     """The collectives of a group from ``first`` on, of ranks that told theirs; with moments, NaN where unknown."""
 
     def __init__(self, group: str, members: list[Facts]) -> None:
-        self.group, self.members = group, members
+        self.group, self.members, self.ranks = group, members, [one.rank for one in members]
         rows = []  # numbers, kinds and moments of the collectives of the group
         for begun in (one.begun for one in members if one.begun is not None):
             mine = np.array([one[0] == group for one in begun.kinds], bool)[begun.which]
@@ -211,6 +212,19 @@ class _Joint:
         assert begun is not None
         _, _, operation, sizes, line = begun.kinds[int(self.kinds[row, at])]
         return operation.rpartition(":")[2], sizes, line
+
+    def described(self, row: int, at: int) -> tuple[int, str]:
+        """Return the same in words, with the rank."""
+        operation, sizes, line = self.kind(row, at)
+        of = f" of {sizes[1:-1]}" if len(sizes) > 2 else ""
+        return self.ranks[row], f"{operation}{of}{f' ({line})' if line else ''}"
+
+    def difference(self, what: Any, at: int, ranks: Iterable[int], rows: Iterable[int], **known: Any) -> Difference:
+        """Return that ranks differ there, with what these rows did."""
+        described = tuple(self.described(row, at) for row in rows)
+        return Difference(
+            what=what, step=self.first + at, ranks=tuple(ranks), names=(self.group,), described=described, **known,
+        )  # fmt: skip
 
 
 def _offsets(members: Sequence[Facts], moments: Any) -> Any:
@@ -235,35 +249,23 @@ def collectives(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield where ranks of a group did not begin the same collective, and which comes last again and again."""
     joints = _joints(found)
     parted = [each for each in map(_parted, joints) if each is not None]
-    yield from parted
-    if not parted:
-        for joint in joints[:1]:
-            yield from _last(joint)
+    yield from parted or (each for joint in joints[:1] for each in _last(joint))
 
 
 def _parted(joint: _Joint) -> Difference | None:
-    ranks = [one.rank for one in joint.members]
-    common = min(joint.last) - joint.first + 1
-    for at in range(common):
+    rows, latest = range(len(joint.ranks)), max(joint.last)
+    shared = min(joint.last) - joint.first + 1
+    for at in range(shared):
         if (joint.kinds[:, at] < 0).any():
             return None  # something is missing in what was recorded: nothing after it is known
-        each = [joint.kind(row, at) for row in range(len(ranks))]
-        same = {(one[0], one[1] if one[0].startswith(_SAME_SIZES) else "") for one in each}
-        if len(same) > 1:
-            described = tuple((rank, _described(*one)) for rank, one in zip(ranks, each, strict=True))
-            odd = odd_ranks({rank: one[:2] for rank, one in zip(ranks, each, strict=True)})
-            number, names = joint.first + at, (joint.group,)
-            return Difference(what="collectives", step=number, ranks=odd, names=names, described=described)
-    if common > 0 and min(joint.last) == max(joint.last):
-        return _timed_out(joint, common - 1)
-    rows = [at for at, one in enumerate(joint.members) if one.row.get("state") in {"failed", "interrupted"}]
-    waits = [at for at in rows if joint.last[at] == max(joint.last)]
-    if min(joint.last) == max(joint.last) or not waits or common < 0:
-        return None
-    behind = tuple(rank for rank, last in zip(ranks, joint.last, strict=True) if last < max(joint.last))
-    described = tuple((ranks[at], _described(*joint.kind(at, common))) for at in waits)
-    number, names = joint.first + common, (joint.group,)
-    return Difference(what="absence", step=number, ranks=behind, names=names, described=described)
+        each = {rank: joint.kind(row, at)[:2] for row, rank in enumerate(joint.ranks)}
+        if len({(name, sizes if name.startswith(_SAME_SIZES) else "") for name, sizes in each.values()}) > 1:
+            return joint.difference("collectives", at, odd_ranks(each), rows)
+    behind = [rank for rank, last in zip(joint.ranks, joint.last, strict=True) if last < latest]
+    if not behind:
+        return _timed_out(joint, shared - 1) if shared > 0 else None
+    waits = [row for row in rows if joint.last[row] == latest and joint.members[row].row.get("state") in _STOPPED]
+    return joint.difference("absence", shared, behind, waits) if waits and shared >= 0 else None
 
 
 def _timed_out(joint: _Joint, at: int) -> Difference | None:
@@ -271,26 +273,16 @@ def _timed_out(joint: _Joint, at: int) -> Difference | None:
     ends = [one.began + one.row.get("seconds", 0.0) for one in joint.members] - joint.ahead
     errors = [one.row.get("error", "") for one in joint.members]
     gave_up = [end for end, error in zip(ends, errors, strict=True) if _TIMED_OUT.search(error)]
-    ranks, moments = [one.rank for one in joint.members], joint.moments[:, at]
+    moments = joint.moments[:, at]
     newest = [one.begun.moments.max() for one in joint.members if one.begun is not None] - joint.ahead
     if not gave_up or (newest > moments).any():  # of what began after it, in another group, they may be as well
         return None
     first = int(np.argmin(moments))
-    kind = joint.kind(first, at)
-    number, described = joint.first + at, ((ranks[first], _described(*kind)),)
-    late = [row for row, moment in enumerate(moments) if moment > min(gave_up)]
-    values = tuple((ranks[row], float(moments[row] - moments[first])) for row in late)
-    if late or (kind[0] in _ROOTED and all(errors)):
-        return Difference(
-            what="absence", step=number, ranks=tuple(ranks[row] for row in late), names=(joint.group,),
-            described=described, values=values,
-        )  # fmt: skip
-    return None
-
-
-def _described(operation: str, sizes: str, line: str) -> str:
-    of = f" of {sizes[1:-1]}" if len(sizes) > 2 else ""
-    return f"{operation}{of}{f' ({line})' if line else ''}"
+    late = {
+        joint.ranks[row]: float(moment - moments[first]) for row, moment in enumerate(moments) if moment > min(gave_up)
+    }
+    is_told = late or (joint.kind(first, at)[0] in _ROOTED and all(errors))
+    return joint.difference("absence", at, late, [first], values=tuple(late.items())) if is_told else None
 
 
 def _last(joint: _Joint) -> Iterator[Difference]:
@@ -319,14 +311,13 @@ def _last(joint: _Joint) -> Iterator[Difference]:
         return
     row = int(np.bincount(last[worst]).argmax())
     own = [at for at in worst if last[at] == row]
-    lag = float(np.median([waited[at] for at in own]))
+    least, lag = np.quantile(waited[own], [0.25, 0.5])
     step = float(np.median(np.diff(ends)))
-    least = float(np.quantile([waited[at] for at in own], 0.25))
     if len(own) >= _OFTEN * len(worst) and least > max(_LAG, _SHARE * step):
         kind = joint.kind(row, int(full[own[-1]]))
         yield Difference(
-            what="waits", step=0, ranks=(joint.members[row].rank,), count=len(own), of=len(worst),
-            values=((joint.members[row].rank, lag), (-1, step)), line=kind[2], names=(kind[0],),
+            what="waits", step=0, ranks=(joint.ranks[row],), count=len(own), of=len(worst),
+            values=((joint.ranks[row], float(lag)), (-1, step)), line=kind[2], names=(kind[0],),
         )  # fmt: skip
 
 

@@ -222,6 +222,11 @@ class PassPair:
     left_place: int
     right_place: int
 
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """The losses."""
+        return self.left.value, self.right.value
+
 
 def pair_passes(left: TraceReport, right: TraceReport) -> list[PassPair]:
     """Return the passes that both runs kept, paired by step, where both kept equally many of it."""
@@ -318,28 +323,25 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
     # Findings are told apart by code and subject: lines move, and numbers differ.
     mine = {(finding.code, finding.subject): finding for finding in left.findings}
     theirs = {(finding.code, rename(finding.subject)): finding for finding in right.findings}
-    found = [_parameter(one, other, passes) for one, other in pairs]
+    found = []
+    for one, other in pairs:
+        norms = [one.norms[each.left_place] for each in passes], [other.norms[each.right_place] for each in passes]
+        difference = compare_norms([each.step for each in passes], *norms)
+        found.append(ParameterDifference(one.name, other.name, one.shape, other.shape, difference))
     known, others = {one.name for one, _ in pairs}, {other.name for _, other in pairs}
     return ComparisonReport(
-        left=_side(left, first, main[0]),
-        right=_side(right, second, main[1]),
-        steps_compared=len(passes),
-        graphs=graphs,
-        graphs_only_left=len(left.graphs) - len(graphs),
+        left=_side(left, first, main[0]), right=_side(right, second, main[1]), steps_compared=len(passes),
+        graphs=graphs, graphs_only_left=len(left.graphs) - len(graphs),
         graphs_only_right=len(right.graphs) - len(graphs),
         parameters=tuple(sorted(found, key=lambda one: -one.norms.weight)),
         parameters_only_left=tuple(one.name for one in left.parameters if one.name not in known),
         parameters_only_right=tuple(one.name for one in right.parameters if one.name not in others),
-        losses=tuple(
-            LossPair(pair.step, pair.left.value, pair.right.value)
-            for pair in passes
-            if pair.left.value is not None or pair.right.value is not None
-        ),
+        losses=tuple(LossPair(pair.step, *pair.values) for pair in passes if pair.values != (None, None)),
         findings_only_left=tuple(finding for key, finding in mine.items() if key not in theirs),
         findings_only_right=tuple(finding for key, finding in theirs.items() if key not in mine),
         findings_both=tuple(finding for key, finding in theirs.items() if key in mine),
         gaps=tuple(_gaps(left, right, passes)),
-    )
+    )  # fmt: skip
 
 
 def _side(report: TraceReport, name: str, graph: Graph | None) -> Side:
@@ -363,15 +365,6 @@ def _pair_parameters(
     return [(one, found[one.name]) for one in left.parameters if one.name in found]
 
 
-def _parameter(left: ParameterSeries, right: ParameterSeries, passes: Sequence[PassPair]) -> ParameterDifference:
-    norms = compare_norms(
-        [pair.step for pair in passes],
-        [left.norms[pair.left_place] for pair in passes],
-        [right.norms[pair.right_place] for pair in passes],
-    )
-    return ParameterDifference(left.name, right.name, left.shape, right.shape, norms)
-
-
 def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> Iterator[Gap]:
     shared = min(left.steps_seen, right.steps_seen)
     compared = len({pair.step for pair in passes})
@@ -392,13 +385,12 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
         difference = _difference(one, other, here, there)
         if difference == "none":
             continue
-        name = here.name if here is not None else there.name if there is not None else ""
         line = None if one is None else left.location(one.location)
         other_line = None if other is None else right.location(other.location)
         return RngComparison(
-            names=names, difference=difference, same=_drawn(left, at), generator=name, sides=(one, other),
-            places=(line, other_line), starts=(here, there) if difference in {"start", "state"} else (None, None),
-            complete=complete,
+            names=names, difference=difference, same=_drawn(left, at), generator=getattr(here or there, "name", ""),
+            sides=(one, other), places=(line, other_line), complete=complete,
+            starts=(here, there) if difference in {"start", "state"} else (None, None),
         )  # fmt: skip
     return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)
 

@@ -288,7 +288,7 @@ def _shown(text: str | None) -> str:
 def return_lines(code: CodeType) -> list[int]:
     """Return the lines of the ``return`` statements in a function's source; its first line where that is not known."""
     node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
-    returns = {each.lineno for each in ast.walk(node or ast.Module()) if isinstance(each, ast.Return)}
+    returns = {each.lineno for each in ast.walk(node or ast.Module([], [])) if isinstance(each, ast.Return)}
     return sorted(returns) or [code.co_firstlineno]
 
 

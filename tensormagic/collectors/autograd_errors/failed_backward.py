@@ -26,7 +26,6 @@ from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number, with_causes
 from tensormagic.collectors.where.source import is_expected, is_own_code, names_of, own_frames
-from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,
@@ -38,8 +37,7 @@ from tensormagic.reports.failure import (
 from tensormagic.reports.graph import Graph
 from tensormagic.words import error_text
 
-MOST_CAUGHT = 16  # different ones of a run that are kept
-MOST_UNSEEN = 16  # tensors modified unseen that are reported
+MOST_KEPT = 16  # different errors of a run, and tensors modified unseen
 MOST_FRAMES = 12
 
 Key = tuple["int | None", object, object]  # the line, the graph and the node
@@ -124,8 +122,8 @@ class AutogradErrors(TracePart):
                     self._blame.names = self._names(followed)
                     if error is None:
                         self._note_unseen(found, followed)
-                    elif (fault := self._fault(found, followed, call.roots, error)) is not None:
-                        self._note_refused(error, fault, followed)
+                    else:
+                        self._note_refused(found, followed, call.roots, error)
         except Exception as failure:
             self._failed_at(failure)
         finally:
@@ -138,13 +136,24 @@ class AutogradErrors(TracePart):
     def _failed_at(self, error: Exception) -> None:
         self._add_gap("backward", f"a backward could not be inspected: {error_text(error)}")
 
-    def _note_refused(self, error: BaseException, fault: BackwardFault, followed: Following) -> None:
-        about = fault.modified or fault.freed or fault.returned
-        key = followed.site, about and about.graph, about and about.node
+    def _note_refused(self, found: Walk, followed: Following, roots: tuple[Any, ...], error: BaseException) -> None:
+        """Note why a pass raised, with the graph and the node that it is about, as the report numbers them."""
+        structure, order = followed.graph.structure, followed.recorder.values.order
+        last = order[-1] if order else -1  # the node that the engine reached last
+        reached = next((place for place, index in enumerate(structure.index) if index == last), None)
+        subject, known_of = self._blame.fault(error, found.nodes, found.roots, reached)
+        if known_of is None:
+            return
+        key = followed.site, structure.number, structure.index[known_of.node]
+        if subject == "freed":
+            tensors = (root for root in roots if isinstance(root, torch.Tensor))
+            known_of = replace(known_of, root=next(map(self._blame.names.of, tensors), ""))
+        line = self._sites.location(followed.site)
+        fault = BackwardFault(**{subject: replace(known_of, graph=key[1], node=key[2], backward=line)})
         self._refused = id(error), str(error), key, fault
         if (known := self._caught.get(key)) is not None:
             self._caught[key] = replace(known, count=known.count + 1)
-        elif len(self._caught) < MOST_CAUGHT:
+        elif len(self._caught) < MOST_KEPT:
             self._caught[key] = SwallowedError(
                 error_type=type(error).__name__, error=str(error), fault=fault, location=followed.site,
                 expected=is_expected(followed.caller),
@@ -162,10 +171,9 @@ class AutogradErrors(TracePart):
                 continue
             code, called = inspect.unwrap(kind.backward).__code__, kind.__qualname__
             if (known := self._ignored.get(called)) is None:  # once a class: the source is parsed
-                line = (return_lines(code) or [code.co_firstlineno])[-1]
                 known = IgnoredGradient(
-                    function=kind.__name__, argument=name, applied=self._line(node._sequence_nr()),
-                    location=self._sites.at(code.co_filename, line, code.co_name),
+                    function=kind.__name__, argument=name, applied=self._origin(node._sequence_nr())[0],
+                    location=self._sites.at(code.co_filename, return_lines(code)[-1], code.co_name),
                     graph=graph.structure.number, node=index,
                 )  # fmt: skip
             ones = math.sqrt(math.prod(node._input_metadata[0].shape))
@@ -176,7 +184,7 @@ class AutogradErrors(TracePart):
         structure, reached = followed.graph.structure, set(followed.recorder.values.order)
         for suspect in followed.suspects:
             key, index = (structure.number, suspect.place, suspect.slot), structure.index[suspect.place]
-            if index in reached and key not in self._unseen and len(self._unseen) < MOST_UNSEEN:
+            if index in reached and key not in self._unseen and len(self._unseen) < MOST_KEPT:
                 node = found.nodes[suspect.place]
                 location, module = self._origin(node._sequence_nr())
                 self._unseen[key] = ModifiedSavedTensor(
@@ -185,22 +193,6 @@ class AutogradErrors(TracePart):
                     graph=structure.number, node=index,
                     writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
                 )  # fmt: skip
-
-    def _fault(
-        self, found: Walk, followed: Following, roots: tuple[Any, ...], error: BaseException
-    ) -> BackwardFault | None:
-        """Return why a pass raised, with the graph and the node that it is about, as the report numbers them."""
-        structure, order = followed.graph.structure, followed.recorder.values.order
-        last = order[-1] if order else -1  # the node that the engine reached last
-        reached = next((place for place, index in enumerate(structure.index) if index == last), None)
-        subject, fault = self._blame.fault(error, found.nodes, found.roots, reached)
-        if fault is None:
-            return None
-        if subject == "freed":
-            tensors = (root for root in roots if isinstance(root, torch.Tensor))
-            fault = replace(fault, root=next(map(self._blame.names.of, tensors), ""))
-        line, node = self._sites.location(followed.site), structure.index[fault.node]
-        return BackwardFault(**{subject: replace(fault, graph=structure.number, node=node, backward=line)})
 
     # -- what is known so far -------------------------------------------------------------------------------------
 
@@ -225,7 +217,7 @@ class AutogradErrors(TracePart):
         """Return what the run has survived: the fields of a `TraceReport` that show it."""
         caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.copy().values())
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
-        reads = self._watch.reads.report(self._line, self._sites.location)
+        reads = self._watch.reads.report(self._origin, self._sites.location)
         ignored = tuple(_placed(one, graphs) for one in self._ignored.copy().values())
         silent = SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
         return {"swallowed_errors": caught, "silent_errors": silent}
@@ -235,9 +227,6 @@ class AutogradErrors(TracePart):
     def _origin(self, number: int) -> Origin:
         site, module = self._origins.origin_of(number)
         return self._sites.location(site), module
-
-    def _line(self, number: int) -> Location | None:
-        return self._origin(number)[0]
 
     def _name_of_leaf(self, leaf: torch.Tensor) -> str:
         number = self._leaves.find(leaf)

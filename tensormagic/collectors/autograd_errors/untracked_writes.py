@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tensormagic.collectors.autograd_errors.backward_errors import Origin
 from tensormagic.collectors.gradients.measures import bytes_at
 from tensormagic.collectors.graphs.in_place import IN_PLACE, UntrackedWrites, WriteBook, WriteRecord, differs
 from tensormagic.collectors.graphs.live_nodes import history_of, next_nodes
@@ -200,11 +201,11 @@ class GradientReads:
         self._found[place] = number, replace(read, count=read.count + 1)
 
     def report(
-        self, made: Callable[[int], Location | None], location: Callable[[int | None], Location | None]
+        self, origin: Callable[[int], Origin], location: Callable[[int | None], Location | None]
     ) -> tuple[GradientRead, ...]:
-        """Return the readings; ``made`` gives the line of a node by its number, ``location`` a line by its site."""
+        """Return the readings; ``origin`` is that of a node with a number, ``location`` a line by its site."""
         return tuple(
-            replace(read, location=location(site), made=made(number))
+            replace(read, location=location(site), made=origin(number)[0])
             for (site, _), (number, read) in self._found.copy().items()
         )
 
