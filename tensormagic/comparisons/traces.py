@@ -54,12 +54,6 @@ def _owned(report: TraceReport) -> dict[str, set[str]]:
     return owned
 
 
-def side_names(left: TraceReport, right: TraceReport, given: Iterable[str] | None = None) -> tuple[str, str]:
-    """Return what to call the two runs: as the user says, else by their titles, else ``a`` and ``b``."""
-    first, second = given if given is not None else (left.title, right.title)
-    return (first, second) if first and second and first != second else ("a", "b")
-
-
 # Matches the nodes of two graphs: by what they are, what they are called, and what is around them.
 #
 # Lines move and indices shift when a cell is edited, so neither is looked at. Every node gets a label of what it is
@@ -318,7 +312,9 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
     graphs = tuple(difference for difference, _ in compared)
     leaves = {name: other for _, called in compared for name, other in called.items()}
     pairs = _pair_parameters(left, right, rename, leaves)
-    first, second = side_names(left, right, names)
+    first, second = names if names is not None else (left.title, right.title)
+    if not first or not second or first == second:
+        first, second = "a", "b"
     main = paired[0] if paired else (next(iter(left.graphs), None), next(iter(right.graphs), None))
     # Findings are told apart by code and subject: lines move, and numbers differ.
     mine = {(finding.code, finding.subject): finding for finding in left.findings}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -43,8 +43,6 @@ from tensormagic.reports.failure import (
 MOST_WRITES = 4  # to a saved tensor that are told, the first ones
 ARRAYS = frozenset({"numpy", "asarray", "as_tensor"})  # calls after which a NumPy array shares a tensor's memory
 
-_WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d+); expected version (\d+)", re.DOTALL)
-_WAS_FREED = "Trying to backward through the graph a second time"
 Origin = tuple["Location | None", str]  # a line, and the path of the module that ran there
 
 
@@ -125,15 +123,18 @@ class Blame:
         self, error: BaseException, nodes: Sequence[Any], roots: Sequence[int], reached: int | None
     ) -> tuple[str, Any]:
         """Return what a backward complains of, and what is known of it; the places are those of live nodes."""
-        subject = subject_of(error)
-        if subject == "freed":
-            return subject, self.freed(nodes, roots, reached)
-        known = {"modified": self.modified, "returned": self.returned}.get(subject)
-        return subject, known(str(error), nodes, reached) if known is not None else None
+        problem, named = complaint_of(error)
+        if problem == "freed":
+            return problem, self.freed(nodes, roots, reached)
+        if problem == "modified":
+            return problem, self.modified(named, nodes, reached)
+        return "returned", self.returned(problem, named, nodes, reached) if problem else None
 
-    def modified(self, text: str, nodes: Sequence[Any], reached: int | None) -> ModifiedSavedTensor | None:
+    def modified(
+        self, named: Mapping[str, Any], nodes: Sequence[Any], reached: int | None
+    ) -> ModifiedSavedTensor | None:
         """Return what is known of a tensor that was changed after a node saved it: of that reached last, if it did."""
-        now, before = map(int, found.groups()) if (found := _WAS_MODIFIED.search(text)) is not None else (-1, -1)
+        before, now = int(named["before"]), int(named["now"])
         places = range(len(nodes)) if reached is None else (reached, *range(len(nodes)))
         every = ((place, saved) for place in places for saved in saved_by(nodes[place]))
         place, saved = next((each for each in every if each[1].versions == (before, now)), (-1, None))
@@ -189,14 +190,13 @@ class Blame:
             joint_tuples=self.names.tuples_in(again.text) if again is not None else (),
         )  # fmt: skip
 
-    def returned(self, text: str, nodes: Sequence[Any], reached: int | None) -> WrongReturn | None:
+    def returned(
+        self, problem: Any, named: Mapping[str, Any], nodes: Sequence[Any], reached: int | None
+    ) -> WrongReturn | None:
         """Return what is known of a return that autograd refuses; None where no custom Function can have made it."""
-        found = _refused(text)
-        place = _place(nodes, reached, found[1].get("node") if found else None)
-        if found is None or place is None:
+        if (place := _place(nodes, reached, named.get("node"))) is None:
             return None
-        (problem, groups), node = found, nodes[place]
-        kind = type(node)._forward_cls
+        node, kind = nodes[place], type(nodes[place])._forward_cls
         try:  # the forward's arguments; those after the context, where it is given one
             arguments = tuple(inspect.signature(kind.forward).parameters)
             arguments = arguments if kind.setup_context is not Function.setup_context else arguments[1:]
@@ -206,8 +206,8 @@ class Blame:
         returns = return_lines(code) if code is not None else []
         return WrongReturn(
             function=kind.__name__, problem=problem, arguments=arguments,
-            argument=_argument(node, groups, arguments), got=_shown(groups.get("got")),
-            expected=_shown(groups.get("expected")), location=self.origin(node._sequence_nr())[0], node=place,
+            argument=_argument(node, named, arguments), got=_shown(named.get("got")),
+            expected=_shown(named.get("expected")), location=self.origin(node._sequence_nr())[0], node=place,
             returns=tuple(self.locate(code.co_filename, line, code.co_name) for line in returns),
         )  # fmt: skip
 
@@ -227,8 +227,13 @@ def _kind(record: WriteRecord) -> WriteKind:
 
 _NODE = r"[Ff]unction (?P<node>\S+) returned "
 _INVALID = _NODE + r"an invalid gradient at index (?P<index>\d+) - "
-# The words of torch's python_function.cpp and engine.cpp; the groups are there where they say so.
-_RETURN_ERRORS: tuple[tuple[ReturnProblem, str], ...] = (
+# The words of torch's saved_variable.cpp, python_function.cpp and engine.cpp; the groups are there where they say so.
+_COMPLAINTS: tuple[tuple[Literal["modified", "freed"] | ReturnProblem, str], ...] = (
+    (
+        "modified",
+        r"modified by an inplace operation(?s:.*)is at version (?P<now>\d+); expected version (?P<before>\d+)",
+    ),
+    ("freed", r"Trying to backward through the graph a second time"),
     ("count", _NODE + r"an incorrect number of gradients \(expected (?P<expected>\d+), got (?P<got>\d+)\)"),
     ("not None", _NODE + r"a gradient different than None at position (?P<position>\d+), but"),
     ("shape", _INVALID + r"got (?P<got>\[.*?\]) but expected shape compatible with (?P<expected>\[.*?\])"),
@@ -240,18 +245,11 @@ _RETURN_ERRORS: tuple[tuple[ReturnProblem, str], ...] = (
 )
 
 
-def subject_of(error: BaseException) -> str:
-    """Return what autograd complains of: ``"modified"``, ``"freed"`` or ``"returned"``, else nothing."""
+def complaint_of(error: BaseException) -> tuple[str, dict[str, Any]]:
+    """Return what autograd complains of, and what it names; nothing where it is none of these."""
     text = str(error) if isinstance(error, RuntimeError) else ""
-    if _WAS_MODIFIED.search(text):
-        return "modified"
-    return "freed" if _WAS_FREED in text else "returned" if _refused(text) else ""
-
-
-def _refused(text: str) -> tuple[ReturnProblem, dict[str, str | None]] | None:
-    """Return what a complaint is about, and what it names."""
-    every = ((problem, re.search(pattern, text)) for problem, pattern in _RETURN_ERRORS)
-    return next(((problem, found.groupdict()) for problem, found in every if found), None)
+    every = ((problem, re.search(pattern, text)) for problem, pattern in _COMPLAINTS)
+    return next(((problem, found.groupdict()) for problem, found in every if found), ("", {}))
 
 
 def _place(nodes: Sequence[Any], reached: int | None, name: str | None) -> int | None:
@@ -264,25 +262,19 @@ def _place(nodes: Sequence[Any], reached: int | None, name: str | None) -> int |
     return reached if reached in custom else custom[0] if custom and (name is not None or len(custom) == 1) else None
 
 
-def _argument(node: Any, groups: dict[str, str | None], arguments: tuple[str, ...]) -> str:
+def _argument(node: Any, named: Mapping[str, Any], arguments: tuple[str, ...]) -> str:
     """Return whose gradient it is. Autograd's index counts tensors alone; those that need a gradient are known."""
-    if position := groups.get("position"):
-        at = int(position) - 1
-    elif index := groups.get("index"):
+    at = int(named.get("position") or 0) - 1
+    if index := named.get("index"):
         needed = [at for at, needs in enumerate(node.needs_input_grad) if needs]
         rank = sum(target is not None for target in inputs_of(node)[: int(index) + 1]) - 1
         at = needed[rank] if 0 <= rank < len(needed) else -1
-    else:
-        return ""
     return arguments[at] if 0 <= at < len(arguments) else ""
 
 
 def _shown(text: str | None) -> str:
     """Return a shape as Python writes it, anything else as torch does."""
-    if not text or not text.startswith("["):
-        return text or ""
-    sizes = text.strip("[]").replace(" ", "").split(",")
-    return f"({sizes[0]},)" if len(sizes) == 1 and sizes[0] else f"({', '.join(sizes)})"
+    return str(tuple(map(int, re.findall(r"\d+", text)))) if text and text[0] == "[" else text or ""
 
 
 def return_lines(code: CodeType) -> list[int]:
@@ -309,7 +301,7 @@ def untraced_fault(
     around: tuple[Scope, int] | None = None,
 ) -> BackwardFault | None:
     """Return why a backward on ``roots`` raised; ``spaces`` hold names, ``around`` is who called it."""
-    if not (subject := subject_of(error)):
+    if not complaint_of(error)[0]:
         return None
     with quiet():
         starts = start_nodes(roots)
@@ -317,9 +309,9 @@ def untraced_fault(
         source = _Source(*around, spaces) if around is not None else None
         location = source.location if source is not None else lambda _: None
         blame = Blame(None, lambda _: (None, ""), location, locate, Names(spaces))
-        if source is not None and subject == "freed":
+        if source is not None and complaint_of(error)[0] == "freed":
             blame.gone.extend(source.earlier())
-        _, fault = blame.fault(error, nodes, range(len(starts)), None)
+        subject, fault = blame.fault(error, nodes, range(len(starts)), None)
         if fault is None:
             return None
         if source is not None and subject == "modified":
