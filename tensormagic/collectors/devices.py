@@ -230,8 +230,6 @@ class Late:
             self._failed(error)
 
 
-# The counters of torch's allocators on GPUs, and what the driver says besides.
-
 Found = tuple[list[DeviceMemory], list[Gap]]
 Reader = Callable[[], Found]
 

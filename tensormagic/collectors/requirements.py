@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import torch
 
 
-# Says in one line what is needed, where torch is missing or too old. Imports torch only if it is there.
-
 OLDEST_TORCH = (2, 10)
 _NEEDED = ".".join(map(str, OLDEST_TORCH))
 
@@ -57,9 +55,6 @@ def shows_widgets() -> bool:
         return False
 
 
-# What torch can use on this machine, and a small program to try the tool on.
-
-
 def torch_facts() -> dict[str, str]:
     """Return what torch says of itself and of the devices here; no device is started."""
     import torch
@@ -89,8 +84,6 @@ def small_step() -> Callable[[], torch.Tensor]:
 
     return step
 
-
-# Says what something is that is no tensor, and what to write instead. Imports torch only if it is loaded already.
 
 _ALL = "; tensors() lists all its tensors"
 

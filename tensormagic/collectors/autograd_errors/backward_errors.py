@@ -222,9 +222,6 @@ def _kind(record: WriteRecord) -> WriteKind:
     return "call" if record.call.endswith("_") else "out"
 
 
-# Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
-
-
 _NODE = r"[Ff]unction (?P<node>\S+) returned "
 _INVALID = _NODE + r"an invalid gradient at index (?P<index>\d+) - "
 # The words of torch's saved_variable.cpp, python_function.cpp and engine.cpp; the groups are there where they say so.
@@ -338,8 +335,6 @@ class _Source:
         """Return what a name stands for; None where it is not bound."""
         return next((space[name] for space in self.spaces if name in space), None)
 
-    # A tensor that was changed after it was saved.
-
     def with_write(self, modified: ModifiedSavedTensor, node: Any) -> ModifiedSavedTensor:
         """Return it, which a node had saved, with the statement that wrote to it, where only one can have."""
         if modified.name.isidentifier() and not modified.saved_version:  # nothing was written before it was saved
@@ -376,8 +371,6 @@ class _Source:
         made = [(name, self.scope.binding(name, self.line)) for name in read]
         before = [self.value(name) for name, by in made if isinstance(by, ast.stmt) and by.lineno < line < self.line]
         return any(each is node for each in walk_nodes(start_nodes(list(filter(has_graph, before))), MOST_NODES))
-
-    # A graph that an earlier backward had freed.
 
     def earlier(self) -> Iterator[Gone]:
         """Yield the backwards that ran before, here or in earlier cells, of what their names still stand for."""

@@ -94,8 +94,6 @@ class AutogradErrors(TracePart):
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
 
-    # -- passes ---------------------------------------------------------------------------------------------------
-
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Look at what a pass that begins will find written to behind autograd's back. Never raises."""
         self._watch.pass_begins()
@@ -194,8 +192,6 @@ class AutogradErrors(TracePart):
                     writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
                 )  # fmt: skip
 
-    # -- what is known so far -------------------------------------------------------------------------------------
-
     def finish(self, error: BaseException | None) -> None:
         """Say that the run has ended, with an exception or without: others that backwards raised were caught."""
         for each in with_causes(error):
@@ -221,8 +217,6 @@ class AutogradErrors(TracePart):
         ignored = tuple(_placed(one, graphs) for one in self._ignored.copy().values())
         silent = SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
         return {"swallowed_errors": caught, "silent_errors": silent}
-
-    # -- names and lines ------------------------------------------------------------------------------------------
 
     def _origin(self, number: int) -> Origin:
         site, module = self._origins.origin_of(number)

@@ -303,8 +303,6 @@ class AutogradWatch:
         function, _, kwargs = call
         self.see(str(getattr(function, "__name__", "out")), (function, (kwargs["out"],), {}), None, start, frame)
 
-    # -- called by others ----------------------------------------------------------------------------------------
-
     def step_begins(self, *, plain: bool) -> None:
         """Say that an optimizer's step begins: what a plain one writes, without a closure, is not noted one by one."""
         self.stepping = plain

@@ -59,11 +59,10 @@ class _End:
 
     def as_cut(self, asked: Location) -> tuple[Cut, tuple[Location, ...]]:
         """Return it for a report, and the lines that it points to; the first is that which asked."""
-        cut = Cut(
-            kind=self.kind, op=self.op, location=1, line=self.location.line, source_name=self.source,
-            call_location=2 if self.call is not None else None,
-        )  # fmt: skip
-        return cut, (asked, self.location, *([self.call] if self.call is not None else ()))
+        cut = Cut(kind=self.kind, op=self.op, location=1, line=self.location.line, source_name=self.source)
+        if self.call is None:
+            return cut, (asked, self.location)
+        return replace(cut, call_location=2), (asked, self.location, self.call)
 
 
 Origin = State | _End

@@ -7,6 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
@@ -24,8 +25,6 @@ from tensormagic.collectors.quiet import dispatches_to_python, numbers, quiet
 from tensormagic.collectors.where.source import is_own_frame, names_of
 from tensormagic.reports import Location, Operand
 from tensormagic.words import article
-
-# Tells what a call was given as plain data: of a tensor its shape and kind, of anything else a short text.
 
 MOST_OPERANDS = 24
 MOST_TEXT = 60
@@ -81,18 +80,15 @@ def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
 
 def function_name(func: Any) -> str:
     """Return what a user calls a function of torch's: ``"torch.mm"``, ``"Tensor.view"``; empty for no function."""
-    try:
-        wording = resolve_name(func)
-    except Exception:  # what cannot be looked up has no other name
-        wording = None
-    name = getattr(func, "__name__", "")
+    name, wording = getattr(func, "__name__", ""), ""
+    with suppress(Exception):  # what cannot be looked up has no other name
+        wording = str(resolve_name(func) or "")
     homes = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}
     if wording:
-        home = str(wording).rpartition(".")[0]
+        home = wording.rpartition(".")[0]
         # By the name that it has there, where it calls itself otherwise: ``torch.spmm`` is ``torch.mm``.
-        has_name = home in homes and getattr(homes[home], name, None) is func
-        wording = (f"{home}.{name}" if has_name else str(wording)).replace("torch.functional.", "torch.")
-        wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording)
+        wording = f"{home}.{name}" if getattr(homes.get(home), name, None) is func else wording
+        wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording.replace("torch.functional.", "torch."))
     elif not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
     elif not is_kind(func, FunctionType):
@@ -274,19 +270,12 @@ class OperandNames:
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
-    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last.
-
-    The samples of a batch that a DataLoader puts together have the name that its ``collate_fn`` gives them.
-    """
+    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last."""
     if (samples := samples_in(steps.entries)) is not None:
-        yield {"batch": samples}
+        yield {"batch": samples}  # which the ``collate_fn`` of a DataLoader calls them
     frames = [entry.tb_frame for entry in reversed(steps.entries) if is_own_frame(entry.tb_frame)][:_MOST_FRAMES]
     yield from (dict(names_of(frame)) for frame in frames)
-    seen: set[int] = set()
-    for frame in frames:
-        if id(frame.f_globals) not in seen:
-            seen.add(id(frame.f_globals))
-            yield frame.f_globals
+    yield from {id(frame.f_globals): frame.f_globals for frame in frames}.values()
 
 
 def _item(node: ast.expr, at: int) -> ast.expr | None:

@@ -11,7 +11,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Literal
@@ -68,7 +68,10 @@ class _CallAgain:
         unknown = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
         decide = decide and any(one.least is not None for one in report.operands)
         self._by_value, self._too_many = by_value or decide, unknown or (decide and not small)
-        self._function = _resolved(report.function)
+        self._function: Any = None
+        if report.function.startswith(("torch.", "Tensor.")):
+            with suppress(AttributeError):
+                self._function = attrgetter(report.function.removeprefix("torch."))(torch)
         self._names = _codes(report.operands)
         self._keywords: bool | None = None
         with quiet(), warnings.catch_warnings():
@@ -109,7 +112,7 @@ class _CallAgain:
 
     def _refused_again(self, keywords: bool) -> str | None:  # noqa: FBT001  (the one thing that is asked)
         """Return what torch says of the call made again as it was; None where it is another call, or cannot be made."""
-        if self._function is None or any(value is _UNKNOWN for value in self._values):
+        if not callable(self._function) or any(value is _UNKNOWN for value in self._values):
             return None
         try:
             self._call({}, keywords=keywords)
@@ -119,7 +122,6 @@ class _CallAgain:
         return "" if not self._by_value or self._function.__name__ in _READ_VALUES else None  # not by these stand-ins
 
     def _call(self, replaced: dict[int, Any], *, keywords: bool) -> Any:
-        assert self._function is not None
         given, named, lists = list[Any](), dict[str, Any](), dict[str, list[Any]]()
         for at, one in enumerate(self._report.operands):
             value = replaced.get(at, self._values[at])
@@ -220,15 +222,6 @@ def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
             if not any(at in places for places in found.values()):
                 found.setdefault(code, [at])
     return found
-
-
-def _resolved(name: str) -> Callable[..., Any] | None:
-    """Return a function of torch's by what a user calls it; None for what is not one."""
-    found: Any = None
-    if name.startswith(("torch.", "Tensor.")):
-        with suppress(AttributeError):
-            found = attrgetter(name.removeprefix("torch."))(torch)
-    return found if callable(found) else None
 
 
 def _literal(text: str) -> Any:

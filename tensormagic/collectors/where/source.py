@@ -221,8 +221,6 @@ def cell_of(frame: FrameType) -> Cell:
     return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
 
 
-# The user's functions that are running, and the names that are bound in them.
-
 _OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the user's
 _FRAMES = 24  # of the user's functions that are running, at most so many are asked for their names
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
