@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile, zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from tensormagic.reports import UNTOUCHED, Gap, Graph, Node, ParameterSeries, Pass, TraceReport
 from tensormagic.reports.comparison import (
@@ -24,6 +24,7 @@ from tensormagic.reports.comparison import (
 )
 from tensormagic.reports.rng import Difference, Draw, RngComparison, RngRunReport
 
+_Key = TypeVar("_Key")
 Rename = Callable[[str], str]  # gives a name of the right run as the left one would say it
 
 
@@ -32,17 +33,23 @@ def renames_between(left: TraceReport, right: TraceReport) -> Rename:
     here, there = _owned(left), _owned(right)
     mine = {owner: names for owner, names in here.items() if owner not in there}
     theirs = {owner: names for owner, names in there.items() if owner not in here}
-    likeness = [(len(names & others), old, new) for old, names in mine.items() for new, others in theirs.items()]
-    found: dict[str, str] = {}
-    for common, old, new in sorted(likeness, key=lambda entry: -entry[0]):
-        if common and new not in found and old not in found.values():
-            found[new] = old
+    alike = [(len(names & others), new, old) for old, names in mine.items() for new, others in theirs.items()]
+    found = _best_pairs(alike, least=1)
 
     def renamed(name: str) -> str:
         owner = next((one for one in found if name == one or name.startswith((f"{one}.", f"{one}["))), None)
         return name if owner is None else found[owner] + name[len(owner) :]
 
     return renamed
+
+
+def _best_pairs(alike: Iterable[tuple[float, _Key, _Key]], *, least: float) -> dict[_Key, _Key]:
+    """Pair what is most alike first, each once."""
+    found: dict[_Key, _Key] = {}
+    for likeness, one, other in sorted(alike, key=lambda entry: -entry[0]):
+        if likeness >= least and one not in found and other not in found.values():
+            found[one] = other
+    return found
 
 
 def _owned(report: TraceReport) -> dict[str, set[str]]:
@@ -69,11 +76,10 @@ ROUNDS = 3
 
 def match_nodes(left: Graph, right: Graph, rename: Rename = str) -> dict[int, int]:
     """Return which node of ``right`` each node of ``left`` is, for those that both graphs have."""
-    named = ([_named(node, str) for node in left.nodes], [_named(node, rename) for node in right.nodes])
+    named = [_named(node, str) for node in left.nodes], [_named(node, rename) for node in right.nodes]
     matcher = _Matcher(left, right)
     matcher.match(*named, coarsest=0)
-    plain = ([(node.name, node.kind) for node in left.nodes], [(node.name, node.kind) for node in right.nodes])
-    matcher.match(*plain, coarsest=1)
+    matcher.match(*([name[:2] for name in names] for names in named), coarsest=1)
     return matcher.pairs
 
 
@@ -216,11 +222,6 @@ class PassPair:
     left_place: int
     right_place: int
 
-    @property
-    def values(self) -> tuple[float | None, float | None]:
-        """The losses."""
-        return self.left.value, self.right.value
-
 
 def pair_passes(left: TraceReport, right: TraceReport) -> list[PassPair]:
     """Return the passes that both runs kept, paired by step, where both kept equally many of it."""
@@ -248,10 +249,7 @@ def pair_graphs(left: TraceReport, right: TraceReport, rename: Rename) -> list[t
     mine = [_ingredients(graph, str) for graph in left.graphs[:MOST_GRAPHS]]
     theirs = [_ingredients(graph, rename) for graph in right.graphs[:MOST_GRAPHS]]
     alike = [(_likeness(one, other), at, to) for at, one in enumerate(mine) for to, other in enumerate(theirs)]
-    found: dict[int, int] = {}
-    for likeness, at, to in sorted(alike, key=lambda entry: (-entry[0], entry[1], entry[2])):
-        if likeness >= LEAST_ALIKE and at not in found and to not in found.values():
-            found[at] = to
+    found = _best_pairs(alike, least=LEAST_ALIKE)
     return [(left.graphs[at], right.graphs[to]) for at, to in sorted(found.items())]
 
 
@@ -332,7 +330,8 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
         parameters=tuple(sorted(found, key=lambda one: -one.norms.weight)),
         parameters_only_left=tuple(one.name for one in left.parameters if one.name not in known),
         parameters_only_right=tuple(one.name for one in right.parameters if one.name not in others),
-        losses=tuple(LossPair(pair.step, *pair.values) for pair in passes if pair.values != (None, None)),
+        losses=tuple(LossPair(one.step, one.left.value, one.right.value) for one in passes
+                     if (one.left.value, one.right.value) != (None, None)),
         findings_only_left=tuple(finding for key, finding in mine.items() if key not in theirs),
         findings_only_right=tuple(finding for key, finding in theirs.items() if key not in mine),
         findings_both=tuple(finding for key, finding in theirs.items() if key in mine),
