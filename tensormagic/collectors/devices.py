@@ -6,7 +6,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,8 +18,6 @@ import torch
 from tensormagic.reports import DeviceMemory, Gap, ProcessUse
 from tensormagic.words import error_text
 
-# What torch is asked of a device that works on while the program goes on: streams, events, capture, room.
-#
 # Nothing here waits for the device but `Arrival.read` of what has not come. Everybody asks `there`, in whose place
 # tests put one that takes a CPU for such a device and counts.
 
@@ -328,16 +326,12 @@ def read_xpu(xpu: Any = torch.xpu) -> Found:
 
 def _told(driver: Any, question: str, *given: Any, **options: Any) -> Any:
     """Return what a driver answers; None where it does not: drivers raise all kinds of errors."""
-    try:
+    with suppress(Exception):
         return getattr(driver, question)(*given, **options)
-    except Exception:
-        return None
+    return None
 
 
-# The memory of the CPU: what this process takes, and what is left for it.
-#
 # Linux shows it in files; in a container the limit is the container's. Elsewhere psutil is asked where it is there.
-
 _ROOT = Path("/")
 
 

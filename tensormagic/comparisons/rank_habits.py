@@ -14,11 +14,7 @@ import numpy as np
 from tensormagic.comparisons.rank_files import Facts, common
 from tensormagic.reports import Arrivals, Difference, Placed
 
-# What ranks do that should go together: inputs, generators, buffers, clipping, placements, hosts.
-#
-# Only ranks are compared of which it is certain that they should: those that reduce gradients together, and no
-# others.
-
+# Only ranks are compared that should certainly go together: those that reduce gradients together, and no others.
 MOST_NAMES = 8
 _FEWEST = 2  # passes that have to be alike before it is no chance
 _SAME = 1e-3  # norms of one gradient differ by less, relative to them
@@ -325,30 +321,22 @@ def arrivals(found: Sequence[Facts]) -> Arrivals | None:
     """Return when each rank came to its last collectives, in the group that parts or the largest; else to its steps."""
     joints = _joints(found)
     joint = next((each for each in joints if _parted(each) is not None), next(iter(joints), None))
-    if joint is None or not joint.moments.size:
-        return _steps(found)
-    known = ~np.isnan(joint.moments)
-    shown = [int(at) for at in np.flatnonzero(known.any(axis=0))[-MOST_SHOWN:]]
-    kinds = [joint.kind(int(known[:, at].argmax()), at) for at in shown]
-    numbers = [at + joint.first for at in shown]
-    return _came(joint.group, joint.members, joint.moments[:, shown], numbers, kinds) if shown else None
-
-
-def _steps(found: Sequence[Facts]) -> Arrivals | None:
-    several = [one for one in found if any(step.at for step in one.steps.values())]
-    if len(several) < 2:
+    if joint is not None and joint.moments.size:
+        group, members, known = joint.group, joint.members, ~np.isnan(joint.moments)
+        shown = [int(at) for at in np.flatnonzero(known.any(axis=0))[-MOST_SHOWN:]]
+        kinds = [joint.kind(int(known[:, at].argmax()), at) for at in shown]
+        moments, numbers = joint.moments[:, shown], [at + joint.first for at in shown]
+    else:
+        group, members = "", [one for one in found if any(step.at for step in one.steps.values())]
+        ends = [max(one.steps) for one in members] if len(members) > 1 else [0]
+        # One step behind is none: it was not written yet.
+        last = max(ends) if max(ends) > min(ends) + 1 else min(ends)
+        numbers = sorted({step for one in members for step in one.steps if step <= last})[-MOST_SHOWN:]
+        moments = np.array([[one.steps[at].at if at in one.steps else np.nan for at in numbers] for one in members])
+        moments = moments - _offsets(members, moments)[:, None] if numbers else moments
+        kinds = [("step", "", "")] * len(numbers)
+    if not numbers:
         return None
-    ends = [max(one.steps) for one in several]
-    last = max(ends) if max(ends) > min(ends) + 1 else min(ends)  # one step behind is none: it was not written yet
-    shown = sorted({step for one in several for step in one.steps if step <= last})[-MOST_SHOWN:]
-    moments = np.array([[one.steps[at].at if at in one.steps else np.nan for at in shown] for one in several])
-    moments -= _offsets(several, moments)[:, None]
-    return _came("", several, moments, shown, [("step", "", "")] * len(shown))
-
-
-def _came(
-    group: str, members: Sequence[Facts], moments: Any, numbers: Sequence[int], kinds: Sequence[tuple[str, str, str]]
-) -> Arrivals:
     seconds = (moments - np.nanmin(moments)).astype(np.float32)
     return Arrivals(
         group=group, ranks=tuple(one.rank for one in members), numbers=tuple(numbers),

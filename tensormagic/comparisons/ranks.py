@@ -92,8 +92,10 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     if _averaged(found):
         found = [replace(one, row=one.row | {"replicas": tuple(each.rank for each in found)}) for one in found]
     names = found[0].names
-    bad_pass, bad_ranks, bad_line = _first_bad(found)
-    passed = bool(bad_pass) and not _bad(found, common([one.passes for one in found])[-1])
+    bad = {number: _bad(found, number) for number in common([one.passes for one in found])}
+    bad_pass, odd = next(((number, each) for number, each in bad.items() if each), (0, []))
+    if len(odd) == len(found):  # all are alike
+        bad_pass, odd = 0, []
     norms = [{at: made.norms for at, made in one.passes.items() if made.norms is not None} for one in found]
     at_pass, brought = _last_of_all(found, names, norms, bad_pass)
     at_step, used = _last_of_all(found, names, [_used(one) for one in found])
@@ -105,7 +107,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
         compared_after=at_step if found[0].by_pass else 0, pass_norms=brought, step_norms=used,
         differences=tuple(differences),
-        bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, bad_passed=passed,
+        bad_pass=bad_pass, bad_ranks=tuple(one.rank for one in odd),
+        bad_line=odd[0].passes[bad_pass].line if odd else "", bad_passed=bool(odd) and not [*bad.values()][-1],
         spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
@@ -267,15 +270,6 @@ def _kept(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -> b
     if len(brought) < len(group) or any(norms is None or len(norms) <= differ[-1] for norms in brought):
         return False
     return all(not _apart([norms[differ], used[differ]])[1] for norms, used in zip(brought, table, strict=True))
-
-
-def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:
-    """Return the first pass that was not finite on some ranks, these, and its line there; 0 where it was on all."""
-    for number in common([one.passes for one in found]) if len(found) > 1 else ():
-        if bad := _bad(found, number):
-            ranks = tuple(one.rank for one in bad)
-            return (number, ranks, bad[0].passes[number].line) if len(bad) < len(found) else (0, (), "")
-    return 0, (), ""
 
 
 def _bad(found: Sequence[Facts], number: int) -> list[Facts]:

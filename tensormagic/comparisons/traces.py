@@ -61,8 +61,6 @@ def _owned(report: TraceReport) -> dict[str, set[str]]:
     return owned
 
 
-# Matches the nodes of two graphs: by what they are, what they are called, and what is around them.
-#
 # Lines move and indices shift when a cell is edited, so neither is looked at. Every node gets a label of what it is
 # (op, module, name of a leaf); the label is then refined, round by round, by the labels of its neighbours (the
 # refinement of Weisfeiler and Leman, 1968). From the finest labels to the coarsest, nodes whose label stands equally

@@ -91,11 +91,8 @@ def has_graph(value: Any) -> bool:
     return is_kind(value, torch.Tensor) and has_history(value) and not is_stale(value)
 
 
-# Remembers through which nodes the last backward passes went, so that one that finds its graph freed can name them.
-#
-# A node is known by the number that autograd gave it: the walk of a pass reads it anyway. Of a few passes these
-# numbers are kept, eight bytes a node.
-
+# Of the last passes the numbers that autograd gave their nodes are kept, eight bytes a node, which the walk of a pass
+# reads anyway: one that finds its graph freed can name them.
 MOST_PASSES = 16
 
 
@@ -281,11 +278,8 @@ def return_lines(code: CodeType) -> list[int]:
     return sorted(returns) or [code.co_firstlineno]
 
 
-# Why a backward raised that nobody had followed: what its graph and its source show afterwards.
-#
-# Which tensor was changed, what had saved it and in which version is in the graph, as long as that is alive. Who wrote
-# to it, and which backward freed a graph, is read from the statements around, where they leave no doubt.
-
+# Of a backward that nobody had followed the graph shows which tensor was changed, and what had saved it. Who wrote to
+# it, and which backward freed a graph, is read from the statements around, where they leave no doubt.
 MOST_NODES = 100_000
 MOST_CELLS = 32  # before the one that failed
 

@@ -29,14 +29,11 @@ from tensormagic.reports.base import Gap, Location
 from tensormagic.reports.failure import GradientRead
 from tensormagic.words import error_text
 
-# Finds saved tensors that were changed through a NumPy array over the same memory, of which autograd hears nothing.
-#
 # Who writes to ``a = x.detach().numpy()`` changes ``x`` and not its count of writes. NumPy does not report it, so the
 # values are compared: where an array is handed out, and where a call makes a node of a tensor whose memory is an
 # array's, a checksum is kept, of 32 KB at most (of more, evenly spread pieces). A backward that begins compares those
 # that its graph is old enough for, and asks its nodes what they have saved only where one differs. Neither the array
 # nor the tensor is kept, nor a copy.
-
 MOST_SEEN = 64  # checksums that are kept; the oldest are forgotten first
 MOST_FOLLOWED = 16  # arrays that calls are compared with
 PIECE, PIECES = 1 << 11, 16  # bytes
@@ -158,10 +155,8 @@ def _is_followable(x: Any) -> bool:
         return False
 
 
-# Notes where ``.grad`` is read of a tensor that is not a leaf and keeps no gradient: it is None, and stays so.
-#
-# Torch says so once a process, in a warning. Only what the user's own lines read is noted, and only what was None.
-
+# That ``.grad`` of what is no leaf and keeps none is None, and stays so, torch says once a process, in a warning. Only
+# what the user's own lines read is noted, and only what was None.
 MOST_READS = 64  # different ones
 MOST_SEARCHED = 64  # nodes on the way to a leaf
 
@@ -210,11 +205,7 @@ class GradientReads:
         )
 
 
-# What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-
-# leaves.
-#
-# `NOTED` says by function which calls these are: one look-up a call, and nothing more for all others.
-
+# What the function mode remembers for autograd's sake, by function: one look-up a call, and no more for all others.
 GETS_DATA: Final = "get data"
 GETS_GRAD: Final = "get grad"
 SETS_DATA: Final = "data"

@@ -15,6 +15,7 @@ import os.path
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -89,10 +90,9 @@ class Steps:
 
 def message_of(error: BaseException) -> str:
     """Return an exception's message, without the colours of a terminal; empty where it cannot say it."""
-    try:
+    with suppress(Exception):
         return re.sub(r"\x1b\[[\d;]*m", "", str(error))
-    except Exception:
-        return ""
+    return ""
 
 
 def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str = "") -> Steps:

@@ -33,7 +33,6 @@ from tensormagic.collectors.where.statements import OPERATORS
 
 # Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
 # taken for the source only if it compiles to exactly the code that was running.
-
 MOST_TEXTS = 64  # strings of the caller that are tried
 LONGEST = 100_000  # characters
 _FUTURE = __future__.annotations.compiler_flag  # which a string takes over from the code that executes it
@@ -69,7 +68,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 # Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone that
 # failed is parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
-
 Position = tuple["int | None", "int | None", "int | None", "int | None"]
 _NOWHERE: Position = (None, None, None, None)
 
@@ -129,7 +127,6 @@ def position_by_executing(entry: TracebackType) -> Position:
 # A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,
 # ``if mask:`` asks a tensor for its truth. Operands that would have to be computed again are unknown. Where nothing in
 # the expression is torch's, there is no call: a ``KeyError`` of the user's own is none of our business.
-
 _TRUTH = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 _ON_WHOLE = {
     "STORE_SUBSCR": "__setitem__", "DELETE_SUBSCR": "__delitem__", "GET_ITER": "__iter__", "FOR_ITER": "__iter__",

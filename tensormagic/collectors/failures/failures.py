@@ -58,9 +58,7 @@ from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node,
 from tensormagic.reports.failure import Phase
 from tensormagic.words import error_text
 
-# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows what
-# it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
-
+# The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
 MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
 # Torch refused no call there; what this package raises says itself what it is about.
 _UNEXPLAINED = (ImportError, NameError, OSError, RecursionError, StopIteration, TensorMagicError, Warning)
@@ -264,13 +262,10 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     return tuple(stack)
 
 
-# What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.
-#
-# Each backend of torch writes its own. The sources (torch 2.6 to 2.13, older forms where they are still met):
+# Each backend has its own words for memory that ran out (torch 2.6 to 2.13, older forms where they are still met):
 # ``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
 # ``c10/xpu/XPUCachingAllocator.cpp``, ``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's
 # is ``numpy/_core/_exceptions.py``.
-
 _SIZE = r"([\d.]+) (bytes|[KMGTP]i?B)"
 _UNITS = "bKMGTP"  # what they begin with, each 1024 of the one before: torch's ``GB`` are as large as its ``GiB``
 _DEVICES = {"HIP": "cuda", "PrivateUse1": "privateuseone"}
@@ -319,9 +314,6 @@ def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
     """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
     if not isinstance(error, MemoryError | RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
         return None
-    try:
-        is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        device = "cpu" if isinstance(error, MemoryError) else "cuda"
-        return read_message(str(error), is_memory_error=is_memory_error, device=device)
-    except Exception:  # a message that cannot be had shows nothing
-        return None
+    is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    device = "cpu" if isinstance(error, MemoryError) else "cuda"
+    return read_message(message_of(error), is_memory_error=is_memory_error, device=device)

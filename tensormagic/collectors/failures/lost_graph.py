@@ -187,8 +187,11 @@ class _Reading:
             cell = self._cell_of(name) if bound is None else None
             made = cell.of(ast.Name(name, ast.Load()), len(cell.scope.lines) + 1) if cell is not None else None
             return made if isinstance(made, _End) else self._of_value(value)
-        if bound == "unknown":
-            return self._of_one_of_several(name, value)
+        if bound == "unknown":  # one of several that may have bound it: told where it alone ended the history
+            every = [each for each in statements(self.scope.body) if name in bound_by(each)]
+            ended = [made for each in every if (made := self._of_statement(each, name)) != "history"]
+            is_sure = is_kind(value, torch.Tensor) and len(ended) == 1 < len(every) and isinstance(ended[0], _End)
+            return ended[0] if is_sure else "unknown"
         made = self._of_statement(bound, name)
         written = [(given, at) for *_, at, given in self.scope.writes(name) if given is not None]
         if made == "none" and written:
@@ -206,14 +209,6 @@ class _Reading:
         """Return the reading of the last of the earlier cells that binds a name; None where there is none."""
         cells = (cell for cell in self.scope.earlier_cells() if cell.binding(name, len(cell.lines) + 1) is not None)
         return next((_Reading(cell, self.names, self.cell_number, self.asks, self.steps) for cell in cells), None)
-
-    def _of_one_of_several(self, name: str, value: Any) -> Origin:
-        """Return what ended the history of a value where only one of the statements that may have bound it does."""
-        if not is_kind(value, torch.Tensor):
-            return "unknown"
-        every = [each for each in statements(self.scope.body) if name in bound_by(each)]
-        found = [made for each in every if (made := self._of_statement(each, name)) != "history"]
-        return found[0] if len(found) == 1 < len(every) and isinstance(found[0], _End) else "unknown"
 
     def _of_statement(self, statement: ast.stmt, name: str) -> Origin:
         line = statement.lineno

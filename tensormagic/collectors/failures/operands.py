@@ -127,11 +127,11 @@ def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
     """Return the least and the greatest of numbers that can be read at once: an index, classes, probabilities."""
     if value.is_complex() or not value.is_cpu or not 0 < value.numel() <= MOST_READ or dispatches_to_python(value):
         return None, None
-    try:
+    with suppress(RuntimeError, NotImplementedError):  # of a kind without an order
         least, most = map(float, torch.aminmax(value))
-    except (RuntimeError, NotImplementedError):  # of a kind without an order
-        return None, None
-    return (least, most) if math.isfinite(least) and math.isfinite(most) else (None, None)
+        if math.isfinite(least) and math.isfinite(most):
+            return least, most
+    return None, None
 
 
 def _bare(value: Any) -> str:

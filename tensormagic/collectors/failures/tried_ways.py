@@ -43,17 +43,12 @@ _TO_DEVICE = re.compile(r"\.(?:cpu|cuda)\(\)|\.to\((?:[\w.\[\]]+\.device|['\"][\
 
 def with_ways_tried(report: FailureReport, mismatch: Mismatch) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the ways of a mismatch that work, and those where that is unknown; what fails is in neither."""
-    works, unknown = list[str](), list[str]()
-    again = None
-    for way in mismatch.works:
-        outcome: Outcome = "unknown"
-        if "#" not in way and "…" not in way and "..." not in way:
-            again = again or _CallAgain(report, mismatch)
-            outcome = again.outcome(way)
-            if outcome == "unknown" and again.name in _READ_VALUES:
-                outcome = _CallAgain(report, mismatch, by_value=True).outcome(way)
-        if outcome != "fails":
-            (works if outcome == "works" else unknown).append(way)
+    again, outcomes = _CallAgain(report, mismatch), dict.fromkeys(mismatch.works, "unknown")
+    for way in (each for each in outcomes if "#" not in each and "…" not in each and "..." not in each):
+        outcomes[way] = again.outcome(way)
+        if outcomes[way] == "unknown" and again.name in _READ_VALUES:
+            outcomes[way] = _CallAgain(report, mismatch, by_value=True).outcome(way)
+    works, unknown = ([way for way in outcomes if outcomes[way] == wanted] for wanted in ("works", "unknown"))
     return tuple(works), tuple(unknown)
 
 
@@ -89,11 +84,9 @@ class _CallAgain:
             with quiet(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return self._tried(_TO_DEVICE.sub("", way))
-        except _REFUSALS as error:
-            about_us = isinstance(error, NotImplementedError) or "meta" in str(error).lower()
-            return "unknown" if about_us else "fails"
-        except Exception:  # what is not known here, or not made for stand-ins
-            return "unknown"
+        except Exception as error:  # also of what is not known here, or not made for stand-ins
+            refused = isinstance(error, _REFUSALS) and not isinstance(error, NotImplementedError)
+            return "fails" if refused and "meta" not in str(error).lower() else "unknown"
 
     def _stand_in(self, one: Operand) -> Any:
         if not one.is_tensor:

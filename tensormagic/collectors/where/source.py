@@ -259,8 +259,6 @@ def name_in(frame: FrameType, value: object) -> str:
     return next((name for name in named if not name.startswith("_")), "")
 
 
-# Tells from the source whether an error that a line raises is expected, or just caught.
-#
 # Whoever writes ``with pytest.raises(RuntimeError):`` wants the error. Whoever writes ``except`` may not know which.
 
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # the latter since Python 3.11
