@@ -92,7 +92,10 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     if _averaged(found):
         found = [replace(one, row=one.row | {"replicas": tuple(each.rank for each in found)}) for one in found]
     names = found[0].names
-    bad = {number: _bad(found, number) for number in common([one.passes for one in found])}
+    bad: dict[int, list[Facts]] = {}  # by pass, the ranks on which it was not finite
+    for number in common([one.passes for one in found]):
+        passes = [(one, one.passes[number]) for one in found]
+        bad[number] = [one for one, made in passes if not (made.finite and math.isfinite(made.loss or 0.0))]
     bad_pass, odd = next(((number, each) for number, each in bad.items() if each), (0, []))
     if len(odd) == len(found):  # all are alike
         bad_pass, odd = 0, []
@@ -270,9 +273,3 @@ def _kept(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -> b
     if len(brought) < len(group) or any(norms is None or len(norms) <= differ[-1] for norms in brought):
         return False
     return all(not _apart([norms[differ], used[differ]])[1] for norms, used in zip(brought, table, strict=True))
-
-
-def _bad(found: Sequence[Facts], number: int) -> list[Facts]:
-    """Return the ranks on which a pass was not finite."""
-    passes = [(one, one.passes[number]) for one in found]
-    return [one for one, made in passes if not (made.finite and math.isfinite(made.loss or 0.0))]

@@ -15,7 +15,14 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, Names, Origin, return_lines
+from tensormagic.collectors.autograd_errors.backward_errors import (
+    NO_NAMES,
+    Blame,
+    Gone,
+    Names,
+    Origin,
+    return_lines,
+)
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
@@ -125,7 +132,7 @@ class AutogradErrors(TracePart):
         except Exception as failure:
             self._failed_at(failure)
         finally:
-            self._blame.names = Names(())
+            self._blame.names = NO_NAMES
 
     def _names(self, followed: Following) -> Names:
         spaces = map(names_of, islice(own_frames(followed.caller), MOST_FRAMES))

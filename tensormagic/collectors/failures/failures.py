@@ -137,7 +137,7 @@ def _with_operands(
     if report.phase == "backward":
         led = _of_backward(error, steps.own_entry, own, refused, around)
     else:
-        led = {"graph": _graph(refused.tensors, report.function, namespace, around.origins or Origins())}
+        led = {"graph": _graph(refused.tensors, report.function, namespace, around.origins)}
     return replace(
         report, module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
@@ -199,7 +199,7 @@ def _raised_elsewhere(
 
 
 def _graph(
-    operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], known: Origins
+    operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], origins: Origins | None
 ) -> Graph | None:
     """Return what autograd had recorded of the operands, the refused call its last node; None where that is nothing."""
     with suppress(Exception):
@@ -210,7 +210,7 @@ def _graph(
             starts = start_nodes(recorded)
             if len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES:
                 return None
-            leaves = Leaves(namespace, ModuleNames(namespace))
+            known, leaves = origins or Origins(), Leaves(namespace, ModuleNames(namespace))
             found = Walker(known, leaves).walk(starts)
             structure = make_structure(1, found)
             described = describe_nodes(found, structure, leaves, known, namespace)
