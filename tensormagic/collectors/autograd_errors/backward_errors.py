@@ -86,9 +86,6 @@ class Names:
         return tuple(name for name, value in tuples if value and all(is_kind(one, torch.Tensor) for one in value))
 
 
-NO_NAMES = Names(())
-
-
 def has_graph(value: Any) -> bool:
     """Return whether something is a tensor that can be asked what made it."""
     return is_kind(value, torch.Tensor) and has_history(value) and not is_stale(value)
@@ -116,7 +113,7 @@ class Blame:
     origin: Callable[[int], Origin]  # of the node with a sequence number
     location: Callable[[int | None], Location | None]  # a line by its site
     locate: Callable[[str, int, str], Location]  # a line by file, number and function
-    names: Names = NO_NAMES  # while a backward is looked into
+    names: Names = field(default_factory=partial(Names, ()))  # while a backward is looked into
     gone: deque[Gone] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
 
     def fault(

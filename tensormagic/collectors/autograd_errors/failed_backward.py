@@ -15,14 +15,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import (
-    NO_NAMES,
-    Blame,
-    Gone,
-    Names,
-    Origin,
-    return_lines,
-)
+from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, Names, Origin, return_lines
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
@@ -91,6 +84,7 @@ class AutogradErrors(TracePart):
         self._sites = trace.sites
         self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
         self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._sites.at)
+        self._nobody = self._blame.names  # whose frames would be kept alive
         self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
         self._caught: dict[Key, SwallowedError] = {}
         # The last of these. No exception is kept: it is known by its address, which its text has to confirm.
@@ -132,7 +126,7 @@ class AutogradErrors(TracePart):
         except Exception as failure:
             self._failed_at(failure)
         finally:
-            self._blame.names = NO_NAMES
+            self._blame.names = self._nobody
 
     def _names(self, followed: Following) -> Names:
         spaces = map(names_of, islice(own_frames(followed.caller), MOST_FRAMES))
