@@ -94,6 +94,7 @@ def has_graph(value: Any) -> bool:
 # Of the last passes the numbers that autograd gave their nodes are kept, eight bytes a node, which the walk of a pass
 # reads anyway: one that finds its graph freed can name them.
 MOST_PASSES = 16
+_NOBODY = Names(())
 
 
 class Gone(NamedTuple):
@@ -113,7 +114,7 @@ class Blame:
     origin: Callable[[int], Origin]  # of the node with a sequence number
     location: Callable[[int | None], Location | None]  # a line by its site
     locate: Callable[[str, int, str], Location]  # a line by file, number and function
-    names: Names = field(default_factory=partial(Names, ()))  # while a backward is looked into
+    names: Names = _NOBODY  # while a backward is looked into
     gone: deque[Gone] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
 
     def fault(
