@@ -295,7 +295,7 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
     if said is None and not is_memory_error:
         return None
     if said is not None:
-        kind, index = (*said[0].groups(), "CUDA")[0] or "CUDA", re.search(r"GPU (\d+)", message)
+        kind, index = next(iter(said[0].groups()), None) or "CUDA", re.search(r"GPU (\d+)", message)
         device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
     sizes = [re.search(pattern, message) for pattern in _NUMBERS]
     asked, free, total, allocated, reserved, together, others = (
