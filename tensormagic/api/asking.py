@@ -68,7 +68,7 @@ def why(  # noqa: PLR0913  (one parameter; the rest by name)
     'y.grad is None because y is not a leaf: mul made it, and torch keeps .grad only for leaves.'
     """
     require_torch()
-    from tensormagic.collectors.failures.lost_graph import lost_way
+    from tensormagic.collectors.failures.lost_graph import Asking, lost_way
     from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
     from tensormagic.collectors.where.source import innermost_own
@@ -101,17 +101,13 @@ def why(  # noqa: PLR0913  (one parameter; the rest by name)
         found = replace(found, seen=was_met(run, x))
         asking = innermost_own(sys._getframe(1))  # noqa: SLF001  (the user's own line)
         if loss is not None and found.path is None and asking is not None:
-            cut, lines = lost_way(asking, loss, x, cell_number)
+            cut, lines = lost_way(Asking(asking, asking.f_lineno, None, cell_number), loss, x)
             found = replace(found, cut=cut, locations=lines)
         return explain_gradient(found, run)
 
 
 def model(
-    net: Any,
-    name: str = "",
-    *,
-    trace: TraceReport | Trace | None = None,
-    namespace: Mapping[str, Any] | None = None,
+    net: Any, name: str = "", *, trace: TraceReport | Trace | None = None, namespace: Mapping[str, Any] | None = None
 ) -> ModelReport:
     """Return a model as a tree: shapes, parameters, mode, optimizer, memory, gradients and updates of each module.
 

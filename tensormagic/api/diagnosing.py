@@ -13,17 +13,7 @@ from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
 from tensormagic.errors import SettingError
-from tensormagic.reports import (
-    FailureReport,
-    Finding,
-    Gap,
-    Mismatch,
-    Report,
-    RunReport,
-    StartReport,
-    TraceReport,
-    WatchReport,
-)
+from tensormagic.reports import FailureReport, Gap, Report, RunReport, StartReport, TraceReport, WatchReport
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -40,7 +30,10 @@ def diagnosed(report: AnyReport) -> AnyReport:
     report = _with_mismatch(report)
     found = diagnose(report)
     described = tuple(finding for finding in found if not is_silenced(finding, _ignored))
-    report = dataclasses.replace(_with_findings(report, described), findings=described)
+    if isinstance(report, TraceReport) and report.failure is not None:  # beside the call that ended the run as well
+        about = tuple(finding for finding in diagnose(report.failure) if finding in described)
+        report = dataclasses.replace(report, failure=dataclasses.replace(report.failure, findings=about))
+    report = dataclasses.replace(report, findings=described)
     if described == found:
         return report
     codes = [one.code for one in found if one not in described]
@@ -52,28 +45,16 @@ def diagnosed(report: AnyReport) -> AnyReport:
 def _with_mismatch(report: AnyReport) -> AnyReport:
     """Return the report with what did not fit in the call that torch refused, where there was one."""
     if isinstance(report, FailureReport) and report.mismatch is None and report.out_of_memory is None:
-        return dataclasses.replace(report, mismatch=_tried(report, mismatch_of(report)))
+        mismatch = mismatch_of(report)
+        if mismatch is not None and mismatch.works:  # only what really works is said to
+            from tensormagic.collectors.failures.tried_ways import with_ways_tried
+
+            works, maybe = with_ways_tried(report, mismatch)
+            mismatch = dataclasses.replace(mismatch, works=works, maybe=maybe)
+        return dataclasses.replace(report, mismatch=mismatch)
     if isinstance(report, TraceReport) and report.failure is not None:
         return dataclasses.replace(report, failure=_with_mismatch(report.failure))
     return report
-
-
-def _tried(report: FailureReport, mismatch: Mismatch | None) -> Mismatch | None:
-    """Return a mismatch with only what really works said to work."""
-    if mismatch is None or not mismatch.works:
-        return mismatch
-    from tensormagic.collectors.failures.tried_ways import with_ways_tried
-
-    works, maybe = with_ways_tried(report, mismatch)
-    return dataclasses.replace(mismatch, works=works, maybe=maybe)
-
-
-def _with_findings(report: AnyReport, described: tuple[Finding, ...]) -> AnyReport:
-    """Return the report with what was found about the call that ended the run beside that call as well."""
-    if not isinstance(report, TraceReport) or report.failure is None:
-        return report
-    about = tuple(finding for finding in diagnose(report.failure) if finding in described)
-    return dataclasses.replace(report, failure=dataclasses.replace(report.failure, findings=about))
 
 
 _ignored: tuple[str, ...] = ()  # codes that the user wants silenced in this session: ``tm.ignore("TM105, TM7")``

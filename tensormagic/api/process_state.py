@@ -139,9 +139,7 @@ def track_memory(
 
 
 def read_snapshot(
-    snapshot: str | os.PathLike[str] | Mapping[str, Any],
-    *,
-    cell_number: Callable[[str], int | None] | None = None,
+    snapshot: str | os.PathLike[str] | Mapping[str, Any], *, cell_number: Callable[[str], int | None] | None = None
 ) -> SnapshotReport:
     """Return what a CUDA memory snapshot holds: segments, blocks, the timeline of its events, each line's part.
 

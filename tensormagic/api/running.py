@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import weakref
@@ -45,7 +44,12 @@ def schedule_of(budget: float | None, every: int | None, steps: Steps | None) ->
         other = "every" if every is not None else "steps"
         raise TraceError(f"a budget and {other} were given: a budget chooses the steps to trace; leave one of them out")
     if budget is not None:
-        return Schedule(budget=_budget(budget))
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= 1:
+            raise TraceError(
+                f"the budget is {budget!r}: expected a share of the run's time, above 0 and at most 1; "
+                "write 0.05 (in a notebook 5%) to let tracing take one twentieth of it"
+            )
+        return Schedule(budget=float(budget))
     start, stop = (None, None) if steps is None else _steps(steps)
     if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise TraceError(f"every is {every!r}: expected a whole number from 1; every=10 traces the steps 1, 11, 21, …")
@@ -53,22 +57,14 @@ def schedule_of(budget: float | None, every: int | None, steps: Steps | None) ->
     return None if schedule == Schedule() else schedule
 
 
-def _budget(budget: object) -> float:
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= 1 or math.isnan(budget):
-        raise TraceError(
-            f"the budget is {budget!r}: expected a share of the run's time, above 0 and at most 1; "
-            "write 0.05 (in a notebook 5%) to let tracing take one twentieth of it"
-        )
-    return float(budget)
-
-
 def _steps(steps: object) -> Steps:
-    if not isinstance(steps, tuple) or len(steps) != 2 or not all(map(_is_end, steps)):
+    ends = steps if isinstance(steps, tuple) and len(steps) == 2 else (0, 0)
+    if not all(end is None or (isinstance(end, int) and not isinstance(end, bool) and end >= 1) for end in ends):
         raise TraceError(
             f"steps is {steps!r}: expected (start, stop), numbers from 1 or None, as in a slice; "
             "(10, 21) traces the steps 10 to 20, (10, None) all from the tenth"
         )
-    start, stop = steps
+    start, stop = ends
     if stop is not None and stop <= (start or 1):
         raise TraceError(f"steps is {steps!r}: it contains no step; the stop, which is not traced, must be larger")
     return start, stop
@@ -81,10 +77,6 @@ def _check_options(level: Level, stop: Stop | None, schedule: Schedule | None) -
         raise TraceError(f"stop is {stop!r}: expected 'nan', or None to let the run go on")
     if stop is not None and schedule is not None:
         raise TraceError("stop looks at every step, but only some are traced: leave out budget, every and steps")
-
-
-def _is_end(end: object) -> bool:
-    return end is None or (isinstance(end, int) and not isinstance(end, bool) and end >= 1)
 
 
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")

@@ -227,24 +227,20 @@ def _topic_of(asked: str, topics: list[str], command: str) -> str:
     names = ([f"{words}_cell"] if cell else []) + [words]
     found = next((by_name[name] for name in names if name in by_name), None)
     if found is None:
-        raise UnknownTopicError(f"{_unknown(asked, words, by_name)} `{command}` lists all topics")
+        near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
+        near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
+        hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
+        raise UnknownTopicError(f"there is no page on {asked!r};{hint} `{command}` lists all topics")
     return found
-
-
-def _unknown(asked: str, words: str, by_name: dict[str, str]) -> str:
-    near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
-    near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
-    hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
-    return f"there is no page on {asked!r};{hint}"
 
 
 def _folder() -> Path:
     folders = shipped("docs")
-    for folder in folders:
-        if (folder / f"{INDEX}.md").is_file():
-            return folder
-    places = " nor ".join(map(str, folders))
-    raise TensorMagicError(f"the documentation is in neither {places}: install tensormagic again")
+    found = next((folder for folder in folders if (folder / f"{INDEX}.md").is_file()), None)
+    if found is None:
+        places = " nor ".join(map(str, folders))
+        raise TensorMagicError(f"the documentation is in neither {places}: install tensormagic again")
+    return found
 
 
 def _title(text: str) -> str:
@@ -265,12 +261,6 @@ def _by_itself(text: str, command: str) -> str:
         return "" if picture else words
 
     body = re.sub(r"\n{3,}", "\n\n", _LINK.sub(described, text)).rstrip()
-    return f"{body}\n{_more(list(topics), command)}"
-
-
-def _more(topics: list[str], command: str) -> str:
-    if not topics:
-        return ""
-    named = ", ".join(f"`{command} {topic}`" for topic in topics[:_MOST_LINKS])
+    named = ", ".join(f"`{command} {topic}`" for topic in [*topics][:_MOST_LINKS])
     rest = f" and others: `{command}` lists them" if len(topics) > _MOST_LINKS else ""
-    return f"\nSee also {named}{rest}.\n"
+    return f"{body}\n\nSee also {named}{rest}.\n" if topics else f"{body}\n"

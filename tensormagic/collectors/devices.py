@@ -6,38 +6,24 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 
 from tensormagic.reports import DeviceMemory, Gap, ProcessUse
 from tensormagic.words import error_text
 
-# What torch is asked of a device that works on while the program goes on: streams, events, capture, room.
-#
 # Nothing here waits for the device but `Arrival.read` of what has not come. Everybody asks `there`, in whose place
 # tests put one that takes a CPU for such a device and counts.
 
 
-class Arrival(Protocol):
-    """Numbers on their way from a device."""
-
-    def ready(self) -> bool:
-        """Return whether they have come; waits for nothing."""
-
-    def read(self) -> list[float]:
-        """Return them; waits until they have come."""
-
-
-class _Sent:
-    """Numbers that CUDA copies into pinned memory while the program goes on.
-
-    On devices whose events torch does not offer they lie where they are until they are read.
-    """
+class Arrival:
+    """Numbers on their way from a device: into pinned memory on CUDA, elsewhere they lie where they are until read."""
 
     __slots__ = ("_event", "_numbers")
 
@@ -51,9 +37,11 @@ class _Sent:
             self._event.record(torch.cuda.current_stream(numbers.device))
 
     def ready(self) -> bool:
+        """Return whether they have come; waits for nothing."""
         return self._event is None or bool(self._event.query())
 
     def read(self) -> list[float]:
+        """Return them; waits until they have come."""
         if self._event is not None:
             self._event.synchronize()
         found: list[float] = self._numbers.tolist()
@@ -101,7 +89,7 @@ class Accelerator:
 
     def send(self, numbers: torch.Tensor) -> Arrival:
         """Copy a row of numbers from where it is, when the work that makes it is done."""
-        return _Sent(numbers)
+        return Arrival(numbers)
 
     def mark(self, device: torch.device) -> Mark | None:
         """Return the moment to which the work put on a device's stream so far leads; None where that is unknown."""
@@ -133,15 +121,13 @@ def _device_of(roots: tuple[Any, ...]) -> torch.device | None:
 
 
 class Stopwatch:
-    """The seconds that a device takes for what is put on its stream, and not those that it takes to put it there.
-
-    It is the device on which the first of the tensors lies that a backward is called on.
-    """
+    """The seconds that the device of a backward's first root takes for what is put on its stream."""
 
     def __init__(self, roots: tuple[Any, ...] = ()) -> None:
         self._device = _device_of(roots)
-        self._began = there.mark(self._device) if self._device is not None else None
         self._ended: Mark | None = None
+        self.end()
+        self._began: Mark | None = self._ended
 
     def end(self) -> None:
         """End with what is on the stream now."""
@@ -149,9 +135,8 @@ class Stopwatch:
 
     def seconds(self) -> float | None:
         """Return the seconds; None where they are unknown, there is no device, or it has not come to the end."""
-        if self._began is None or self._ended is None or not self._ended.ready():
-            return None
-        return self._ended.since(self._began)
+        began, ended = self._began, self._ended
+        return ended.since(began) if began is not None and ended is not None and ended.ready() else None
 
 
 class PassTimer:
@@ -193,21 +178,18 @@ class Late:
 
     def __init__(self, failed: Callable[[Exception], None], lock: AbstractContextManager[Any]) -> None:
         """Begin empty; ``failed`` gets the reason where something could not be done; all is done under ``lock``."""
-        self._waiting: deque[tuple[Arrival | None, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[Any, Callable[[], None]]] = deque()
         self._failed, self._lock = failed, lock
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def then(self, arrival: Arrival | None, action: Callable[[], None]) -> None:
-        """Do something when numbers have come and all that came before is done; now, where nothing is waited for."""
+    def then(self, arrival: Any, action: Callable[[], None]) -> None:
+        """Do something when numbers are ``ready()`` and all before is done; now, where nothing is waited for."""
         with self._lock:
-            if arrival is None and not self._waiting:
-                self._do(action)
-                return
             self._waiting.append((arrival, action))
-            if len(self._waiting) > self.MOST:
-                self._do(self._waiting.popleft()[1])
+            if len(self._waiting) > self.MOST or (arrival is None and len(self._waiting) == 1):
+                self._do_next()
 
     def sent(self, numbers: torch.Tensor, keep: Callable[[list[float]], None]) -> None:
         """Hand over a row of numbers when it has come from its device."""
@@ -219,38 +201,35 @@ class Late:
         if not self._waiting:
             return
         with self._lock:
-            while self._waiting and (self._waiting[0][0] is None or self._has_come(self._waiting[0][0])):
-                self._do(self._waiting.popleft()[1])
+            while self._waiting and self._has_come(self._waiting[0][0]):
+                self._do_next()
 
     def finish(self) -> None:
         """Do everything; waits for the device."""
         with self._lock:
             while self._waiting:
-                self._do(self._waiting.popleft()[1])
+                self._do_next()
 
     def drop(self) -> None:
         """Do nothing of it: in a process that was forked from the one that waits."""
         self._waiting.clear()
 
-    def _has_come(self, arrival: Arrival) -> bool:
+    def _has_come(self, arrival: Any) -> bool:
         try:
-            return arrival.ready()
+            return arrival is None or bool(arrival.ready())
         except Exception as error:  # a device that has failed says so at every question
             self._failed(error)
             return True
 
-    def _do(self, action: Callable[[], None]) -> None:
+    def _do_next(self) -> None:
         try:
-            action()
+            self._waiting.popleft()[1]()
         except Exception as error:
             self._failed(error)
 
 
-# The counters of torch's allocators on GPUs, and what the driver says besides.
-
 Found = tuple[list[DeviceMemory], list[Gap]]
 Reader = Callable[[], Found]
-Value = TypeVar("Value")
 
 _UNCOUNTED = "the allocator of {} does not report its allocations: it is not torch's own"
 _ONE_IS_OURS = (
@@ -268,34 +247,36 @@ def read_cuda(cuda: Any = torch.cuda, core: Any = torch._C, nvml: Any = None) ->
     if nvml is None and find_spec("pynvml") is not None:
         nvml = import_module("pynvml")
     driver, gaps = _processes(nvml, cuda, used)
-    blocks = _or_none(lambda: _largest_free(cuda))
-    devices = [_cuda_device(cuda, index, driver.get(index, []), blocks) for index in used]
+    blocks, devices = _largest_free(cuda), []
+    for index in used:
+        counted, users = _counters("cuda", cuda, index), driver.get(index, [])
+        own = next((one.nbytes for one in users if one.pid == os.getpid()), None)
+        others = sorted((one for one in users if one.pid != os.getpid()), key=lambda one: -(one.nbytes or 0))
+        devices.append(replace(
+            counted, largest_free=None if blocks is None else blocks.get(index, 0), process=own, others=tuple(others),
+            context=None if own is None or counted.reserved is None else max(own - counted.reserved, 0),
+        ))  # fmt: skip
     gaps += [Gap("devices", _UNCOUNTED.format(one.device)) for one in devices if one.allocated is None]
     unlike = [one.device for one in devices if one.others and one.process is None]
     return devices, gaps + [Gap("devices", _ONE_IS_OURS.format(device, os.getpid())) for device in unlike]
 
 
-def _cuda_device(cuda: Any, index: int, users: list[ProcessUse], blocks: dict[int, int] | None) -> DeviceMemory:
-    """Return one device; an allocator that is not torch's own may refuse any of its counters."""
-    own = next((one.nbytes for one in users if one.pid == os.getpid()), None)
-    reserved = _or_none(lambda: cuda.memory_reserved(index))
-    free, total = _or_none(lambda: cuda.mem_get_info(index)) or (None, None)
-    others = sorted((one for one in users if one.pid != os.getpid()), key=lambda one: -(one.nbytes or 0))
+def _counters(kind: str, backend: Any, index: int) -> DeviceMemory:
+    """Return what a backend counts of a device; an allocator that is not torch's own may refuse any of it."""
+    free, total = _told(backend, "mem_get_info", index) or (None, None)
     return DeviceMemory(
-        device=f"cuda:{index}", name=_or_none(lambda: str(cuda.get_device_name(index))) or "",
-        allocated=_or_none(lambda: cuda.memory_allocated(index)), reserved=reserved,
-        peak=_or_none(lambda: cuda.max_memory_allocated(index)),
-        largest_free=None if blocks is None else blocks.get(index, 0), free=free, total=total, process=own,
-        others=tuple(others), context=None if own is None or reserved is None else max(own - reserved, 0),
+        device=f"{kind}:{index}", name=str(_told(backend, "get_device_name", index) or ""),
+        allocated=_told(backend, "memory_allocated", index), reserved=_told(backend, "memory_reserved", index),
+        peak=_told(backend, "max_memory_allocated", index), free=free, total=total,
     )  # fmt: skip
 
 
-def _largest_free(cuda: Any) -> dict[int, int]:
-    """Return the largest block by device that is free inside what is reserved."""
-    try:  # without the history, which takes seconds to put together where one is recorded
-        segments = cuda.memory_snapshot(include_traces=False)
-    except TypeError:  # older torch knows no such option, and always brings it along
-        segments = cuda.memory_snapshot()
+def _largest_free(cuda: Any) -> dict[int, int] | None:
+    """Return the largest block by device that is free inside what is reserved; None of another allocator."""
+    # Without the history, which takes seconds to put together where one is recorded; older torch always has it.
+    segments = _told(cuda, "memory_snapshot", include_traces=False) or _told(cuda, "memory_snapshot")
+    if segments is None:
+        return None
     found: dict[int, int] = {}
     for segment in segments:
         free = (block["size"] for block in segment["blocks"] if block["state"] == "inactive")
@@ -321,7 +302,7 @@ def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, 
 def _users(nvml: Any, handle: Any) -> list[ProcessUse]:
     found, computing = {}, nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     for one in (*computing, *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)):
-        name: Any = _or_none(lambda pid=one.pid: nvml.nvmlSystemGetProcessName(pid)) or ""  # type: ignore[misc]
+        name: Any = _told(nvml, "nvmlSystemGetProcessName", one.pid) or ""
         program = Path(name.decode(errors="replace") if isinstance(name, bytes) else name).name
         found[one.pid] = ProcessUse(one.pid, program, one.usedGpuMemory)
     return list(found.values())
@@ -332,41 +313,26 @@ def read_mps(backend: Any = torch.backends.mps, mps: Any = torch.mps) -> Found:
     reserved = mps.driver_allocated_memory() if backend.is_built() and backend.is_available() else 0
     if not reserved:
         return [], []
-    total = _or_none(mps.recommended_max_memory) if hasattr(mps, "recommended_max_memory") else None
+    total = _told(mps, "recommended_max_memory")
     return [DeviceMemory("mps:0", allocated=mps.current_allocated_memory(), reserved=reserved, total=total)], []
 
 
 def read_xpu(xpu: Any = torch.xpu) -> Found:
     """Return Intel's GPUs that torch uses."""
-
-    def device(index: int) -> DeviceMemory:
-        free, total = _or_none(lambda: xpu.mem_get_info(index)) or (None, None)
-        if total is None:
-            total = _or_none(lambda: int(xpu.get_device_properties(index).total_memory))
-        return DeviceMemory(
-            device=f"xpu:{index}", name=_or_none(lambda: str(xpu.get_device_name(index))) or "",
-            allocated=_or_none(lambda: xpu.memory_allocated(index)),
-            reserved=_or_none(lambda: xpu.memory_reserved(index)),
-            peak=_or_none(lambda: xpu.max_memory_allocated(index)), free=free, total=total,
-        )  # fmt: skip
-
-    return [device(index) for index in range(xpu.device_count())] if xpu.is_initialized() else [], []
+    used = [_counters("xpu", xpu, index) for index in range(xpu.device_count() if xpu.is_initialized() else 0)]
+    sizes = [getattr(_told(xpu, "get_device_properties", at), "total_memory", None) for at in range(len(used))]
+    return [one if one.total else replace(one, total=size) for one, size in zip(used, sizes, strict=True)], []
 
 
-def _or_none(ask: Callable[[], Value]) -> Value | None:
-    """Return what a driver shows; None where it does not."""
-    try:
-        return ask()
-    except Exception:  # drivers raise all kinds of errors
-        return None
+def _told(driver: Any, question: str, *given: Any, **options: Any) -> Any:
+    """Return what a driver answers; None where it does not: drivers raise all kinds of errors."""
+    with suppress(Exception):
+        return getattr(driver, question)(*given, **options)
+    return None
 
 
-# The memory of the CPU: what this process takes, and what is left for it.
-#
 # Linux shows it in files; in a container the limit is the container's. Elsewhere psutil is asked where it is there.
-
 _ROOT = Path("/")
-_UNITS = 1024  # /proc shows kibibytes
 
 
 def read_cpu(root: Path = _ROOT, psutil: Any = None) -> Found:
@@ -374,9 +340,7 @@ def read_cpu(root: Path = _ROOT, psutil: Any = None) -> Found:
     if (root / "proc/self/statm").exists():
         pages = int((root / "proc/self/statm").read_text(encoding="ascii").split()[1])
         described = dict(re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo"), re.MULTILINE))
-        total, free = (
-            int(described[key]) * _UNITS if key in described else None for key in ("MemTotal", "MemAvailable")
-        )
+        total, free = (int(described[key]) * 1024 if key in described else None for key in ("MemTotal", "MemAvailable"))
         limit, used = _container(root)
         if limit is not None and (total is None or limit < total):
             left = max(limit - (used or 0), 0)
@@ -406,10 +370,7 @@ def _container(root: Path) -> tuple[int | None, int | None]:
 
 
 def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii")
-    except OSError:
-        return ""
+    return str(_told(path, "read_text", "ascii") or "")
 
 
 # Nothing is initialised by looking: a device that torch has not begun to use holds nothing of torch's.

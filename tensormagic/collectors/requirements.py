@@ -12,13 +12,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.words import binding
+from tensormagic.words import article, binding
 
 if TYPE_CHECKING:
     import torch
 
-
-# Says in one line what is needed, where torch is missing or too old. Imports torch only if it is there.
 
 OLDEST_TORCH = (2, 10)
 _NEEDED = ".".join(map(str, OLDEST_TORCH))
@@ -57,9 +55,6 @@ def shows_widgets() -> bool:
         return False
 
 
-# What torch can use on this machine, and a small program to try the tool on.
-
-
 def torch_facts() -> dict[str, str]:
     """Return what torch says of itself and of the devices here; no device is started."""
     import torch
@@ -80,9 +75,7 @@ def small_step() -> Callable[[], torch.Tensor]:
     import torch
     from torch import nn
 
-    generator = torch.Generator().manual_seed(0)
-    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
-    x = torch.rand(16, 4, generator=generator)
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), torch.ones(16, 4)
 
     def step() -> torch.Tensor:
         loss: torch.Tensor = net(x).square().mean()
@@ -92,8 +85,6 @@ def small_step() -> Callable[[], torch.Tensor]:
     return step
 
 
-# Says what something is that is no tensor, and what to write instead. Imports torch only if it is loaded already.
-
 _ALL = "; tensors() lists all its tensors"
 
 
@@ -101,9 +92,8 @@ def why_not_a_tensor(value: Any, name: str) -> str:
     """Return why ``value`` cannot be shown as a tensor and what would work; empty where it is one."""
     if is_tensor(value) or is_array(value):
         return ""
-    torch = sys.modules.get("torch")
-    sentence = "" if value is None and name == "None" else f" is {what(value)},"
-    return f"{name}{sentence or ' is'} not a tensor; {_instead(value, name, torch)}"
+    sentence = "is" if value is None and name == "None" else f"is {what(value)},"
+    return f"{name} {sentence} not a tensor; {_instead(value, name)}"
 
 
 def is_tensor(value: Any) -> bool:
@@ -120,25 +110,19 @@ def is_array(value: Any) -> bool:
 
 def what(value: Any) -> str:
     """Return what something is, with its article: ``a list of 3``, ``an nn.ReLU``, ``None``."""
-    kind = type(value)
-    if isinstance(value, type | ModuleType):
-        return "a class" if isinstance(value, type) else "a Python module"
-    home = "nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.split(".")[0]
-    title = kind.__name__ if home in {"builtins", "__main__"} else f"{home}.{kind.__name__}"
-    article = "an" if title[0] in "aeiouAEIOU" or title.startswith("nn.") else "a"
     if value is None:
         return "None"
-    if isinstance(value, list | tuple | dict | set):
-        return f"{article} {title} of {len(value)}"
-    return f"{article} {title}"
+    if isinstance(value, type | ModuleType):
+        return "a class" if isinstance(value, type) else "a Python module"
+    kind, of = type(value), f" of {len(value)}" if isinstance(value, list | tuple | dict | set) else ""
+    if kind.__module__.startswith("torch.nn."):
+        return f"an nn.{kind.__name__}{of}"
+    home = kind.__module__.split(".")[0]
+    return article(kind.__name__ if home in {"builtins", "__main__"} else f"{home}.{kind.__name__}") + of
 
 
 def require(given: Any, kind: type, call: str, takes: str) -> None:
-    """Check that a function was given what it takes.
-
-    Raises:
-        TensorMagicError: where it is of another class; says what the call takes, and what it was given.
-    """
+    """Raise a TensorMagicError where a function was given what it does not take; says what it takes and was given."""
     if not isinstance(given, kind):
         raise TensorMagicError(f"{call} takes {takes}, but was given {what(given)}")
 
@@ -149,31 +133,22 @@ def require_name(name: Any, call: str) -> None:
 
 
 def require_names(given: Any, function: str) -> Mapping[str, Any]:
-    """Return what a function was given as names and their values.
-
-    Raises:
-        TensorMagicError: where it is no mapping, or its keys are no names.
-    """
+    """Return what a function was given as names and values; raises a TensorMagicError where it is no such mapping."""
     takes = 'names and their values, as in {"x": x}'
     require(given, Mapping, f"{function}()", takes)
-    names: Mapping[str, Any] = given
-    for name in list(names):
+    for name in list(given):
         require(name, str, f"{function}()", f"{takes}: a name is text")
-    return names
+    return given  # type: ignore[no-any-return]
 
 
 def names_here(namespace: Any, function: str) -> Mapping[str, Any]:
-    """Return the names that a public function was given, by default the globals of whoever called that function.
-
-    Raises:
-        TensorMagicError: where what was given is no mapping of names.
-    """
+    """Return the names that a public function was given, checked; by default the globals of whoever called it."""
     caller = sys._getframe(2)
     return caller.f_globals if namespace is None else require_names(namespace, function)
 
 
-def _instead(value: Any, name: str, torch: Any) -> str:
-    subject = binding(name)
+def _instead(value: Any, name: str) -> str:
+    torch, subject = sys.modules.get("torch"), binding(name)
     if value is None and name.endswith(".grad"):
         return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
     if torch is not None and isinstance(value, torch.nn.Module):
@@ -186,17 +161,13 @@ def _instead(value: Any, name: str, torch: Any) -> str:
             return f"{subject}[{key!r}] is one{_ALL}"
         numbers = not isinstance(value, dict) and all(isinstance(each, int | float | complex | list) for each in value)
         return f"torch.tensor({subject}) makes one" if numbers else "it holds none"
-    return _made_of(value, name, subject)
-
-
-def _made_of(value: Any, name: str, subject: str) -> str:
-    """Return how a tensor can be made of something."""
-    if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
-        return f"torch.as_tensor({name}) makes one"
-    if isinstance(value, bool | int | float | complex):
-        return f"torch.tensor({name}) makes one"
-    if isinstance(value, Iterator):
-        return f"list({name}) collects its items and shows the tensors among them"
-    if callable(getattr(type(value), "to_numpy", None)):  # a table, a column or an index of pandas or polars
-        return f"torch.as_tensor({subject}.to_numpy()) makes one of numbers"
-    return "give an expression that makes a torch.Tensor"
+    made_by = (
+        (type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"),
+         f"torch.as_tensor({name}) makes one"),
+        (isinstance(value, int | float | complex), f"torch.tensor({name}) makes one"),
+        (isinstance(value, Iterator), f"list({name}) collects its items and shows the tensors among them"),
+        (callable(getattr(type(value), "to_numpy", None)),  # a table, a column or an index of pandas or polars
+         f"torch.as_tensor({subject}.to_numpy()) makes one of numbers"),
+        (True, "give an expression that makes a torch.Tensor"),
+    )  # fmt: skip
+    return next(way for is_so, way in made_by if is_so)

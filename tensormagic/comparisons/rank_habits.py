@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 
-from tensormagic.comparisons.rank_files import Facts
+from tensormagic.comparisons.rank_files import Facts, common
 from tensormagic.reports import Arrivals, Difference, Placed
 
-# What ranks do that should go together: inputs, generators, buffers, clipping, placements, hosts.
-#
-# Only ranks are compared of which it is certain that they should: those that reduce gradients together, and no
-# others.
-
+# Only ranks are compared that should certainly go together: those that reduce gradients together, and no others.
 MOST_NAMES = 8
 _FEWEST = 2  # passes that have to be alike before it is no chance
 _SAME = 1e-3  # norms of one gradient differ by less, relative to them
@@ -28,13 +24,16 @@ _TENSOR = {"tp", "tensor"}
 
 def habits(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield what differs between ranks, or is the same, where it should not."""
-    for group in grouped(found, "shares"):
+    for group in grouped(found, lambda one: one.row.get("shares")):
         flat = group if group[0].row["kinds"] == ("FSDP1",) else ()
         yield from chain(_inputs(group), _batches(group), _clipping(flat))
-    for group in grouped(found, "replicas"):
-        yield from _buffers(group)
-    for group in _on_one_mesh(found):
-        yield from chain(_clipping(group), _placements(group), _hosts(group))
+    for group in grouped(found, lambda one: one.row.get("replicas")):
+        # When all ranks last reported theirs; before the first step is too early.
+        if last := max(common([one.buffers for one in group]), default=0):
+            yield from _unlike("buffers", group, [one.buffers[last] for one in group], last)
+    for group in grouped(found, _mesh):
+        how = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
+        yield from chain(_clipping(group), _unlike("placements", group, how), _hosts(group))
 
 
 def odd_ranks(values: Mapping[int, Hashable]) -> tuple[int, ...]:
@@ -46,40 +45,35 @@ def odd_ranks(values: Mapping[int, Hashable]) -> tuple[int, ...]:
     return tuple(rank for rank, value in values.items() if value != common)
 
 
-def grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
-    """Yield the ranks, several of them, that name the same ranks as their group."""
-    groups: dict[tuple[int, ...], list[Facts]] = {}
+def grouped(found: Sequence[Facts], by: Callable[[Facts], Any]) -> Iterator[list[Facts]]:
+    """Yield the ranks, several of them, that have the same of something: their group's ranks, or their mesh."""
+    groups: dict[Any, list[Facts]] = {}
     for one in found:
-        groups.setdefault(one.row.get(by, ()), []).append(one)
-    return (group for ranks, group in groups.items() if ranks and len(group) > 1)
+        groups.setdefault(by(one), []).append(one)
+    return (group for key, group in groups.items() if key and len(group) > 1)
 
 
-def _forwards(group: Sequence[Facts]) -> list[int]:
-    """Return the passes before which all of a group saw what their forward was given."""
-    described = [{number for number, one in each.passes.items() if one.forward} for each in group]
-    return sorted(set.intersection(*described))
-
-
-def _forward(one: Facts, number: int) -> dict[str, Any]:
-    return one.passes[number].forward or {}
+def _forwards(group: Sequence[Facts]) -> dict[int, list[dict[str, Any]]]:
+    """Return what the forwards of all of a group were given, by the pass after them, where all saw that."""
+    every = (
+        (number, [one.passes[number].forward for one in group]) for number in common([one.passes for one in group])
+    )
+    return {number: forwards for number, forwards in every if all(forwards)}
 
 
 def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:
-    passes, ranks = _forwards(group), tuple(one.rank for one in group)
-    if len(passes) < _FEWEST:
+    forwards, ranks = _forwards(group), tuple(one.rank for one in group)
+    if len(forwards) < _FEWEST:
         return
-    drew = sum(all(_forward(one, number)["drew"] for one in group) for number in passes)
-    if _alike(group, passes, "given"):
-        same = _same_gradients(group, passes)
-        changes = len({_forward(group[0], number)["given"] for number in passes}) > 1
+    seen = {what: [{one[what] for one in each} for each in forwards.values()] for what in ("given", "state", "drew")}
+    drew = sum(map(all, seen["drew"]))
+    if all(len(each) == 1 for each in seen["given"]):
+        same = _same_gradients(group, list(forwards))
+        changes = len(set.union(*seen["given"])) > 1
         if same or (changes and drew):  # else they are held against other targets
-            yield Difference(what="inputs", step=0, ranks=ranks, count=same * len(passes), of=len(passes))
-    elif _alike(group, passes, "state") and drew >= _FEWEST and 2 * drew >= len(passes):
-        yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(passes))
-
-
-def _alike(group: Sequence[Facts], passes: Sequence[int], what: str) -> bool:
-    return all(len({_forward(one, number)[what] for one in group}) == 1 for number in passes)
+            yield Difference(what="inputs", step=0, ranks=ranks, count=same * len(forwards), of=len(forwards))
+    elif all(len(each) == 1 for each in seen["state"]) and drew >= _FEWEST and 2 * drew >= len(forwards):
+        yield Difference(what="generators", step=0, ranks=ranks, count=drew, of=len(forwards))
 
 
 def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
@@ -92,56 +86,38 @@ def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
 
 def _batches(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield where batches are uneven: now and then, or always by the same; sizes that always vary are no batches."""
-    passes = _forwards(group)
-    sizes = {number: [tuple(_forward(one, number)["sizes"]) for one in group] for number in passes}
-    uneven = [number for number in passes if all(sizes[number]) and len(set(sizes[number])) > 1]
-    steady = len({tuple(each) for each in sizes.values()}) == 1 and len(passes) >= _FEWEST
-    if uneven and (steady or 2 * len(uneven) < len(passes)):
-        first = uneven[0]
-        ranks = odd_ranks({one.rank: size for one, size in zip(group, sizes[first], strict=True)})
-        values = tuple((one.rank, float(size[0])) for one, size in zip(group, sizes[first], strict=True))
-        line = group[0].passes[first].line
+    sizes = {number: [tuple(one["sizes"]) for one in each] for number, each in _forwards(group).items()}
+    uneven = [number for number, each in sizes.items() if all(each) and len(set(each)) > 1]
+    steady = len({tuple(each) for each in sizes.values()}) == 1 and len(sizes) >= _FEWEST
+    if uneven and (steady or 2 * len(uneven) < len(sizes)):
+        first = {one.rank: size for one, size in zip(group, sizes[uneven[0]], strict=True)}
         yield Difference(
-            what="batches", step=0, after_pass=first, ranks=ranks, count=len(uneven), of=len(passes), values=values,
-            line=line,
+            what="batches", step=0, after_pass=uneven[0], ranks=odd_ranks(first), count=len(uneven), of=len(sizes),
+            values=tuple((rank, float(size[0])) for rank, size in first.items()), line=group[0].passes[uneven[0]].line,
         )  # fmt: skip
 
 
-def _buffers(group: Sequence[Facts]) -> Iterator[Difference]:
-    """Yield buffers that were not the same when all ranks last reported theirs; before the first step is too early."""
-    steps = set.intersection(*(set(one.buffers) for one in group)) - {0}
-    if not steps:
-        return
-    last = max(steps)
-    every = [one.buffers[last] for one in group]
-    names = [name for name in every[0] if all(name in each for each in every)]
+def _unlike(what: Any, group: Sequence[Facts], every: list[dict[str, Any]], step: int = 0) -> Iterator[Difference]:
+    """Yield the names under which ranks have something else; and what, where that is words."""
+    names = common(every)
     differ = [name for name in names if len({each[name] for each in every}) > 1]
     if differ:
-        odd = odd_ranks({one.rank: each[differ[0]] for one, each in zip(group, every, strict=True)})
+        first = {one.rank: each[differ[0]] for one, each in zip(group, every, strict=True)}
         yield Difference(
-            what="buffers", step=min(last, *(len(one.steps) for one in group)), ranks=odd,
+            what=what, step=min(step, *(len(one.steps) for one in group)), ranks=odd_ranks(first),
             names=tuple(differ[:MOST_NAMES]), count=len(differ), of=len(names),
+            described=tuple((rank, " ".join(each)) for rank, each in first.items() if type(each) is tuple),
         )  # fmt: skip
 
 
-def _mesh(one: Facts) -> tuple[Any, ...] | None:
-    """Return the mesh over which the parameters of a rank are spread, that of most dimensions."""
-    meshes = one.placed.get("meshes", ())
-    found = max(meshes, key=lambda mesh: len(mesh[1]), default=None)
-    return None if found is None else (tuple(found[0]), tuple(found[1]), tuple(found[2]))
-
-
-def _on_one_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
-    groups: dict[tuple[Any, ...], list[Facts]] = {}
-    for one in found:
-        if (mesh := _mesh(one)) is not None:
-            groups.setdefault(mesh, []).append(one)
-    return (group for group in groups.values() if len(group) > 1)
+def _mesh(one: Facts) -> tuple[tuple[Any, ...], ...]:
+    """Return the mesh over which the parameters of a rank are spread, that of most dimensions; empty without one."""
+    return tuple(map(tuple, max(one.placed.get("meshes", ()), key=lambda mesh: len(mesh[1]), default=())))
 
 
 def on_tensor_mesh(found: Sequence[Facts]) -> Iterator[list[Facts]]:
     """Yield the ranks that are on one mesh of tensor parallelism, and nothing else."""
-    return (group for group in _on_one_mesh(found) if {*group[0].placed["meshes"][0][0]} in ({"tp"}, {"tensor"}))
+    return (group for group in grouped(found, _mesh) if {*group[0].placed["meshes"][0][0]} in ({"tp"}, {"tensor"}))
 
 
 def _factor(one: Facts, step: int) -> float | None:
@@ -159,7 +135,7 @@ def _factor(one: Facts, step: int) -> float | None:
 
 
 def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
-    for step in sorted(set.intersection(*(set(one.steps) for one in group))) if group else ():
+    for step in common([one.steps for one in group]):
         factors = {one.rank: _factor(one, step) for one in group}
         known = [factor for factor in factors.values() if factor is not None]
         if len(known) == len(group) and max(known) > _APART * min(known) and min(known) * _APART < 1:
@@ -169,30 +145,14 @@ def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
             return
 
 
-def _placements(group: Sequence[Facts]) -> Iterator[Difference]:
-    """Yield parameters that ranks of one mesh hold in other placements."""
-    described = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
-    names = [name for name in described[0] if all(name in each for each in described)]
-    differ = [name for name in names if len({each[name] for each in described}) > 1]
-    if differ:
-        how = {one.rank: each[differ[0]] for one, each in zip(group, described, strict=True)}
-        yield Difference(
-            what="placements", step=0, ranks=odd_ranks(how), names=tuple(differ[:MOST_NAMES]), count=len(differ),
-            of=len(names), described=tuple((rank, " ".join(each)) for rank, each in how.items()),
-        )  # fmt: skip
-
-
 def _hosts(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield a mesh whose tensor-parallel ranks are on several machines, where those of another dimension are on one."""
     mesh, hosts = _mesh(group[0]), {one.rank: one.row.get("host", "") for one in group}
-    if mesh is None or set(mesh[2]) != set(hosts) or len(set(hosts.values())) < 2:
+    if not mesh or set(mesh[2]) != set(hosts) or len(set(hosts.values())) < 2:
         return
     names, sizes, ranks = mesh
     table = np.array([hosts[rank] for rank in ranks]).reshape(sizes)
-    crosses = {}
-    for dim, name in enumerate(names):
-        lines = np.moveaxis(table, dim, -1).reshape(-1, sizes[dim])
-        crosses[name] = bool((lines != lines[:, :1]).any())
+    crosses = {name: bool((table != table.take([0], dim)).any()) for dim, name in enumerate(names)}
     inside = [name for name, size in zip(names, sizes, strict=True) if not crosses[name] and size > 1]
     for name in names:
         if name in _TENSOR and crosses[name] and inside:
@@ -215,21 +175,17 @@ def spread_of(one: Facts) -> tuple[Placed, ...]:
 MOST_SHOWN = 48
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce_scatter", "all_gather_into_tensor", "_allgather_base")
 _ROOTED = {"broadcast", "reduce", "gather", "scatter"}  # one rank is named in them, by each of the ranks
+_STOPPED = {"failed", "interrupted"}
 _TIMED_OUT = re.compile("(?i)timed out|timeout")
 _FEWEST_STEPS, _LONG = 8, 1.0  # steps, and seconds: for less a rank may come last because its core was busy
 _LAG, _SHARE, _OFTEN = 10e-3, 0.25, 0.9  # seconds, and of a step; the share of steps in which one comes last
 
 
 class _Joint:
-    """The collectives of one group, on the ranks of it that reported theirs, from ``first`` on, which all know.
-
-    A rank may have begun none of them.
-
-    ``moments`` are seconds by rank and collective; NaN where a rank did not come, or it is not known.
-    """
+    """The collectives of a group from ``first`` on, of ranks that told theirs; with moments, NaN where unknown."""
 
     def __init__(self, group: str, members: list[Facts]) -> None:
-        self.group, self.members = group, members
+        self.group, self.members, self.ranks = group, members, [one.rank for one in members]
         rows = []  # numbers, kinds and moments of the collectives of the group
         for begun in (one.begun for one in members if one.begun is not None):
             mine = np.array([one[0] == group for one in begun.kinds], bool)[begun.which]
@@ -252,6 +208,19 @@ class _Joint:
         assert begun is not None
         _, _, operation, sizes, line = begun.kinds[int(self.kinds[row, at])]
         return operation.rpartition(":")[2], sizes, line
+
+    def described(self, row: int, at: int) -> tuple[int, str]:
+        """Return the same in words, with the rank."""
+        operation, sizes, line = self.kind(row, at)
+        of = f" of {sizes[1:-1]}" if len(sizes) > 2 else ""
+        return self.ranks[row], f"{operation}{of}{f' ({line})' if line else ''}"
+
+    def difference(self, what: Any, at: int, ranks: Iterable[int], rows: Iterable[int], **known: Any) -> Difference:
+        """Return that ranks differ there, with what these rows did."""
+        described = tuple(self.described(row, at) for row in rows)
+        return Difference(
+            what=what, step=self.first + at, ranks=tuple(ranks), names=(self.group,), described=described, **known,
+        )  # fmt: skip
 
 
 def _offsets(members: Sequence[Facts], moments: Any) -> Any:
@@ -276,35 +245,23 @@ def collectives(found: Sequence[Facts]) -> Iterator[Difference]:
     """Yield where ranks of a group did not begin the same collective, and which comes last again and again."""
     joints = _joints(found)
     parted = [each for each in map(_parted, joints) if each is not None]
-    yield from parted
-    if not parted:
-        for joint in joints[:1]:
-            yield from _last(joint)
+    yield from parted or (each for joint in joints[:1] for each in _last(joint))
 
 
 def _parted(joint: _Joint) -> Difference | None:
-    ranks = [one.rank for one in joint.members]
-    common = min(joint.last) - joint.first + 1
-    for at in range(common):
+    rows, latest = range(len(joint.ranks)), max(joint.last)
+    shared = min(joint.last) - joint.first + 1
+    for at in range(shared):
         if (joint.kinds[:, at] < 0).any():
             return None  # something is missing in what was recorded: nothing after it is known
-        each = [joint.kind(row, at) for row in range(len(ranks))]
-        same = {(one[0], one[1] if one[0].startswith(_SAME_SIZES) else "") for one in each}
-        if len(same) > 1:
-            described = tuple((rank, _described(*one)) for rank, one in zip(ranks, each, strict=True))
-            odd = odd_ranks({rank: one[:2] for rank, one in zip(ranks, each, strict=True)})
-            number, names = joint.first + at, (joint.group,)
-            return Difference(what="collectives", step=number, ranks=odd, names=names, described=described)
-    if common > 0 and min(joint.last) == max(joint.last):
-        return _timed_out(joint, common - 1)
-    rows = [at for at, one in enumerate(joint.members) if one.row.get("state") in {"failed", "interrupted"}]
-    waits = [at for at in rows if joint.last[at] == max(joint.last)]
-    if min(joint.last) == max(joint.last) or not waits or common < 0:
-        return None
-    behind = tuple(rank for rank, last in zip(ranks, joint.last, strict=True) if last < max(joint.last))
-    described = tuple((ranks[at], _described(*joint.kind(at, common))) for at in waits)
-    number, names = joint.first + common, (joint.group,)
-    return Difference(what="absence", step=number, ranks=behind, names=names, described=described)
+        each = {rank: joint.kind(row, at)[:2] for row, rank in enumerate(joint.ranks)}
+        if len({(name, sizes if name.startswith(_SAME_SIZES) else "") for name, sizes in each.values()}) > 1:
+            return joint.difference("collectives", at, odd_ranks(each), rows)
+    behind = [rank for rank, last in zip(joint.ranks, joint.last, strict=True) if last < latest]
+    if not behind:
+        return _timed_out(joint, shared - 1) if shared > 0 else None
+    waits = [row for row in rows if joint.last[row] == latest and joint.members[row].row.get("state") in _STOPPED]
+    return joint.difference("absence", shared, behind, waits) if waits and shared >= 0 else None
 
 
 def _timed_out(joint: _Joint, at: int) -> Difference | None:
@@ -312,26 +269,16 @@ def _timed_out(joint: _Joint, at: int) -> Difference | None:
     ends = [one.began + one.row.get("seconds", 0.0) for one in joint.members] - joint.ahead
     errors = [one.row.get("error", "") for one in joint.members]
     gave_up = [end for end, error in zip(ends, errors, strict=True) if _TIMED_OUT.search(error)]
-    ranks, moments = [one.rank for one in joint.members], joint.moments[:, at]
+    moments = joint.moments[:, at]
     newest = [one.begun.moments.max() for one in joint.members if one.begun is not None] - joint.ahead
     if not gave_up or (newest > moments).any():  # of what began after it, in another group, they may be as well
         return None
     first = int(np.argmin(moments))
-    kind = joint.kind(first, at)
-    number, described = joint.first + at, ((ranks[first], _described(*kind)),)
-    late = [row for row, moment in enumerate(moments) if moment > min(gave_up)]
-    values = tuple((ranks[row], float(moments[row] - moments[first])) for row in late)
-    if late or (kind[0] in _ROOTED and all(errors)):
-        return Difference(
-            what="absence", step=number, ranks=tuple(ranks[row] for row in late), names=(joint.group,),
-            described=described, values=values,
-        )  # fmt: skip
-    return None
-
-
-def _described(operation: str, sizes: str, line: str) -> str:
-    of = f" of {sizes[1:-1]}" if len(sizes) > 2 else ""
-    return f"{operation}{of}{f' ({line})' if line else ''}"
+    late = {
+        joint.ranks[row]: float(moment - moments[first]) for row, moment in enumerate(moments) if moment > min(gave_up)
+    }
+    is_told = late or (joint.kind(first, at)[0] in _ROOTED and all(errors))
+    return joint.difference("absence", at, late, [first], values=tuple(late.items())) if is_told else None
 
 
 def _last(joint: _Joint) -> Iterator[Difference]:
@@ -360,53 +307,39 @@ def _last(joint: _Joint) -> Iterator[Difference]:
         return
     row = int(np.bincount(last[worst]).argmax())
     own = [at for at in worst if last[at] == row]
-    lag = float(np.median([waited[at] for at in own]))
+    least, lag = np.quantile(waited[own], [0.25, 0.5])
     step = float(np.median(np.diff(ends)))
-    least = float(np.quantile([waited[at] for at in own], 0.25))
     if len(own) >= _OFTEN * len(worst) and least > max(_LAG, _SHARE * step):
         kind = joint.kind(row, int(full[own[-1]]))
         yield Difference(
-            what="waits", step=0, ranks=(joint.members[row].rank,), count=len(own), of=len(worst),
-            values=((joint.members[row].rank, lag), (-1, step)), line=kind[2], names=(kind[0],),
+            what="waits", step=0, ranks=(joint.ranks[row],), count=len(own), of=len(worst),
+            values=((joint.ranks[row], float(lag)), (-1, step)), line=kind[2], names=(kind[0],),
         )  # fmt: skip
 
 
 def arrivals(found: Sequence[Facts]) -> Arrivals | None:
-    """Return when each rank came to the last collectives of the largest group, or of the one in which they part.
-
-    Of ranks that still run, or were killed, no collective is known: when they came to their steps.
-    """
+    """Return when each rank came to its last collectives, in the group that parts or the largest; else to its steps."""
     joints = _joints(found)
     joint = next((each for each in joints if _parted(each) is not None), next(iter(joints), None))
-    if joint is None or not joint.moments.size:
-        return _steps(found)
-    known = ~np.isnan(joint.moments).all(axis=0)
-    shown = np.flatnonzero(known)[-MOST_SHOWN:]
-    moments = joint.moments[:, shown]
-    if not moments.size:
+    if joint is not None and joint.moments.size:
+        group, members, known = joint.group, joint.members, ~np.isnan(joint.moments)
+        shown = [int(at) for at in np.flatnonzero(known.any(axis=0))[-MOST_SHOWN:]]
+        kinds = [joint.kind(int(known[:, at].argmax()), at) for at in shown]
+        moments, numbers = joint.moments[:, shown], [at + joint.first for at in shown]
+    else:
+        group, members = "", [one for one in found if any(step.at for step in one.steps.values())]
+        ends = [max(one.steps) for one in members] if len(members) > 1 else [0]
+        # One step behind is none: it was not written yet.
+        last = max(ends) if max(ends) > min(ends) + 1 else min(ends)
+        numbers = sorted({step for one in members for step in one.steps if step <= last})[-MOST_SHOWN:]
+        moments = np.array([[one.steps[at].at if at in one.steps else np.nan for at in numbers] for one in members])
+        moments = moments - _offsets(members, moments)[:, None] if numbers else moments
+        kinds = [("step", "", "")] * len(numbers)
+    if not numbers:
         return None
-    first = [int(np.flatnonzero(~np.isnan(column))[0]) for column in moments.T]
-    kinds = [joint.kind(row, int(at)) for row, at in zip(first, shown, strict=True)]
     seconds = (moments - np.nanmin(moments)).astype(np.float32)
-    ranks, numbers = tuple(one.rank for one in joint.members), tuple(int(at) + joint.first for at in shown)
     return Arrivals(
-        group=joint.group, ranks=ranks, numbers=numbers,
+        group=group, ranks=tuple(one.rank for one in members), numbers=tuple(numbers),
         operations=tuple(kind[0] for kind in kinds), lines=tuple(kind[2] for kind in kinds),
         seconds=array("f", seconds.tobytes()),
-    )  # fmt: skip
-
-
-def _steps(found: Sequence[Facts]) -> Arrivals | None:
-    several = [one for one in found if any(step.at for step in one.steps.values())]
-    if len(several) < 2:
-        return None
-    ends = [max(one.steps) for one in several]
-    last = max(ends) if max(ends) > min(ends) + 1 else min(ends)  # one step behind is none: it was not written yet
-    shown = sorted({step for one in several for step in one.steps if step <= last})[-MOST_SHOWN:]
-    moments = np.array([[one.steps[at].at if at in one.steps else np.nan for at in shown] for one in several])
-    moments -= _offsets(several, moments)[:, None]
-    seconds = (moments - np.nanmin(moments)).astype(np.float32)
-    return Arrivals(
-        group="", ranks=tuple(one.rank for one in several), numbers=tuple(shown), operations=("step",) * len(shown),
-        lines=("",) * len(shown), seconds=array("f", seconds.tobytes()),
     )  # fmt: skip

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import os
 from array import array
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from tensormagic.comparisons.rank_files import END, Facts, of_report, read_file
+from tensormagic.comparisons.rank_files import END, Facts, common, of_report, read_file
 from tensormagic.comparisons.rank_habits import (
     MOST_NAMES,
     arrivals,
@@ -34,10 +34,7 @@ from tensormagic.reports.base import given_path
 _UNUSED = "Expected to have finished reduction"  # torch's words where a wrapper still waits for gradients
 _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
 
-Key = TypeVar("Key", bound=Hashable)
 Cut = frozenset[int]
-
-
 Given = str | os.PathLike[str] | TraceReport | RankReport | Facts
 
 
@@ -95,10 +92,14 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     if _averaged(found):
         found = [replace(one, row=one.row | {"replicas": tuple(each.rank for each in found)}) for one in found]
     names = found[0].names
-    bad_pass, bad_ranks, bad_line = _first_bad(found)
-    passed = bool(bad_pass) and not _bad(found, _common([one.passes for one in found])[-1])
-    every = [one.passes.items() for one in found]
-    norms = [{number: one.norms for number, one in passes if one.norms is not None} for passes in every]
+    bad: dict[int, list[Facts]] = {}  # by pass, the ranks on which it was not finite
+    for number in common([one.passes for one in found]):
+        passes = [(one, one.passes[number]) for one in found]
+        bad[number] = [one for one, made in passes if not (made.finite and math.isfinite(made.loss or 0.0))]
+    bad_pass, odd = next(((number, each) for number, each in bad.items() if each), (0, []))
+    if len(odd) == len(found):  # all are alike
+        bad_pass, odd = 0, []
+    norms = [{at: made.norms for at, made in one.passes.items() if made.norms is not None} for one in found]
     at_pass, brought = _last_of_all(found, names, norms, bad_pass)
     at_step, used = _last_of_all(found, names, [_used(one) for one in found])
     alike = [each for each in _alike(found) if all(one.names == each[0][0].names for one in each[0])]
@@ -109,7 +110,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
         compared_after=at_step if found[0].by_pass else 0, pass_norms=brought, step_norms=used,
         differences=tuple(differences),
-        bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, bad_passed=passed,
+        bad_pass=bad_pass, bad_ranks=tuple(one.rank for one in odd),
+        bad_line=odd[0].passes[bad_pass].line if odd else "", bad_passed=bool(odd) and not [*bad.values()][-1],
         spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
@@ -119,57 +121,38 @@ def _used(facts: Facts) -> dict[int, Any]:
     return {number: one.used for number, one in facts.steps.items() if one.used is not None}
 
 
-def _common(every: Sequence[Mapping[Key, Any]]) -> list[Key]:
-    """Return the keys that all have, in the order of the first."""
-    others = every[1:]
-    return [key for key in every[0] if all(key in other for other in others)] if every else []
-
-
 def _last_of_all(
     found: Sequence[Facts], names: list[str], columns: Sequence[dict[int, Any]], wanted: int = 0
 ) -> tuple[int, Any]:
-    """Return the last number that all ranks have a column for, or the wanted one, and these columns, joined."""
-    common = _common(columns)
-    if not common:
+    """Return the last number that all have a column for, or the wanted one, and these columns, joined by ``names``."""
+    numbers = common(columns)
+    if not numbers:
         return 0, array("f")
-    at = wanted if wanted in common else common[-1]
-    rows = [_aligned(one, names, own[at]) for one, own in zip(found, columns, strict=True)]
-    return at, array("f", np.concatenate(rows).tobytes())
-
-
-def _aligned(facts: Facts, names: list[str], column: Any) -> Any:
-    """Return a column of a rank in the order of the names; `UNTOUCHED` where it has none of that name."""
-    size = len(names)
-    if facts.names[:size] == names:
-        return np.concatenate([column[:size], np.full(max(size - len(column), 0), UNTOUCHED, np.float32)])
-    place = {name: at for at, name in enumerate(facts.names[: len(column)])}
-    return np.array([column[place[name]] if name in place else UNTOUCHED for name in names], np.float32)
+    at, joined = wanted if wanted in numbers else numbers[-1], array("f")
+    for one, own in zip(found, columns, strict=True):
+        norms = dict(zip(one.names, own[at].tolist(), strict=False))
+        joined.extend(norms.get(name, UNTOUCHED) for name in names)
+    return at, joined
 
 
 def _alike(found: Sequence[Facts]) -> Iterator[tuple[list[Facts], Cut]]:
-    """Yield ranks that hold the same parameters, and the numbers of those that are cut, of which they do not.
-
-    These are replicas; and of ranks over which FSDP2 or tensor parallelism cuts, what that leaves whole.
-    """
-    yield from ((group, frozenset()) for group in grouped(found, "replicas"))
-    for group in chain(grouped(found, "shares"), on_tensor_mesh(found)):
+    """Yield replicas, and ranks that shards leave some parameters whole, with the numbers of those that are cut."""
+    yield from ((group, frozenset()) for group in grouped(found, lambda one: one.row.get("replicas")))
+    for group in chain(grouped(found, lambda one: one.row.get("shares")), on_tensor_mesh(found)):
         cut = frozenset(number for number, *_ in group[0].placed.get("of", ()))
         if cut and not group[0].row.get("replicas"):
             yield group, cut
 
 
 def _averaged(found: Sequence[Facts]) -> bool:
-    """Return whether steps use the same gradients though passes bring others, and nothing wraps the model.
-
-    So these are averaged by hand, and the ranks are replicas.
-    """
+    """Return whether ranks are replicas that average by hand: steps use the same gradients, passes bring others."""
     if len(found) < 2 or any(one.row.get("kinds") for one in found):
         return False
     several = 0
-    for step in _common([_used(one) for one in found]):
-        made = [(one, one.steps[step]) for one in found]
-        brought = [one.passes[each.passes[-1]].norms if each.passes else None for one, each in made]
-        used, apart = _apart([each.used for _, each in made])
+    for step in common([_used(one) for one in found]):
+        passes = [(one, one.steps[step].passes) for one in found]
+        brought = [one.passes[each[-1]].norms if each else None for one, each in passes]
+        used, apart = _apart([one.steps[step].used for one in found])
         if apart:
             return False
         if all(norms is not None for norms in brought):
@@ -193,7 +176,7 @@ def _differences(group: Sequence[Facts], cut: Cut) -> Iterator[Difference]:
     rates = _rates(group)
     if rates is not None:
         yield rates
-    every = _common([one.hashes for one in group])
+    every = common([one.hashes for one in group])
     last = max(every, default=0)  # what the ranks hold may have been averaged after it parted, as local SGD does
     same = last if every and _hashed(group, last)[0].any() and not _hashed(group, last, cut)[1] else -1
     start = _of_hashes(group, "start", [0] if same < 0 else (), cut)
@@ -210,7 +193,7 @@ def _differences(group: Sequence[Facts], cut: Cut) -> Iterator[Difference]:
 
 
 def _rates(group: Sequence[Facts]) -> Difference | None:
-    for step in _common([one.steps for one in group]):
+    for step in common([one.steps for one in group]):
         rates = {one.rank: one.steps[step].rates for one in group}
         if len(set(rates.values())) > 1:
             values = tuple((rank, found[0] if found else math.nan) for rank, found in rates.items())
@@ -245,7 +228,7 @@ def _of_hashes(group: Sequence[Facts], what: Any, steps: Iterable[int], cut: Cut
 
 
 def _of_gradients(group: Sequence[Facts], cut: Cut, same: int) -> Difference | None:
-    for step in (step for step in _common([_used(one) for one in group]) if step > same):
+    for step in (step for step in common([_used(one) for one in group]) if step > same):
         table, differ = _apart([one.steps[step].used[: len(group[0].names)] for one in group], cut)
         if differ:
             first = differ[0]
@@ -290,19 +273,3 @@ def _kept(group: Sequence[Facts], step: int, table: Any, differ: list[int]) -> b
     if len(brought) < len(group) or any(norms is None or len(norms) <= differ[-1] for norms in brought):
         return False
     return all(not _apart([norms[differ], used[differ]])[1] for norms, used in zip(brought, table, strict=True))
-
-
-def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:
-    """Return the first pass that was not finite on some ranks, these, and its line there; 0 where it was on all."""
-    for number in _common([one.passes for one in found]) if len(found) > 1 else ():
-        if bad := _bad(found, number):
-            ranks = tuple(one.rank for one in bad)
-            return (number, ranks, bad[0].passes[number].line) if len(bad) < len(found) else (0, (), "")
-    return 0, (), ""
-
-
-def _bad(found: Sequence[Facts], number: int) -> list[Facts]:
-    """Return the ranks on which a pass was not finite."""
-    passes = [(one, one.passes[number]) for one in found]
-    return [one for one, made in passes
-            if not made.finite or (made.loss is not None and not math.isfinite(made.loss))]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.comparisons.graphs import common_edges, match_nodes
+from tensormagic.comparisons.traces import common_edges, match_nodes
 from tests.comparisons.samples import graph, layers
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tensormagic.comparisons.graphs import compare_norms, ratio
+from tensormagic.comparisons.traces import compare_norms, ratio
 from tensormagic.reports import UNREADABLE, UNTOUCHED
 
 

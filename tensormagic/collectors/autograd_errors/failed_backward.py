@@ -5,39 +5,27 @@ from __future__ import annotations
 import dis
 import inspect
 import math
-import re
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import (
-    Blame,
-    Gone,
-    Origin,
-    custom_function_return,
-    find_modified_saved,
-    return_lines,
-    subject_of,
-)
+from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, Names, Origin, return_lines
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
 from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
-from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
-from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number, with_causes
 from tensormagic.collectors.where.source import is_expected, is_own_code, names_of, own_frames
-from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,
@@ -49,11 +37,10 @@ from tensormagic.reports.failure import (
 from tensormagic.reports.graph import Graph
 from tensormagic.words import error_text
 
-MOST_CAUGHT = 16  # different ones of a run that are kept
+MOST_KEPT = 16  # different errors of a run, and tensors modified unseen
+MOST_FRAMES = 12
 
 Key = tuple["int | None", object, object]  # the line, the graph and the node
-
-
 _MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
 _ROUNDING = 1e-3
 
@@ -61,14 +48,13 @@ _ROUNDING = 1e-3
 def _sends(followed: Following, node: Any, index: int) -> bool:
     """Return whether a node has sent a gradient on that is not zero, as far as its numbers are known by now."""
     structure, values = followed.graph.structure, followed.recorder.values
-    places = {id(other): at for at, other in zip(structure.index, followed.nodes, strict=True)}
-    for number, target in enumerate(inputs_of(node)):
-        at = places.get(id(target), -1)
-        part = values.parts.get((index, number))
-        alone = at >= 0 and structure.feeder[at] == index
-        if (part is not None and part[0] > 0) or (alone and values.norms[at] > 0):
-            return True
-    return False
+    targets = inputs_of(node)
+    if any(values.parts.get((index, number), (0.0,))[0] > 0 for number in range(len(targets))):
+        return True
+    fed = {id(target) for target in targets}
+    alone = (at for at, other in zip(structure.index, followed.nodes, strict=True)
+             if id(other) in fed and structure.feeder[at] == index)  # fmt: skip
+    return any(values.norms[at] > 0 for at in alone)
 
 
 def _unread_gradient(kind: Any) -> str:
@@ -88,9 +74,6 @@ def _unread_gradient(kind: Any) -> str:
 # A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises
 # is looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
 
-MOST_UNSEEN = 16  # tensors modified unseen that are reported
-MOST_FRAMES = 12
-
 
 class AutogradErrors(TracePart):
     """What went wrong in the backward passes of a run."""
@@ -100,8 +83,8 @@ class AutogradErrors(TracePart):
         self._origins: Origins = trace.recorder.origins
         self._sites = trace.sites
         self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
-        self._names: Names | None = None
-        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of, self._name_of_maker)
+        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._sites.at)
+        self._nobody = self._blame.names  # whose frames would be kept alive
         self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
         self._caught: dict[Key, SwallowedError] = {}
         # The last of these. No exception is kept: it is known by its address, which its text has to confirm.
@@ -112,8 +95,6 @@ class AutogradErrors(TracePart):
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
 
-    # -- passes ---------------------------------------------------------------------------------------------------
-
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Look at what a pass that begins will find written to behind autograd's back. Never raises."""
         self._watch.pass_begins()
@@ -122,8 +103,8 @@ class AutogradErrors(TracePart):
             if not unseen:
                 return
             with quiet():
-                names, read = Names(followed.caller, self._namespace, self._leaves), (found.nodes, found.numbers)
-                followed.suspects = tuple(each for one in unseen for each in suspects_of(one, *read, names.of))
+                find = partial(suspects_of, nodes=found.nodes, numbers=found.numbers, name=self._names(followed).of)
+                followed.suspects = tuple(each for one in unseen for each in find(one))
         except Exception as error:
             self._failed_at(error)
 
@@ -137,26 +118,41 @@ class AutogradErrors(TracePart):
                 self._look_at_functions(followed)
             if error is not None or followed.suspects:
                 with quiet():
-                    self._names = Names(followed.caller, self._namespace, self._leaves)
+                    self._blame.names = self._names(followed)
                     if error is None:
                         self._note_unseen(found, followed)
-                    elif (fault := self._fault(found, followed, call.roots, error)) is not None:
-                        self._note_refused(error, fault, followed)
+                    else:
+                        self._note_refused(found, followed, call.roots, error)
         except Exception as failure:
             self._failed_at(failure)
         finally:
-            self._names = None
+            self._blame.names = self._nobody
+
+    def _names(self, followed: Following) -> Names:
+        spaces = map(names_of, islice(own_frames(followed.caller), MOST_FRAMES))
+        return Names([*spaces, self._namespace], self._leaves)
 
     def _failed_at(self, error: Exception) -> None:
         self._add_gap("backward", f"a backward could not be inspected: {error_text(error)}")
 
-    def _note_refused(self, error: BaseException, fault: BackwardFault, followed: Following) -> None:
-        about = fault.modified or fault.freed or fault.returned
-        key = followed.site, about and about.graph, about and about.node
+    def _note_refused(self, found: Walk, followed: Following, roots: tuple[Any, ...], error: BaseException) -> None:
+        """Note why a pass raised, with the graph and the node that it is about, as the report numbers them."""
+        structure, order = followed.graph.structure, followed.recorder.values.order
+        last = order[-1] if order else -1  # the node that the engine reached last
+        reached = next((place for place, index in enumerate(structure.index) if index == last), None)
+        subject, known_of = self._blame.fault(error, found.nodes, found.roots, reached)
+        if known_of is None:
+            return
+        key = followed.site, structure.number, structure.index[known_of.node]
+        if subject == "freed":
+            tensors = (root for root in roots if isinstance(root, torch.Tensor))
+            known_of = replace(known_of, root=next(map(self._blame.names.of, tensors), ""))
+        line = self._sites.location(followed.site)
+        fault = BackwardFault(**{subject: replace(known_of, graph=key[1], node=key[2], backward=line)})
         self._refused = id(error), str(error), key, fault
         if (known := self._caught.get(key)) is not None:
             self._caught[key] = replace(known, count=known.count + 1)
-        elif len(self._caught) < MOST_CAUGHT:
+        elif len(self._caught) < MOST_KEPT:
             self._caught[key] = SwallowedError(
                 error_type=type(error).__name__, error=str(error), fault=fault, location=followed.site,
                 expected=is_expected(followed.caller),
@@ -174,10 +170,9 @@ class AutogradErrors(TracePart):
                 continue
             code, called = inspect.unwrap(kind.backward).__code__, kind.__qualname__
             if (known := self._ignored.get(called)) is None:  # once a class: the source is parsed
-                line = (return_lines(code) or [code.co_firstlineno])[-1]
                 known = IgnoredGradient(
-                    function=kind.__name__, argument=name, applied=self._line(node._sequence_nr()),
-                    location=self._sites.at(code.co_filename, line, code.co_name),
+                    function=kind.__name__, argument=name, applied=self._origin(node._sequence_nr())[0],
+                    location=self._sites.at(code.co_filename, return_lines(code)[-1], code.co_name),
                     graph=graph.structure.number, node=index,
                 )  # fmt: skip
             ones = math.sqrt(math.prod(node._input_metadata[0].shape))
@@ -188,7 +183,7 @@ class AutogradErrors(TracePart):
         structure, reached = followed.graph.structure, set(followed.recorder.values.order)
         for suspect in followed.suspects:
             key, index = (structure.number, suspect.place, suspect.slot), structure.index[suspect.place]
-            if index in reached and key not in self._unseen and len(self._unseen) < MOST_UNSEEN:
+            if index in reached and key not in self._unseen and len(self._unseen) < MOST_KEPT:
                 node = found.nodes[suspect.place]
                 location, module = self._origin(node._sequence_nr())
                 self._unseen[key] = ModifiedSavedTensor(
@@ -197,34 +192,6 @@ class AutogradErrors(TracePart):
                     graph=structure.number, node=index,
                     writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
                 )  # fmt: skip
-
-    def _fault(
-        self, found: Walk, followed: Following, roots: tuple[Any, ...], error: BaseException
-    ) -> BackwardFault | None:
-        """Return why a pass raised, with the graph and the node that it is about, as the report numbers them."""
-        nodes, structure, order = found.nodes, followed.graph.structure, followed.recorder.values.order
-        last = order[-1] if order else -1  # the node that the engine reached last
-        reached = next((place for place, index in enumerate(structure.index) if index == last), None)
-        fault: Any = None
-        subject = subject_of(error)
-        if subject == "modified":
-            changed = find_modified_saved(nodes, error, reached)
-            fault = self._blame.modified(*changed, nodes) if changed is not None else None
-        elif subject == "freed":
-            fault = self._blame.freed(nodes, found.roots, reached)
-            tensors = (root for root in roots if isinstance(root, torch.Tensor))
-            if fault is not None and (root := next(tensors, None)) is not None:
-                fault = replace(fault, root=self._name_of(root))
-            if fault is not None and fault.joint_location is not None and self._names is not None:
-                fault = replace(fault, joint_tuples=self._names.tuples_in(fault.joint_location.text))
-        elif subject == "returned":
-            fault = custom_function_return(error, nodes, reached, self._line, self._sites.at)
-        if fault is None:
-            return None
-        line, node = self._sites.location(followed.site), structure.index[fault.node]
-        return BackwardFault(**{subject: replace(fault, graph=structure.number, node=node, backward=line)})
-
-    # -- what is known so far -------------------------------------------------------------------------------------
 
     def finish(self, error: BaseException | None) -> None:
         """Say that the run has ended, with an exception or without: others that backwards raised were caught."""
@@ -247,30 +214,19 @@ class AutogradErrors(TracePart):
         """Return what the run has survived: the fields of a `TraceReport` that show it."""
         caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.copy().values())
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
-        reads = self._watch.reads.report(self._line, self._sites.location)
+        reads = self._watch.reads.report(self._origin, self._sites.location)
         ignored = tuple(_placed(one, graphs) for one in self._ignored.copy().values())
         silent = SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
         return {"swallowed_errors": caught, "silent_errors": silent}
-
-    # -- names and lines ------------------------------------------------------------------------------------------
 
     def _origin(self, number: int) -> Origin:
         site, module = self._origins.origin_of(number)
         return self._sites.location(site), module
 
-    def _line(self, number: int) -> Location | None:
-        return self._origin(number)[0]
-
-    def _name_of(self, tensor: torch.Tensor) -> str:
-        return self._names.of(tensor) if self._names is not None else ""
-
     def _name_of_leaf(self, leaf: torch.Tensor) -> str:
         number = self._leaves.find(leaf)
         known = self._leaves.known[number] if number is not None else None
         return known.name if known is not None and not known.is_unnamed else ""
-
-    def _name_of_maker(self, node: Any) -> str:
-        return self._names.of_maker(node) if self._names is not None else ""
 
 
 def _all_placed(fault: BackwardFault, graphs: Sequence[Graph]) -> BackwardFault:
@@ -283,39 +239,3 @@ def _placed(found: Any, graphs: Sequence[Graph]) -> Any:
         return None
     places = [at for at, graph in enumerate(graphs) if graph.number == found.graph]
     return replace(found, graph=places[0]) if places else replace(found, graph=None, node=None)
-
-
-class Names:
-    """What the user calls tensors, in the frames that are running, in a namespace, and as leaves of modules."""
-
-    def __init__(self, caller: FrameType | None, namespace: Mapping[str, Any], leaves: Leaves) -> None:
-        self._leaves = leaves
-        self._spaces: list[Mapping[str, Any]] = [*map(names_of, islice(own_frames(caller), MOST_FRAMES)), namespace]
-
-    def _tensors(self) -> Iterable[tuple[str, torch.Tensor]]:
-        every = (pair for names in self._spaces for pair in list(names.items()))
-        return ((name, x) for name, x in every if is_kind(x, torch.Tensor) and not name.startswith("_"))
-
-    def of(self, tensor: torch.Tensor) -> str:
-        """Return the name of a tensor, or of another that reads the same memory in the same order."""
-        if named := next((name for name, value in self._tensors() if value is tensor), ""):
-            return named
-        for leaf in list(self._leaves.known):
-            known = leaf.reference()
-            if known is not None and not leaf.is_unnamed and leaf.name and same_start(known, tensor):
-                return leaf.name
-        alike = ((name, value) for name, value in self._tensors() if same_start(value, tensor))
-        same = (name for name, value in alike if value.shape == tensor.shape and value.stride() == tensor.stride())
-        return next(same, "")
-
-    def of_maker(self, node: Any) -> str:
-        """Return the name of what a node made."""
-        made = ((name, value) for name, value in self._tensors() if has_history(value) and not is_stale(value))
-        return next((name for name, value in made if value.grad_fn is node), "")
-
-    def tuples_in(self, line: str) -> tuple[str, ...]:
-        """Return the names on a line that are tuples of tensors, in the order of the line."""
-        words = re.findall(r"[^\W\d]\w*", line)
-        known = {name: space[name] for space in reversed(self._spaces) for name in words if name in space}
-        tuples = ((name, value) for name, value in known.items() if type(value) is tuple)
-        return tuple(name for name, value in tuples if value and all(is_kind(one, torch.Tensor) for one in value))

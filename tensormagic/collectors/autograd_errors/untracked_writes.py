@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 from types import FrameType
@@ -15,17 +15,13 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tensormagic.collectors.autograd_errors.backward_errors import Origin
 from tensormagic.collectors.gradients.measures import bytes_at
-from tensormagic.collectors.graphs.in_place import (
-    IN_PLACE,
-    UntrackedWrites,
-    WriteBook,
-    WriteRecord,
-    differs,
-)
+from tensormagic.collectors.graphs.in_place import IN_PLACE, UntrackedWrites, WriteBook, WriteRecord, differs
 from tensormagic.collectors.graphs.live_nodes import history_of, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.children import has_history
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, name_in
@@ -33,14 +29,11 @@ from tensormagic.reports.base import Gap, Location
 from tensormagic.reports.failure import GradientRead
 from tensormagic.words import error_text
 
-# Finds saved tensors that were changed through a NumPy array over the same memory, of which autograd hears nothing.
-#
 # Who writes to ``a = x.detach().numpy()`` changes ``x`` and not its count of writes. NumPy does not report it, so the
 # values are compared: where an array is handed out, and where a call makes a node of a tensor whose memory is an
 # array's, a checksum is kept, of 32 KB at most (of more, evenly spread pieces). A backward that begins compares those
 # that its graph is old enough for, and asks its nodes what they have saved only where one differs. Neither the array
 # nor the tensor is kept, nor a copy.
-
 MOST_SEEN = 64  # checksums that are kept; the oldest are forgotten first
 MOST_FOLLOWED = 16  # arrays that calls are compared with
 PIECE, PIECES = 1 << 11, 16  # bytes
@@ -88,8 +81,8 @@ class NumpyAliases:
         self._sites = sites
         self._seen: deque[Seen] = deque(maxlen=MOST_SEEN)
         self._changed: list[Seen] = []  # found by `concern`
-        # By address, the arrays that are still there, or the storages over them, weak, and who handed them out.
-        self.marks: dict[int, tuple[weakref.ref[Any], WriteRecord]] = {}
+        # By address, the arrays that are still there, or the storages over them, and who handed them out.
+        self.marks = Marks(MOST_FOLLOWED)
         self.seconds, self.gap = 0.0, ""  # spent on what was used; why something could not be looked at
 
     def handed(self, call: str, given: Any, result: Any, frame: FrameType) -> None:
@@ -104,21 +97,8 @@ class NumpyAliases:
         record = WriteRecord(address, x._version, start, start, self._sites.of_frame(frame), call, blind=True)
         if array is result:  # of an array that was given nothing can have been saved before
             self._see(record, x, 0, start)
-            self._follow(address, array, record)
-        else:  # a weak reference to the user's own array would keep NumPy from resizing it
-            self._follow(address, x.untyped_storage(), record)
-
-    def _follow(self, address: int, holder: Any, record: WriteRecord) -> None:
-        """Compare calls with what lies there while ``holder`` lives."""
-        marks = self.marks
-        if len(marks) >= MOST_FOLLOWED:
-            marks.pop(next(iter(marks)), None)
-
-        def gone(reference: weakref.ref[Any]) -> None:
-            if (known := marks.get(address)) is not None and known[0] is reference:
-                del marks[address]
-
-        marks[address] = weakref.ref(holder, gone), record
+        # A weak reference to the user's own array would keep NumPy from resizing it.
+        self.marks.put(array if array is result else x.untyped_storage(), record, address)
 
     def _see(self, record: WriteRecord, x: torch.Tensor, first: int, last: int) -> None:
         memory = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
@@ -130,18 +110,15 @@ class NumpyAliases:
         try:
             for x in args:
                 if type(x) in _PLAIN and x.data_ptr() in marks:
-                    self._used(x, made)
+                    began = perf_counter()
+                    with torch._C.DisableTorchFunction():
+                        if _is_followable(x):
+                            self._see(marks[x.data_ptr()].note, x, *made)
+                    self.seconds += perf_counter() - began
         except RuntimeError:  # it stands for others, or has no memory of its own
             return
         except Exception as error:
             self.gap = error_text(error)
-
-    def _used(self, x: torch.Tensor, made: tuple[int, int]) -> None:
-        began = perf_counter()
-        with torch._C.DisableTorchFunction():
-            if _is_followable(x):
-                self._see(self.marks[x.data_ptr()][1], x, *made)
-        self.seconds += perf_counter() - began
 
     def forget(self) -> None:
         """Forget everything."""
@@ -169,21 +146,17 @@ class NumpyAliases:
 
 
 def _is_followable(x: Any) -> bool:
-    if not (
-        type(x) in _PLAIN and x.layout is torch.strided and x.is_cpu and not x.is_inference()
-        and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0
-    ):  # fmt: skip
-        return False
     try:
-        return bool(x.data_ptr())
+        return (
+            type(x) in _PLAIN and x.layout is torch.strided and x.is_cpu and not x.is_inference()
+            and not x.is_neg() and not x.is_conj() and x.is_contiguous() and x.numel() > 0 and x.data_ptr() != 0
+        )  # fmt: skip
     except RuntimeError:  # it stands for others, or has no memory of its own
         return False
 
 
-# Notes where ``.grad`` is read of a tensor that is not a leaf and keeps no gradient: it is None, and stays so.
-#
-# Torch says so once a process, in a warning. Only what the user's own lines read is noted, and only what was None.
-
+# That ``.grad`` of what is no leaf and keeps none is None, and stays so, torch says once a process, in a warning. Only
+# what the user's own lines read is noted, and only what was None.
 MOST_READS = 64  # different ones
 MOST_SEARCHED = 64  # nodes on the way to a leaf
 
@@ -199,9 +172,8 @@ class GradientReads:
 
     def see(self, tensor: Any, frame: FrameType, passes: int) -> None:
         """Look at a tensor whose ``.grad`` was read in ``frame`` and was None, after so many backward passes."""
-        if not has_history(tensor) or tensor.retains_grad or not is_own_code(frame.f_code.co_filename):
-            return
-        if torch._C._current_autograd_node() is not None:
+        own = is_own_code(frame.f_code.co_filename) and torch._C._current_autograd_node() is None
+        if not own or not has_history(tensor) or tensor.retains_grad:
             return
         place = self._sites.of_frame(frame), name_in(frame, tensor)
         if place not in self._found:
@@ -224,20 +196,16 @@ class GradientReads:
         self._found[place] = number, replace(read, count=read.count + 1)
 
     def report(
-        self, made: Callable[[int], Location | None], location: Callable[[int | None], Location | None]
+        self, origin: Callable[[int], Origin], location: Callable[[int | None], Location | None]
     ) -> tuple[GradientRead, ...]:
-        """Return the readings; ``made`` gives the line of a node by its number, ``location`` a line by its site."""
+        """Return the readings; ``origin`` is that of a node with a number, ``location`` a line by its site."""
         return tuple(
-            replace(read, location=location(site), made=made(number))
+            replace(read, location=location(site), made=origin(number)[0])
             for (site, _), (number, read) in self._found.copy().items()
         )
 
 
-# What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-
-# leaves.
-#
-# `NOTED` says by function which calls these are: one look-up a call, and nothing more for all others.
-
+# What the function mode remembers for autograd's sake, by function: one look-up a call, and no more for all others.
 GETS_DATA: Final = "get data"
 GETS_GRAD: Final = "get grad"
 SETS_DATA: Final = "data"
@@ -284,12 +252,17 @@ class AutogradWatch:
             self.writes.note(noted, args[0], start, frame)
             return
         began = perf_counter()
+        with self._never_raising():
+            self._see(noted, call, result, start, frame)
+        self.seconds += perf_counter() - began
+
+    @contextmanager
+    def _never_raising(self) -> Iterator[None]:
         try:
-            with torch._C.DisableTorchFunction():
-                self._see(noted, call, result, start, frame)
+            with torch._C.DisableTorchFunction():  # neither this mode nor one of the user's is to see what is asked
+                yield
         except Exception as error:
             self._gap = error_text(error)
-        self.seconds += perf_counter() - began
 
     def _see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
         function, args, kwargs = call
@@ -312,19 +285,14 @@ class AutogradWatch:
 
     def before_setting(self, args: tuple[Any, ...]) -> None:
         """Look at ``x.data = y`` before it is done: whether it changes what x holds. Never raises."""
-        try:
-            with quiet():
-                self._changes = differs(*args)
-        except Exception as error:
-            self._changes = False
-            self._gap = error_text(error)
+        self._changes = False
+        with self._never_raising(), quiet():
+            self._changes = differs(*args)
 
     def see_out(self, call: tuple[Any, Any, Any], start: int, frame: FrameType) -> None:
         """Note a call that was given ``out=``. Never raises."""
         function, _, kwargs = call
         self.see(str(getattr(function, "__name__", "out")), (function, (kwargs["out"],), {}), None, start, frame)
-
-    # -- called by others ----------------------------------------------------------------------------------------
 
     def step_begins(self, *, plain: bool) -> None:
         """Say that an optimizer's step begins: what a plain one writes, without a closure, is not noted one by one."""
@@ -333,11 +301,8 @@ class AutogradWatch:
     def step_ends(self, optimizer: Any) -> None:
         """Say that it ended."""
         self.stepping = False
-        try:
-            with torch._C.DisableTorchFunction():  # neither this mode nor one of the user's is to see it
-                self.writes.note_step(optimizer)
-        except Exception as error:
-            self._gap = error_text(error)
+        with self._never_raising():
+            self.writes.note_step(optimizer)
 
     def pass_begins(self) -> None:
         """Say that a backward begins: whatever step had begun has failed, or runs a closure."""

@@ -15,6 +15,7 @@ import os.path
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -45,9 +46,8 @@ _KERNELS = tuple(f"{_TORCH}/{name}" for name in ("_meta_registrations.py", "_pri
 _MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
                    "_ops.py", "testing/", "autograd/"))  # fmt: skip
 _APART = (*_MODULES, *_KERNELS, *_MACHINERY)
-_BACKWARD: dict[CodeType, Any] = {
-    call.__code__: call for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
-}
+_BACKWARDS: tuple[Any, ...] = (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+_BACKWARD: dict[CodeType, Any] = {call.__code__: call for call in _BACKWARDS}
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: as a rule a slip of the pen
@@ -90,10 +90,9 @@ class Steps:
 
 def message_of(error: BaseException) -> str:
     """Return an exception's message, without the colours of a terminal; empty where it cannot say it."""
-    try:
+    with suppress(Exception):
         return re.sub(r"\x1b\[[\d;]*m", "", str(error))
-    except Exception:
-        return ""
+    return ""
 
 
 def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str = "") -> Steps:
@@ -218,13 +217,18 @@ def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
 
 
 def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
-    """Return a call with the arguments of the Python function that it ran: they stand in its frame.
-
-    The function is None for a method of a module or an optimizer.
-    """
-    frame, name, method = entry.tb_frame, "", entry.tb_frame.f_code.co_name
-    owner = names_of(frame).get("self") if func is None else None
-    rest, named, order = parameters_of(frame, func or getattr(type(owner), method, None))
+    """Return a call with the arguments in its Python function's frame, but defaults; None for a module's method."""
+    code, held, name, method = entry.tb_frame.f_code, names_of(entry.tb_frame), "", entry.tb_frame.f_code.co_name
+    owner = held.get("self") if func is None else None
+    order, several, _ = inspect.getargs(code)
+    named, rest = {name: held[name] for name in order if name in held}, tuple(held.get(several or "", ()))
+    if rest:
+        rest = (*(named.pop(name) for name in order[: code.co_argcount]), *rest)
+    elif (called := func or getattr(type(owner), method, None)) is not None:
+        for known, parameter in inspect.signature(called).parameters.items():
+            value, default = named.get(known), parameter.default
+            if value is default or (type(value) is type(default) in {int, float, str} and value == default):
+                named.pop(known, None)
     above = steps.entries[: steps.entries.index(entry)]
     if owner is not None:
         # As a user calls it: the class alone, where that is what they call.
@@ -241,28 +245,7 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
             named["num_features"] = features
     while len(above) > 1 and above[-1].tb_frame.f_code in _MODULE_CALLS:
         above.pop()
-    caller = above[-1] if above else None
-    return Refused(func, name, rest, named, caller=caller, order=order)
-
-
-def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
-    """Return what a running Python function was called with: in order, and by parameter; and all its parameters.
-
-    What has its default is left out.
-    """
-    code, names = frame.f_code, names_of(frame)
-    order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = {name: names[name] for name in order if name in names}
-    rest = names.get(code.co_varnames[len(order)], ()) if code.co_flags & inspect.CO_VARARGS else ()
-    if rest:
-        positional = tuple(given.pop(name) for name in order[: code.co_argcount])
-        return (*positional, *rest), given, order
-    defaults = inspect.signature(func).parameters if func is not None else {}
-    for name, value in list(given.items()):
-        default = defaults[name].default if name in defaults else inspect.Parameter.empty
-        if value is default or (type(value) is type(default) in {int, float, str} and value == default):
-            del given[name]
-    return (), given, order
+    return Refused(func, name, rest, named, caller=above[-1] if above else None, order=tuple(order))
 
 
 def function_of(frame: FrameType) -> Any:
@@ -280,9 +263,8 @@ def modules_in(steps: Steps) -> list[nn.Module]:
 
 def given_to_module(entries: list[TracebackType]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return what the innermost module that was called there was given: arguments and keywords."""
-    calls = [entry.tb_frame for entry in entries if entry.tb_frame.f_code is _MODULE_CALLS[1]]
-    names = names_of(calls[-1]) if calls else {"args": (), "kwargs": {}}
-    return names["args"], names["kwargs"]
+    calls = [names_of(entry.tb_frame) for entry in entries if entry.tb_frame.f_code is _MODULE_CALLS[1]]
+    return (calls[-1]["args"], calls[-1]["kwargs"]) if calls else ((), {})
 
 
 def is_backward(steps: Steps) -> bool:
@@ -291,10 +273,7 @@ def is_backward(steps: Steps) -> bool:
 
 
 def samples_in(entries: Iterable[TracebackType]) -> Any:
-    """Return the samples that torch gave the default collate function; None where it did not.
-
-    A ``collate_fn`` of the user's may call that function too, with what it makes of the samples.
-    """
+    """Return the samples that torch, and not the user's ``collate_fn``, gave its default one; else None."""
     frames = (entry.tb_frame for entry in entries if entry.tb_frame.f_code is default_collate.__code__)
     first = next(frames, None)
     is_torch_s = first is not None and first.f_back is not None and is_torch_file(first.f_back.f_code.co_filename)

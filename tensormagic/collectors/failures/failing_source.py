@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -28,12 +28,11 @@ from torch.utils.data import DataLoader
 
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
-from tensormagic.collectors.where.source import lines_of, names_of
+from tensormagic.collectors.where.source import lines_of, names_of, outwards, syntax_of
 from tensormagic.collectors.where.statements import OPERATORS
 
 # Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
 # taken for the source only if it compiles to exactly the code that was running.
-
 MOST_TEXTS = 64  # strings of the caller that are tried
 LONGEST = 100_000  # characters
 _FUTURE = __future__.annotations.compiler_flag  # which a string takes over from the code that executes it
@@ -41,23 +40,23 @@ _FUTURE = __future__.annotations.compiler_flag  # which a string takes over from
 
 def executed_source(frame: FrameType) -> str:
     """Return the source of a frame whose file is ``<string>``; empty where nobody has it any more."""
-    code, caller = frame.f_code, frame.f_back
-    while caller is not None and caller.f_code.co_filename == code.co_filename:
-        caller = caller.f_back
+    code = frame.f_code
+    caller = next((each for each in outwards(frame) if each.f_code.co_filename != code.co_filename), None)
     if not code.co_filename.startswith("<") or caller is None:
         return ""
     values = (*caller.f_code.co_consts, *names_of(caller).values(), *list(caller.f_globals.values()))
     texts = [value for value in values if type(value) is str and value.strip()][:MOST_TEXTS]
-    return next((text for text in texts if len(text) <= LONGEST and _compiles_to(text, code)), "")
-
-
-def _compiles_to(text: str, code: CodeType) -> bool:
-    for mode in ("exec", "eval"):
+    for text, mode in product((each for each in texts if len(each) <= LONGEST), ("exec", "eval")):
         with suppress(SyntaxError, ValueError):
             made = compile(text, code.co_filename, mode, flags=code.co_flags & _FUTURE, dont_inherit=True)
-            if any(each == code for each in _codes(made)):
-                return True
-    return False
+            if code in _codes(made):
+                return text
+    return ""
+
+
+def lines_in(frame: FrameType) -> list[str]:
+    """Return the lines of the source that a frame runs; none where nobody knows it."""
+    return lines_of(frame.f_code.co_filename, frame.f_globals) or executed_source(frame).splitlines(keepends=True)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -69,8 +68,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 # Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone that
 # failed is parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
-
-_WORD = 2  # bytes an instruction
 Position = tuple["int | None", "int | None", "int | None", "int | None"]
 _NOWHERE: Position = (None, None, None, None)
 
@@ -90,17 +87,18 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     first, last, start, stop = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
     if first is None or last is None or start is None or stop is None:
         return None
-    lines = source.splitlines() or lines_of(code.co_filename, entry.tb_frame.f_globals)
-    lines = lines or executed_source(entry.tb_frame).splitlines()
+    lines = source.splitlines() or lines_in(entry.tb_frame)
     if not 0 < first <= last <= len(lines):
         return None
     raw = [line.rstrip("\n").encode() for line in lines[first - 1 : last]]
     raw[-1] = raw[-1][:stop]  # columns are in bytes
     raw[0] = raw[0][start:]
     piece = b"\n".join(raw).decode(errors="replace")
-    node = _parsed(piece)
-    if node is None:
+    # In brackets, as an expression may go over several lines; else it is a statement.
+    body = syntax_of(f"({piece}\n)").body or syntax_of(piece).body
+    if len(body) != 1:
         return None
+    node: ast.AST = body[0].value if isinstance(body[0], ast.Expr) else body[0]
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):  # in asking whether it is so
         node = node.test
         piece = ast.unparse(node)
@@ -112,7 +110,7 @@ def position(entry: TracebackType) -> Position:
     every = getattr(entry.tb_frame.f_code, "co_positions", None)
     if every is None or entry.tb_lasti < 0:
         return _NOWHERE
-    found: Position = next(islice(every(), entry.tb_lasti // _WORD, None), _NOWHERE)
+    found: Position = next(islice(every(), entry.tb_lasti // 2, None), _NOWHERE)
     return found
 
 
@@ -126,18 +124,9 @@ def position_by_executing(entry: TracebackType) -> Position:
     return _NOWHERE
 
 
-def _parsed(piece: str) -> ast.AST | None:
-    for source in (f"({piece}\n)", piece):  # in brackets, as an expression may go over several lines
-        with suppress(SyntaxError, ValueError):
-            (statement,) = ast.parse(source).body
-            return statement.value if isinstance(statement, ast.Expr) else statement
-    return None
-
-
 # A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,
 # ``if mask:`` asks a tensor for its truth. Operands that would have to be computed again are unknown. Where nothing in
 # the expression is torch's, there is no call: a ``KeyError`` of the user's own is none of our business.
-
 _TRUTH = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 _ON_WHOLE = {
     "STORE_SUBSCR": "__setitem__", "DELETE_SUBSCR": "__delitem__", "GET_ITER": "__iter__", "FOR_ITER": "__iter__",
@@ -172,6 +161,11 @@ class Refused:
     # The entries of torch's own functions within which the call was made, that which was called first.
     around: list[TracebackType] = field(default_factory=list)
     order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors that it was given."""
+        return tensors_in(*self.given, *self.keywords.values())
 
 
 def written_call(failing: Failing) -> Written | None:
@@ -211,24 +205,22 @@ def _written(node: ast.AST) -> Written | None:
 
 
 def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr], dict[str, ast.expr]]:
-    """Return the operands of a call one by one; those that ``*args`` and ``**kwargs`` give as ``args[0]`` and so on.
-
-    What is given in such a way and cannot be read stands as it is written, as one.
-    """
+    """Return the operands of a call one by one, those that a known ``*args`` or ``**kwargs`` gives as ``args[0]``."""
     positional: list[ast.expr] = []
     for operand in written.positional:
         if isinstance(operand, ast.Starred) and type(held := still_value(operand.value, names)) in {list, tuple}:
-            positional += [_item(operand.value, at) for at in range(len(held))]
+            positional += [item_of(operand.value, at) for at in range(len(held))]
         else:
             positional.append(operand)
     named = dict(written.named)
     for operand in written.rest:
         held = still_value(operand, names)
-        named |= {key: _item(operand, key) for key in held} if type(held) is dict else {}
+        named |= {key: item_of(operand, key) for key in held} if type(held) is dict else {}
     return positional, named
 
 
-def _item(holder: ast.expr, key: int | str) -> ast.expr:
+def item_of(holder: ast.expr, key: int | str) -> ast.expr:
+    """Return the expression for an item of what an expression gives."""
     return ast.Subscript(holder, ast.Constant(key), ast.Load())
 
 
@@ -268,10 +260,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
 
 
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
-    """Return what an attribute was asked of that it has not: a missing gradient, several results, or a module itself.
-
-    Everything else without an attribute is the user's own business.
-    """
+    """Return what has no such attribute, where it is a missing gradient, a number, several results or a module."""
     node = failing.node.func if isinstance(failing.node, ast.Call) else failing.node
     if not isinstance(node, ast.Attribute):
         return None

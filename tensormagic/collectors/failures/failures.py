@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.untraced_backward import untraced_fault
+from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
     Steps,
     function_of,
@@ -25,8 +25,8 @@ from tensormagic.collectors.failures.failing_call import (
     samples_in,
     steps_of,
 )
-from tensormagic.collectors.failures.failing_source import Failing, Refused, executed_source, tensors_in
-from tensormagic.collectors.failures.lost_graph import lost_graph, lost_way, scope_of
+from tensormagic.collectors.failures.failing_source import Failing, Refused, lines_in, tensors_in
+from tensormagic.collectors.failures.lost_graph import Asking, lost_graph, lost_way
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
@@ -58,19 +58,14 @@ from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node,
 from tensormagic.reports.failure import Phase
 from tensormagic.words import error_text
 
+# The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
 MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
 # Torch refused no call there; what this package raises says itself what it is about.
 _UNEXPLAINED = (ImportError, NameError, OSError, RecursionError, StopIteration, TensorMagicError, Warning)
-
 COLLATE = "torch.utils.data.default_collate"
 # What torch's ``ExceptionWrapper`` raises again here: of a worker, of the thread that pins memory, of a replica.
 _ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
-_TORCH_S = ("RuntimeError", "OutOfMemoryError")
 _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-
-# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows what
-# it was given. The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
-
 _MOST_WAY = 12
 _UNUSED = re.compile(r"Tensor at index (\d+) appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
@@ -92,45 +87,46 @@ class Surroundings:
 
 
 def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
-    """Return what is known of a call that torch refused; None where the exception is not one of torch's. Never raises.
-
-    Its traceback is read before this package's frames are taken out of it.
-    """
+    """Return what is known of a call that torch refused, from the whole traceback; else None. Never raises."""
     if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
     try:
         steps = steps_of(error, around.mode_calls, around.source)
         if (found := _ELSEWHERE.match(steps.message)) is not None:
             return _raised_elsewhere(error, steps, found, around)
-        refused = refused_in(steps)
-        ran_out = out_of_memory_of(error)
+        refused, inside, ran_out = *_as_called(steps, refused_in(steps)), out_of_memory_of(error)
         if refused is None and ran_out is None:
             return None
+        function = name_of(refused) if refused is not None else ""
+        phase: Phase = "backward" if is_backward(steps) else "forward"
         stack = _stack(steps, around)
-        if ran_out is not None:
-            # Not what it was given is of interest, but what took the memory.
-            function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
-            ran_out = replace(ran_out, op=function, location=stack[-1] if stack else None)
+        location = stack[-1] if stack else None
+        report = FailureReport(
+            error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
+            location=location, stack=stack,
+        )  # fmt: skip
+        if ran_out is not None:  # not what it was given is of interest, but what took the memory
+            ran_out = replace(ran_out, op=function, location=location)
             ran_out, memory = memory_at(error, ran_out, around.namespace, around.cell_number)
-            return replace(_plain_report(error, steps, function, stack), out_of_memory=ran_out, memory=memory)
+            return replace(report, out_of_memory=ran_out, memory=memory)
         assert refused is not None
-        return _report(error, steps, refused, stack, around)
+        return _with_operands(replace(report, inside=inside, exact=refused.exact), error, steps, refused, around)
     except Exception as problem:
         gap = Gap("call", f"the failing call could not be read: {error_text(problem)}")
         return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
 
 
-def _report(
-    error: BaseException, steps: Steps, refused: Refused, stack: tuple[Location, ...], around: Surroundings
-) -> FailureReport:
-    refused, inside = _as_called(steps, refused)
-    modules, running = ModuleNames(namespace_of(steps, around.namespace)), modules_in(steps)
+def _with_operands(
+    report: FailureReport, error: BaseException, steps: Steps, refused: Refused, around: Surroundings
+) -> FailureReport:  # fmt: skip
+    """Return the report with what the refused call was given, and what led there."""
+    namespace, running = namespace_of(steps, around.namespace), modules_in(steps)
+    modules = ModuleNames(namespace)
     if running:
         modules.add_root(running[0])
     own = steps.failing_at(steps.own_entry)
-    function = "" if _PYTHONS.search(steps.message) and not tensors_in(refused.given) else name_of(refused)
-    plain = _plain_report(error, steps, function, stack)
-    given = tensors_in(*refused.given, *refused.keywords.values())
+    if _PYTHONS.search(steps.message) and not tensors_in(refused.given):
+        report = replace(report, function="")
     arguments = arguments_of(refused.func, refused.given, refused.keywords)
     names = OperandNames(steps, refused, modules)
     operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
@@ -138,18 +134,15 @@ def _report(
     said = ", ".join(name or "one without a name" for name in unknown)
     gaps = [f"not kept by Python after the error: {said}"] if unknown else []
     gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
-    in_backward = _of_backward(error, steps.own_entry, own, refused, around) if plain.phase == "backward" else {}
+    if report.phase == "backward":
+        led = _of_backward(error, steps.own_entry, own, refused, around)
+    else:
+        led = {"graph": _graph(refused.tensors, report.function, namespace, around.origins)}
     return replace(
-        plain,
-        module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
-        operands=operands,
-        exact=refused.exact,
-        gaps=tuple(Gap("operands", gap) for gap in gaps),
-        call=own.text if own is not None else "",
-        inside=inside or (COLLATE if samples_in(steps.entries) is not None else ""),
-        graph=_graph(given, steps, function, around) if plain.phase == "forward" else None,
-        **in_backward,
-    )
+        report, module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
+        operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
+        inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""), **led,
+    )  # fmt: skip
 
 
 def _of_backward(
@@ -158,19 +151,18 @@ def _of_backward(
     """Return the fields of a report for a backward that raised, as its graph and its source show why."""
     if entry is None:
         return {}
-    given = tensors_in(*refused.given, *refused.keywords.values())
-    frame, line, root = entry.tb_frame, entry.tb_lineno, next(iter(given), None)
+    given, frame, line = refused.tensors, entry.tb_frame, entry.tb_lineno
+    root = next(iter(given), None)
+    asking = Asking(frame, line, failing, around.cell_number)
     outputs, inputs = (tensors_in(refused.keywords.get(name)) for name in ("outputs", "inputs"))
     if (unused := _UNUSED.search(message_of(error))) is not None and len(outputs) == 1 and inputs:
-        cut, lines = lost_way(frame, outputs[0], inputs[int(unused[1])], around.cell_number, failing)
+        cut, lines = lost_way(asking, outputs[0], inputs[int(unused[1])])
         return {"cuts": () if cut is None else (cut,), "locations": lines}
     if "does not require grad" in message_of(error):
         root = next((one for one in given if not one.requires_grad), root)
-    scope = scope_of(frame, around.cell_number) if around.origins is None else None  # a trace saw it better
+    scope = asking.scope if around.origins is None else None  # a trace saw it better
     if scope is not None and root is not None and not root.requires_grad:
-        loss, cut, lines = lost_graph(scope, frame, line, failing, root, around.cell_number)
-        cuts = () if cut is None else (cut,)
-        return {} if loss is None else {"losses_without_graph": (loss,), "cuts": cuts, "locations": lines}
+        return lost_graph(asking, scope, root)
     spaces = (names_of(frame), frame.f_globals, around.namespace)
     locate = partial(location_of, cell_number=around.cell_number)
     return {"backward": untraced_fault(error, given, spaces, locate, (scope, line) if scope is not None else None)}
@@ -186,13 +178,13 @@ def _raised_elsewhere(
         location_of(filename, int(line), function_of_code(function), cell_number=around.cell_number)
         for filename, line, function in lines if is_own_code(filename)
     )  # fmt: skip
-    raises = lines and is_own_code(lines[-1][0]) and re.search(r"\braise\b", own[-1].text)
-    if raises or not (kind in _TORCH_S or (lines and is_torch_file(lines[-1][0]))):
+    innermost = lines[-1][0] if lines else ""
+    raises = innermost and is_own_code(innermost) and re.search(r"\braise\b", own[-1].text)
+    if raises or not (kind in {"RuntimeError", "OutOfMemoryError"} or is_torch_file(innermost)):
         return None
     said = re.split(rf"^(?:\w+\.)*{kind}: ", trace, flags=re.MULTILINE)  # its module's name may stand before its own
     message = said[-1].strip() if len(said) > 1 else ""
-    functions = [function for *_, function in lines]
-    collated = functions.index("default_collate") if "default_collate" in functions else 0
+    collated = next((at for at, (*_, function) in enumerate(lines) if function == "default_collate"), 0)
     inside = COLLATE if collated and is_torch_file(lines[collated - 1][0]) else ""
     instead = "; with num_workers=0 it is made here" if "DataLoader" in found["where"] else ""
     stack = (*_stack(steps, around), *own)
@@ -206,23 +198,11 @@ def _raised_elsewhere(
     )  # fmt: skip
 
 
-def _plain_report(error: BaseException, steps: Steps, function: str, stack: tuple[Location, ...]) -> FailureReport:
-    """Return what every report of a failure begins with: the error, whose call it ended, and where."""
-    phase: Phase = "backward" if is_backward(steps) else "forward"
-    return FailureReport(
-        error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
-        location=stack[-1] if stack else None, stack=stack,
-    )  # fmt: skip
-
-
-def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around: Surroundings) -> Graph | None:
-    """Return what autograd had recorded of the operands of a call when torch refused it.
-
-    No backward will run through it. The refused call itself is added as a last node: that is where the run ended. There
-    is none where nothing was recorded, or too much to be drawn, and where it cannot be read.
-    """
+def _graph(
+    operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], origins: Origins | None
+) -> Graph | None:
+    """Return what autograd had recorded of the operands, the refused call its last node; None where that is nothing."""
     with suppress(Exception):
-        namespace = namespace_of(steps, around.namespace)
         with quiet():
             recorded = [operand for operand in operands if operand.requires_grad]
             if all(operand.grad_fn is None for operand in recorded):  # leaves
@@ -230,13 +210,11 @@ def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around
             starts = start_nodes(recorded)
             if len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES:
                 return None
-            known = around.origins or Origins()
-            leaves = Leaves(namespace, ModuleNames(namespace))
+            known, leaves = origins or Origins(), Leaves(namespace, ModuleNames(namespace))
             found = Walker(known, leaves).walk(starts)
             structure = make_structure(1, found)
             described = describe_nodes(found, structure, leaves, known, namespace)
-        nodes = [replace(node, location=None) for node in described]
-        last = len(nodes)
+        nodes, last = [replace(node, location=None) for node in described], len(described)
         name = function.rsplit(".", 1)[-1].strip("_") or "call"
         into = (Edge(last, root, at, 0) for at, root in enumerate(structure.roots))
         refused = Node(index=last, name=name, op=name, kind="custom")
@@ -244,22 +222,19 @@ def _graph(operands: Sequence[torch.Tensor], steps: Steps, function: str, around
     return None
 
 
-def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
-    """Return the call as the user made it, and, where torch made it inside another, the name of that.
-
-    A call inside ``F.cross_entropy`` that was given what that was given is that call.
-    """
-    made = [id(tensor) for tensor in tensors_in(*refused.given, *refused.keywords.values())]
-    outermost = ""
+def _as_called(steps: Steps, refused: Refused | None) -> tuple[Refused | None, str]:
+    """Return the call as the user made it: ``F.cross_entropy``, if given the same; else what it is inside."""
+    if refused is None:
+        return None, ""
+    made, outermost = {id(tensor) for tensor in refused.tensors}, ""
     for entry in refused.around:
         outer = function_of(entry.tb_frame)
         if outer is None:  # one of torch's innards, which nobody calls by name
             continue
         called = of_arguments(steps, entry, outer)
-        known = {id(tensor) for tensor in tensors_in(*called.given, *called.keywords.values())}
         # Without the number of dimensions: ``max_pool1d`` is made by ``max_pool2d``.
         stems = {name.rsplit(".", 1)[-1].rstrip("0123456789d") for name in (name_of(refused), function_name(outer))}
-        if known.issuperset(made) or len(stems) == 1:
+        if made <= {id(tensor) for tensor in called.tensors} or len(stems) == 1:
             called.exact = refused.exact
             return called, outermost
         outermost = outermost or function_name(outer)
@@ -277,9 +252,8 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     stack: list[Location] = []
     for entry in kept:
         place = location_in(entry.tb_frame, entry.tb_lineno, around.cell_number)
-        if not place.text and place.filename.startswith("<"):  # code that was executed from a string
-            lines = executed_source(entry.tb_frame).splitlines()
-            place = replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
+        if not place.text and place.line <= len(lines := lines_in(entry.tb_frame)):  # executed from a string
+            place = replace(place, text=lines[place.line - 1].strip())
         stack.append(place)
     caller = innermost_own(steps.entries[0].tb_frame.f_back) if kept and kept[0] is steps.expression else None
     if caller is not None:  # an expression that a line hands over stands in that line
@@ -288,85 +262,58 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     return tuple(stack)
 
 
-# What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.
-#
-# Each backend of torch writes its own. The sources (torch 2.6 to 2.13, older forms where they are still met):
+# Each backend has its own words for memory that ran out (torch 2.6 to 2.13, older forms where they are still met):
 # ``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
 # ``c10/xpu/XPUCachingAllocator.cpp``, ``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's
 # is ``numpy/_core/_exceptions.py``.
-
 _SIZE = r"([\d.]+) (bytes|[KMGTP]i?B)"
-_UNITS = "bKMGTP"  # what they begin with, each 1024 of the one before
-_DEVICES = {"CUDA": "cuda", "HIP": "cuda", "XPU": "xpu", "MPS": "mps", "PrivateUse1": "privateuseone"}
-
-_ACCELERATOR = re.compile(rf"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate {_SIZE}")
-_MPS = re.compile(rf"MPS backend out of memory \(MPS allocated: {_SIZE}")
-_ASYNC = re.compile(r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)")
-_PLAIN = (
-    (re.compile(r"(?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes"), "cpu"),
-    (re.compile(r"unable to mmap (\d+) bytes from file .*Cannot allocate memory", re.DOTALL), "cpu"),
-    (re.compile(rf"Unable to allocate {_SIZE} for an array"), "cpu"),
-    (re.compile(r"(?:CUDA|CUDA driver|HIP) error: out of memory|CUDNN_STATUS_ALLOC_FAILED"), "cuda"),
-    (re.compile(r"CUBLAS_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"), "cuda"),
+_UNITS = "bKMGTP"  # what they begin with, each 1024 of the one before: torch's ``GB`` are as large as its ``GiB``
+_DEVICES = {"HIP": "cuda", "PrivateUse1": "privateuseone"}
+# What says that memory ran out, and where; nowhere: the message names the kind of device, and its number.
+_RAN_OUT = (
+    (r"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate", ""),
+    (r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)", "cuda:{}"),
+    (r"MPS backend out of memory", "mps:0"),
+    (r"(?:can't allocate memory|not enough memory): you tried to allocate \d+ bytes", "cpu"),
+    (r"unable to mmap \d+ bytes from file (?s:.*)Cannot allocate memory|Unable to allocate .+ for an array", "cpu"),
+    (r"(?:CUDA|CUDA driver|HIP) error: out of memory|CU(?:(?:DNN|BLAS|SOLVER)_STATUS|FFT)_ALLOC_FAILED", "cuda"),
 )
+_NUMBERS = (
+    rf"(?:[Tt]ried to allocate|Requested *:|unable to mmap|Unable to allocate) {_SIZE}",
+    rf"(?:of which|Free \(according to CUDA\):|;) {_SIZE}(?: is free| free;|$|\n)",
+    rf"(?:total capac\w*ty of|GPU \d+;|Device limit *:|max allowed:) {_SIZE}",
+    rf"(?:MPS allocated:|Currently allocated *:|allocated memory|total capacity;) {_SIZE}",
+    rf"{_SIZE} is reserved by PyTorch but unallocated",
+    rf"{_SIZE} reserved in total by PyTorch",
+    rf"other allocations: {_SIZE}",
+)  # asked for, free, in all, in use, in reserve, in use and in reserve together, in use by others
 
 
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
-    """Return what a message shows; None where it shows something else.
-
-    Where the exception's type alone says that memory ran out (`MemoryError`, ``torch.OutOfMemoryError``), it says so of
-    a device.
-    """
-    size = partial(_first, message)
-    if found := _ACCELERATOR.search(message):
-        kind, index = found[1] or "CUDA", re.search(r"GPU (\d+)", message)
-        allocated = size(rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
-        in_all = size(rf"{_SIZE} reserved in total by PyTorch")
-        reserved = size(rf"{_SIZE} is reserved by PyTorch but unallocated")
-        return OutOfMemory(
-            f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}",
-            _bytes(found[2], found[3]),
-            message=message,
-            free=size(rf"of which {_SIZE} is free", rf"{_SIZE} free;"),
-            total=size(rf"total capac\w*ty of {_SIZE}", rf"{_SIZE} total capacity"),
-            allocated=allocated,
-            reserved=in_all - allocated if in_all is not None and allocated is not None else reserved,
-        )
-    if found := _ASYNC.search(message):  # what ``backend:cudaMallocAsync`` writes: a table
-        asked, free = size(rf"Requested *: {_SIZE}"), size(rf"Free \(according to CUDA\): {_SIZE}")
-        total, in_use = size(rf"Device limit *: {_SIZE}"), size(rf"Currently allocated *: {_SIZE}")
-        return OutOfMemory(f"cuda:{found[1]}", asked, message=message, free=free, total=total, allocated=in_use)
-    if found := _MPS.search(message):
-        asked, total = size(rf"Tried to allocate {_SIZE}"), size(rf"max allowed: {_SIZE}")
-        in_use = _bytes(found[1], found[2])
-        free = None if total is None else max(total - in_use - (size(rf"other allocations: {_SIZE}") or 0), 0)
-        return OutOfMemory("mps:0", asked, message=message, free=free, total=total, allocated=in_use)
-    for pattern, where in _PLAIN:  # what says at most how much was asked for
-        if found := pattern.search(message):
-            of = found.groups()
-            nbytes = None if not of else int(of[0]) if len(of) == 1 else _bytes(*of)
-            return OutOfMemory(where, nbytes, message=message)
-    return OutOfMemory(device, None, message=message) if is_memory_error else None
-
-
-def _first(message: str, *patterns: str) -> int | None:
-    """Return the size that the first fitting pattern finds; None where none fits."""
-    found = next((match for pattern in patterns if (match := re.search(pattern, message))), None)
-    return None if found is None else _bytes(found[1], found[2])
-
-
-def _bytes(value: str, unit: str) -> int:
-    """Return a size as torch writes it, as a number of bytes: its ``GB`` are as large as its ``GiB``."""
-    return int(float(value.rstrip(".")) * 2 ** (10 * _UNITS.index(unit[0])) + 0.5)
+    """Return what a message shows, or the type of the exception alone; None where it shows something else."""
+    said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
+    if said is None and not is_memory_error:
+        return None
+    if said is not None:
+        kind, index = next(iter(said[0].groups()), None) or "CUDA", re.search(r"GPU (\d+)", message)
+        device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
+    sizes = [re.search(pattern, message) for pattern in _NUMBERS]
+    asked, free, total, allocated, reserved, together, others = (
+        found and int(float(found[1].rstrip(".")) * 2 ** (10 * _UNITS.index(found[2][0])) + 0.5) for found in sizes
+    )
+    if together is not None and allocated is not None:
+        reserved = together - allocated
+    if others is not None and total is not None:
+        free = max(total - (allocated or 0) - others, 0)
+    return OutOfMemory(
+        device, asked, message=message, free=free, total=total, allocated=allocated, reserved=reserved,
+    )  # fmt: skip
 
 
 def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
     """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
     if not isinstance(error, MemoryError | RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
         return None
-    try:
-        is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        device = "cpu" if isinstance(error, MemoryError) else "cuda"
-        return read_message(str(error), is_memory_error=is_memory_error, device=device)
-    except Exception:  # a message that cannot be had shows nothing
-        return None
+    is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    device = "cpu" if isinstance(error, MemoryError) else "cuda"
+    return read_message(message_of(error), is_memory_error=is_memory_error, device=device)

@@ -8,8 +8,9 @@ Nothing is run again, and where one step is not certain nothing is said.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
 from typing import Any, Literal
@@ -19,15 +20,15 @@ from torch import nn
 
 from tensormagic.collectors.detachment.detachment_facts import CUTTING, ROLES, VALUELESS
 from tensormagic.collectors.detachment.detachment_log import look_at
-from tensormagic.collectors.failures.failing_source import Failing, executed_source, is_torchs, written_call
+from tensormagic.collectors.failures.failing_source import Failing, is_torchs, lines_in, written_call
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import CellNumber, lines_of, location_of, name_in, names_of
+from tensormagic.collectors.where.source import CellNumber, location_of, name_in, names_of
 from tensormagic.collectors.where.statements import OPERATORS, Scope, bound_by, statements
-from tensormagic.reports import Cut, Location, LossWithoutGraph
+from tensormagic.reports import Cut, Location
 from tensormagic.reports.graph import CutKind
 
 MOST_STEPS = 32  # statements and names that are followed
@@ -58,82 +59,61 @@ class _End:
 
     def as_cut(self, asked: Location) -> tuple[Cut, tuple[Location, ...]]:
         """Return it for a report, and the lines that it points to; the first is that which asked."""
-        cut = Cut(
-            kind=self.kind, op=self.op, location=1, line=self.location.line, source_name=self.source,
-            call_location=2 if self.call is not None else None,
-        )  # fmt: skip
-        return cut, (asked, self.location, *([self.call] if self.call is not None else ()))
+        cut = Cut(kind=self.kind, op=self.op, location=1, line=self.location.line, source_name=self.source)
+        if self.call is None:
+            return cut, (asked, self.location)
+        return replace(cut, call_location=2), (asked, self.location, self.call)
 
 
 Origin = State | _End
 
 
-def lost_graph(  # noqa: PLR0913, PLR0917  (where it was called, and on what)
-    scope: Scope,
-    frame: FrameType,
-    line: int,
-    failing: Failing | None,
-    root: torch.Tensor,
-    cell_number: CellNumber | None = None,
-) -> tuple[LossWithoutGraph | None, Cut | None, tuple[Location, ...]]:
-    """Return what is known of a value without a graph, what ended its way, and the lines that both point to.
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Where backward was called, or asked about: the user's frame, the line that it came to, and the call there."""
 
-    Args:
-        scope: The statements that called backward.
-        frame: The user's frame that runs them.
-        line: The line that it came to.
-        failing: The call on that line, where it is known.
-        root: The value.
-        cell_number: Gives a cell's execution count from its file name.
-    """
-    expression = _expression(frame, failing, root)
-    if expression is None:
-        return None, None, ()
-    names = {**frame.f_globals, **names_of(frame)}
-    found = _Reading(scope, names, cell_number, _asks).of_root(expression, line)
-    if not isinstance(found, _End):
-        is_told = found == "none" or not torch.is_grad_enabled()
-        return (look_at(root, frame, 0) if is_told else None), None, (scope.location(line),)
-    return replace(look_at(root, frame, 0), cut=0), *found.as_cut(scope.location(line))
+    frame: FrameType
+    line: int
+    failing: Failing | None = None
+    cell_number: CellNumber | None = None  # gives a cell's execution count from its file name
+
+    @property
+    def scope(self) -> Scope | None:
+        """The statements that the frame runs; None where their source is not known."""
+        return Scope.of("".join(lines_in(self.frame)), self.frame, self.cell_number)
+
+    def origin_of(self, scope: Scope, root: torch.Tensor, asks: Callable[[torch.Tensor], bool]) -> Origin:
+        """Return what is known of what backward was called on, as it is written: by its name, else the expression."""
+        written = written_call(self.failing) if self.failing is not None else None
+        if name := name_in(self.frame, root):
+            expression: ast.expr = ast.Name(name, ast.Load())
+        elif written is not None and written.method in {"backward", "grad"}:
+            expression = written.positional[written.method == "grad"]  # after `torch.autograd`
+        else:
+            return "unknown"
+        names = {**self.frame.f_globals, **names_of(self.frame)}
+        return _Reading(scope, names, self.cell_number, asks).of_root(expression, self.line)
 
 
-def lost_way(
-    frame: FrameType,
-    loss: torch.Tensor,
-    x: torch.Tensor,
-    cell_number: CellNumber | None = None,
-    failing: Failing | None = None,
-) -> tuple[Cut | None, tuple[Location, ...]]:
-    """Return what ended the way from a tensor to a loss that was not computed from it, and the lines that it points to.
-
-    Args:
-        frame: The user's frame that asks.
-        loss: The loss.
-        x: A tensor that requires a gradient.
-        cell_number: Gives a cell's execution count from its file name.
-        failing: The call of ``autograd.grad`` that was refused, where one was.
-    """
-    scope, expression = scope_of(frame, cell_number), _expression(frame, failing, loss)
-    if scope is None or expression is None:
-        return None, ()
-    names = {**frame.f_globals, **names_of(frame)}
-    found = _Reading(scope, names, cell_number, partial(_leads_to, x)).of_root(expression, frame.f_lineno)
-    return found.as_cut(scope.location(frame.f_lineno)) if isinstance(found, _End) else (None, ())
+def lost_graph(asking: Asking, scope: Scope, root: torch.Tensor) -> dict[str, Any]:
+    """Return the fields of a report that say why a value has no graph; none where that is not certain."""
+    found, loss, here = (
+        asking.origin_of(scope, root, _asks),
+        look_at(root, asking.frame, 0),
+        scope.location(asking.line),
+    )
+    if isinstance(found, _End):
+        cut, lines = found.as_cut(here)
+        return {"losses_without_graph": (replace(loss, cut=0),), "cuts": (cut,), "locations": lines}
+    is_told = found == "none" or not torch.is_grad_enabled()
+    return {"losses_without_graph": (loss,), "cuts": (), "locations": (here,)} if is_told else {}
 
 
-def scope_of(frame: FrameType, cell_number: CellNumber | None) -> Scope | None:
-    """Return the statements that a frame runs; None where its source is not known."""
-    source = "".join(lines_of(frame.f_code.co_filename, frame.f_globals)) or executed_source(frame)
-    return Scope.of(source, frame, cell_number)
-
-
-def _expression(frame: FrameType, failing: Failing | None, root: torch.Tensor) -> ast.expr | None:
-    """Return what backward was called on, as it is written: the name that it has, else the expression."""
-    if name := name_in(frame, root):
-        return ast.Name(name, ast.Load())
-    written = written_call(failing) if failing is not None else None
-    at = {"backward": 0, "grad": 1}.get(written.method) if written is not None else None  # after `torch.autograd`
-    return written.positional[at] if written is not None and at is not None else None
+def lost_way(asking: Asking, loss: torch.Tensor, x: torch.Tensor) -> tuple[Cut | None, tuple[Location, ...]]:
+    """Return what ended the way from a tensor to a loss that was not computed from it, and the lines it points to."""
+    scope = asking.scope
+    found = asking.origin_of(scope, loss, partial(_leads_to, x)) if scope is not None else "unknown"
+    return found.as_cut(scope.location(asking.line)) if scope is not None and isinstance(found, _End) else (None, ())
 
 
 @dataclass(slots=True)
@@ -144,20 +124,17 @@ class _Reading:
     names: Mapping[str, Any]
     cell_number: CellNumber | None
     asks: Callable[[torch.Tensor], bool]  # whether a tensor has the history that is looked for
-    steps: int = field(default=0)
+    steps: int = 0
 
     def of_root(self, expression: ast.expr, line: int) -> Origin:
         """Return what is known of what backward was called on; nothing where no statement here made it."""
-        if isinstance(expression, ast.Attribute | ast.Subscript):
-            return "unknown"
-        if isinstance(expression, ast.Name):
-            bound = self.scope.binding(expression.id, line)
-            if bound is None and (cell := self._cell_of(expression.id)) is not None:
-                return cell.of_root(expression, len(cell.scope.lines) + 1)
-            if not isinstance(bound, _MAKES):
-                return "unknown"
-            return self.of(expression, line)
-        return self._recorded(self.of(expression, line), line)
+        if not isinstance(expression, ast.Name):
+            is_part = isinstance(expression, ast.Attribute | ast.Subscript)
+            return "unknown" if is_part else self._recorded(self.of(expression, line), line)
+        bound = self.scope.binding(expression.id, line)
+        if bound is None and (cell := self._cell_of(expression.id)) is not None:
+            return cell.of_root(expression, len(cell.scope.lines) + 1)
+        return self.of(expression, line) if isinstance(bound, _MAKES) else "unknown"
 
     def of(self, expression: ast.expr, line: int) -> Origin:  # noqa: C901, PLR0911  (one branch a kind of expression)
         """Return what is known of the value of an expression on a line."""
@@ -169,8 +146,11 @@ class _Reading:
                 return "none"
             case ast.Name():
                 return self._of_name(expression.id, line)
-            case ast.Attribute() | ast.Subscript():
-                return self._of_part(expression, line)
+            case ast.Attribute():
+                return self._of_attribute(expression, line)
+            case ast.Subscript(value=of):
+                has_indices = isinstance(of, ast.Call) and getattr(of.func, "attr", "") in _WITH_INDICES
+                return "unknown" if has_indices else self.of(of, line)
             case ast.Call():
                 return self._of_call(expression, line)
             case ast.Compare(left=left, ops=[operator], comparators=[right]) if isinstance(operator, _COMPARES):
@@ -207,12 +187,15 @@ class _Reading:
             cell = self._cell_of(name) if bound is None else None
             made = cell.of(ast.Name(name, ast.Load()), len(cell.scope.lines) + 1) if cell is not None else None
             return made if isinstance(made, _End) else self._of_value(value)
-        if bound == "unknown":
-            return self._of_one_of_several(name, value)
+        if bound == "unknown":  # one of several that may have bound it: told where it alone ended the history
+            every = [each for each in statements(self.scope.body) if name in bound_by(each)]
+            ended = [made for each in every if (made := self._of_statement(each, name)) != "history"]
+            is_sure = is_kind(value, torch.Tensor) and len(ended) == 1 < len(every) and isinstance(ended[0], _End)
+            return ended[0] if is_sure else "unknown"
         made = self._of_statement(bound, name)
-        written = self.scope.written(name)
+        written = [(given, at) for *_, at, given in self.scope.writes(name) if given is not None]
         if made == "none" and written:
-            return self.of(written[0][0], written[0][1]) if len(written) == 1 else "unknown"
+            return self.of(*written[0]) if len(written) == 1 else "unknown"
         return "unknown" if made == "history" and is_kind(value, torch.Tensor) else made  # what ended it is not seen
 
     def _of_value(self, value: Any) -> Origin:
@@ -227,46 +210,39 @@ class _Reading:
         cells = (cell for cell in self.scope.earlier_cells() if cell.binding(name, len(cell.lines) + 1) is not None)
         return next((_Reading(cell, self.names, self.cell_number, self.asks, self.steps) for cell in cells), None)
 
-    def _of_one_of_several(self, name: str, value: Any) -> Origin:
-        """Return what ended the history of a value where only one of the statements that may have bound it does."""
-        if not is_kind(value, torch.Tensor):
-            return "unknown"
-        every = [each for each in statements(self.scope.body) if name in bound_by(each)]
-        found = [made for each in every if (made := self._of_statement(each, name)) != "history"]
-        return found[0] if len(found) == 1 < len(every) and isinstance(found[0], _End) else "unknown"
-
     def _of_statement(self, statement: ast.stmt, name: str) -> Origin:
-        line, parts = statement.lineno, None
+        line = statement.lineno
+        made: Origin = "unknown"
         match statement:
-            case ast.Assign(value=value, targets=[ast.Tuple(elts=targets)]) if isinstance(value, ast.Tuple):
-                pairs = zip(targets, value.elts, strict=False)
-                parts = [each for target, each in pairs if ast.unparse(target) == name]
+            case ast.Assign(value=ast.Tuple(elts=values), targets=[ast.Tuple(elts=targets)]):
+                pairs = zip(targets, values, strict=False)
+                made = self._of_all([each for target, each in pairs if ast.unparse(target) == name], line)
             case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
-                parts = [value]
+                made = self.of(value, line)
             case ast.AugAssign(value=value):
-                parts = [ast.Name(name, ast.Load()), value]
-        return self._recorded("unknown" if parts is None else self._of_all(parts, line), line)
+                made = self._of_all([ast.Name(name, ast.Load()), value], line)
+        return self._recorded(made, line)
 
     def _recorded(self, made: Origin, line: int) -> Origin:
-        """Return what is known of a value that a line made, given what is known of what it was made from."""
-        certain = made != "none" if self.asks is _asks else made == "history"
-        return (self._unrecorded(line) if certain else None) or made
+        """Return what is known of a value that a line made, given what is known of what it was made from.
 
-    def _unrecorded(self, line: int) -> Origin | None:
-        """Return what kept autograd from recording a line, a block around it or a decorator; None where nothing did."""
+        That is a block around it or a decorator, where that kept autograd from recording the line.
+        """
+        if not (made != "none" if self.asks is _asks else made == "history"):
+            return made
         blocks = (each for each in self.scope.around(line) if isinstance(each, ast.With))
         items = [item.context_expr for each in blocks for item in each.items]
         for call in reversed([*self.scope.decorators, *items]):
             switch = still_value(call.func if isinstance(call, ast.Call) else call, self.names)
             if switch is torch.enable_grad:
-                return None
+                return made
             if switch is torch.set_grad_enabled and (mode := self._mode(call)) is not False:
-                return None if mode is True else "unknown"
+                return made if mode is True else "unknown"
             if is_kind(switch, type) and switch in _MODES:
-                made, kind = self.scope.location(line), _MODES[switch]
-                updates = ".grad" in made.text and call.lineno != line
-                return _End(kind, kind, self.scope.location(call.lineno), made if updates else None)
-        return None
+                place, kind = self.scope.location(line), _MODES[switch]
+                updates = ".grad" in place.text and call.lineno != line
+                return _End(kind, kind, self.scope.location(call.lineno), place if updates else None)
+        return made
 
     def _mode(self, call: ast.expr) -> Any:
         """Return what ``set_grad_enabled`` was given: a value, or the comparison of two words."""
@@ -278,38 +254,32 @@ class _Reading:
                 return still_value(given, self.names)
         return UNKNOWN
 
-    def _of_part(self, expression: ast.Attribute | ast.Subscript, line: int) -> Origin:
+    def _of_attribute(self, expression: ast.Attribute, line: int) -> Origin:
+        if expression.attr == "data":
+            return self._ended("data", "data", [expression.value], line)
+        if expression.attr in _KEEPS:
+            return self.of(expression.value, line)
         value = still_value(expression, self.names)
-        if isinstance(expression, ast.Attribute):
-            if expression.attr == "data":
-                return self._ended("data", "data", [expression.value], line)
-            if expression.attr in _KEEPS:
-                return self.of(expression.value, line)
-            if is_kind(value, torch.Tensor) and not isinstance(value, nn.Parameter) and not self.asks(value):
-                return "unknown"  # somewhere it was stored
-            return self._of_value(value)
-        of = expression.value
-        if isinstance(of, ast.Call) and getattr(of.func, "attr", "") in _WITH_INDICES:
-            return "unknown"
-        return self.of(of, line)
+        if is_kind(value, torch.Tensor) and not isinstance(value, nn.Parameter) and not self.asks(value):
+            return "unknown"  # somewhere it was stored
+        return self._of_value(value)
 
-    def _of_call(self, call: ast.Call, line: int) -> Origin:  # noqa: PLR0911  (one branch a kind of function)
+    def _of_call(self, call: ast.Call, line: int) -> Origin:
         func, given = call.func, [*call.args, *(each.value for each in call.keywords)]
-        if any(isinstance(each, ast.Starred) for each in call.args):
-            return "unknown"
-        called = still_value(func, self.names)
+        called: Any = (
+            still_value(func, self.names) if not any(isinstance(each, ast.Starred) for each in call.args) else None
+        )
         if is_kind(called, nn.Module):
             learns = any(self.asks(each) for each in called.parameters())
             return "history" if learns else self._of_all(given, line)
         if getattr(called, "__code__", None) is _DECORATED:
             end = _of_decorated(called, self.cell_number)
             return end if self.asks is _asks or self._of_all(given, line) == "history" else "unknown"
-        if called is float or called is int:
-            return self._ended("item", called.__name__, given, line)
         if is_torchs(called) and not isinstance(called, type):
             return self._of_function(called, call.keywords, given, line)
-        if any(called is each for each in (sum, abs, max, min)):
-            return self._of_all(given, line)
+        if any(called is each for each in (float, int, sum, abs, max, min)):
+            is_number = called is float or called is int
+            return self._ended("item", called.__name__, given, line) if is_number else self._of_all(given, line)
         if isinstance(func, ast.Attribute) and called is UNKNOWN and hasattr(torch.Tensor, func.attr):
             owner = still_value(func.value, self.names)
             if owner is UNKNOWN or is_kind(owner, torch.Tensor):
@@ -347,15 +317,12 @@ class _Reading:
 
 def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
     """Return what ends the history of what a function decorated with ``@torch.no_grad()`` returns."""
-    cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
-    factory = cells["ctx_factory"].cell_contents if "ctx_factory" in cells else None
-    mode = type(getattr(factory, "__self__", None))
-    code = getattr(called.__wrapped__, "__code__", None)
+    factory = inspect.getclosurevars(called).nonlocals.get("ctx_factory")
+    mode, code = type(getattr(factory, "__self__", None)), getattr(called.__wrapped__, "__code__", None)
     if mode not in _MODES or mode is torch.set_grad_enabled or code is None:
         return "unknown"
-    return _End(
-        _MODES[mode], _MODES[mode], location_of(code.co_filename, code.co_firstlineno, "", cell_number=cell_number)
-    )
+    place = location_of(code.co_filename, code.co_firstlineno, "", cell_number=cell_number)
+    return _End(_MODES[mode], _MODES[mode], place)
 
 
 def _asks(tensor: torch.Tensor) -> bool:

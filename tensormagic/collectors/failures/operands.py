@@ -7,8 +7,8 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
@@ -16,14 +16,8 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.failures.failing_call import (
-    Steps,
-    given_to_module,
-    modules_in,
-    name_at_home,
-    samples_in,
-)
-from tensormagic.collectors.failures.failing_source import Refused, tensors_in, unpacked, written_call
+from tensormagic.collectors.failures.failing_call import Steps, given_to_module, modules_in, name_at_home, samples_in
+from tensormagic.collectors.failures.failing_source import Refused, item_of, tensors_in, unpacked, written_call
 from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -31,8 +25,6 @@ from tensormagic.collectors.quiet import dispatches_to_python, numbers, quiet
 from tensormagic.collectors.where.source import is_own_frame, names_of
 from tensormagic.reports import Location, Operand
 from tensormagic.words import article
-
-# Tells what a call was given as plain data: of a tensor its shape and kind, of anything else a short text.
 
 MOST_OPERANDS = 24
 MOST_TEXT = 60
@@ -74,40 +66,29 @@ def _arguments(role: str, value: Any, index: int | str) -> list[Argument]:
 
 
 def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:
-    """Return the names of a function's positional parameters, of several forms of that which takes ``count``.
-
-    None are returned where they are not known.
-    """
+    """Return the names of a function's positional parameters, in its form for ``count``; () if unknown."""
     try:
         described = get_testing_overrides().get(func)
         parameters = inspect.signature(described or func).parameters.values()
     except (TypeError, ValueError):  # no function, or one of C's that nobody describes
-        return _schema_roles(getattr(func, "__name__", ""), count)
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{getattr(func, '__name__', '')}")
+        every = [[each.name for each in one.arguments if not (each.is_out or each.kwarg_only)] for one in schemas]
+        return tuple(next((roles for roles in every if len(roles) >= count), every[0] if every else ()))
     roles = [each.name for each in parameters if each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}]
     return tuple(role for role in roles if role != "out")
 
 
-@cache
-def _schema_roles(name: str, count: int) -> tuple[str, ...]:
-    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}") if name else []
-    every = [[each.name for each in schema.arguments if not (each.is_out or each.kwarg_only)] for schema in schemas]
-    return tuple(next((roles for roles in every if len(roles) >= count), every[0] if every else ()))
-
-
 def function_name(func: Any) -> str:
     """Return what a user calls a function of torch's: ``"torch.mm"``, ``"Tensor.view"``; empty for no function."""
-    try:
-        wording = resolve_name(func)
-    except Exception:  # what cannot be looked up has no other name
-        wording = None
-    name = getattr(func, "__name__", "")
+    name, wording = getattr(func, "__name__", ""), ""
+    with suppress(Exception):  # what cannot be looked up has no other name
+        wording = str(resolve_name(func) or "")
     homes = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}
     if wording:
-        home = str(wording).rpartition(".")[0]
+        home = wording.rpartition(".")[0]
         # By the name that it has there, where it calls itself otherwise: ``torch.spmm`` is ``torch.mm``.
-        has_name = home in homes and getattr(homes[home], name, None) is func
-        wording = (f"{home}.{name}" if has_name else str(wording)).replace("torch.functional.", "torch.")
-        wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording)
+        wording = f"{home}.{name}" if getattr(homes.get(home), name, None) is func else wording
+        wording = re.sub(r"(\.__(get|set|delete)__)+$", "", wording.replace("torch.functional.", "torch."))
     elif not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
     elif not is_kind(func, FunctionType):
@@ -117,10 +98,7 @@ def function_name(func: Any) -> str:
 
 
 def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None] | None) -> Operand:
-    """Return an argument as plain data, with what the user calls it, and where it was made, if that was recorded.
-
-    Never raises: what cannot be read is left out.
-    """
+    """Return an argument as plain data, with its name and where it was made, as far as it can be read. Never raises."""
     value = argument.value
     plain = Operand(name=name, role=argument.role, place=argument.place, is_tensor=False)
     try:
@@ -149,11 +127,11 @@ def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
     """Return the least and the greatest of numbers that can be read at once: an index, classes, probabilities."""
     if value.is_complex() or not value.is_cpu or not 0 < value.numel() <= MOST_READ or dispatches_to_python(value):
         return None, None
-    try:
+    with suppress(RuntimeError, NotImplementedError):  # of a kind without an order
         least, most = map(float, torch.aminmax(value))
-    except (RuntimeError, NotImplementedError):  # of a kind without an order
-        return None, None
-    return (least, most) if math.isfinite(least) and math.isfinite(most) else (None, None)
+        if math.isfinite(least) and math.isfinite(most):
+            return least, most
+    return None, None
 
 
 def _bare(value: Any) -> str:
@@ -266,11 +244,21 @@ class OperandNames:
 
     def _handed_in(self, tensor: torch.Tensor, role: str) -> str:
         """Return what is said of a tensor that a module handed on: whose result it is, or what it was given to."""
-        running = modules_in(self._steps)
+        running, own = modules_in(self._steps), self._steps.own
         if not running:
             return ""
-        if (node := self._given_to_module(tensor, role)) is not None:
-            return _described(node)
+        failing = self._steps.failing_at(self._steps.own_entry)
+        call = failing.node if failing is not None else None
+        if isinstance(call, ast.Call) and not any(isinstance(node, ast.Starred) for node in call.args):
+            args, kwargs = given_to_module(self._steps.entries[own + 1 : own + 2])
+            named = {each.arg: each.value for each in call.keywords}
+            given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
+            # A mask goes by its keyword: the module hands on what it made of it, which has its shape.
+            mask: Any = kwargs.get(role)
+            same = (tensor, mask) if is_kind(mask, torch.Tensor) and mask.shape == tensor.shape else (tensor,)
+            for node, value in given:
+                if node is not None and any(value is one for one in same):
+                    return _described(node)
         args, kwargs = given_to_module(self._steps.entries)
         path = self._modules.path(running[-1]) if any(item is tensor for item in (*args, *kwargs.values())) else ""
         if path and type(outer := running[-2] if len(running) > 1 else None) is nn.Sequential:
@@ -280,39 +268,14 @@ class OperandNames:
                 return f"the result of {before}"
         return f"the input of {path}" if path else ""
 
-    def _given_to_module(self, tensor: torch.Tensor, role: str) -> ast.expr | None:
-        """Return the expression by which the user's line gave a tensor to the module that it called.
-
-        A mask goes by its keyword: the module hands on what it made of it, which has its shape.
-        """
-        own = self._steps.own
-        failing = self._steps.failing_at(self._steps.own_entry)
-        args, kwargs = given_to_module(self._steps.entries[own + 1 : own + 2])
-        if failing is None or not isinstance(call := failing.node, ast.Call):
-            return None
-        if any(isinstance(node, ast.Starred) for node in call.args):
-            return None
-        named = {each.arg: each.value for each in call.keywords}
-        given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
-        mask: Any = kwargs.get(role)
-        same = (tensor, mask) if is_kind(mask, torch.Tensor) and mask.shape == tensor.shape else (tensor,)
-        return next((node for node, value in given if node is not None and any(value is one for one in same)), None)
-
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
-    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last.
-
-    The samples of a batch that a DataLoader puts together have the name that its ``collate_fn`` gives them.
-    """
+    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last."""
     if (samples := samples_in(steps.entries)) is not None:
-        yield {"batch": samples}
+        yield {"batch": samples}  # which the ``collate_fn`` of a DataLoader calls them
     frames = [entry.tb_frame for entry in reversed(steps.entries) if is_own_frame(entry.tb_frame)][:_MOST_FRAMES]
     yield from (dict(names_of(frame)) for frame in frames)
-    seen: set[int] = set()
-    for frame in frames:
-        if id(frame.f_globals) not in seen:
-            seen.add(id(frame.f_globals))
-            yield frame.f_globals
+    yield from {id(frame.f_globals): frame.f_globals for frame in frames}.values()
 
 
 def _item(node: ast.expr, at: int) -> ast.expr | None:
@@ -320,9 +283,7 @@ def _item(node: ast.expr, at: int) -> ast.expr | None:
     if isinstance(node, ast.List | ast.Tuple):
         whole = not any(isinstance(item, ast.Starred) for item in node.elts)
         return node.elts[at] if whole and at < len(node.elts) else None
-    if isinstance(node, _REACHED):
-        return ast.Subscript(node, ast.Constant(at), ast.Load())
-    return None
+    return item_of(node, at) if isinstance(node, _REACHED) else None
 
 
 def _described(node: ast.expr) -> str:

@@ -11,7 +11,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Literal
@@ -43,17 +43,12 @@ _TO_DEVICE = re.compile(r"\.(?:cpu|cuda)\(\)|\.to\((?:[\w.\[\]]+\.device|['\"][\
 
 def with_ways_tried(report: FailureReport, mismatch: Mismatch) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the ways of a mismatch that work, and those where that is unknown; what fails is in neither."""
-    works, unknown = list[str](), list[str]()
-    again = None
-    for way in mismatch.works:
-        outcome: Outcome = "unknown"
-        if "#" not in way and "…" not in way and "..." not in way:
-            again = again or _CallAgain(report, mismatch)
-            outcome = again.outcome(way)
-            if outcome == "unknown" and report.function.rpartition(".")[2] in _READ_VALUES:
-                outcome = _CallAgain(report, mismatch, by_value=True).outcome(way)
-        if outcome != "fails":
-            (works if outcome == "works" else unknown).append(way)
+    again, outcomes = _CallAgain(report, mismatch), dict.fromkeys(mismatch.works, "unknown")
+    for way in (each for each in outcomes if "#" not in each and "…" not in each and "..." not in each):
+        outcomes[way] = again.outcome(way)
+        if outcomes[way] == "unknown" and again.name in _READ_VALUES:
+            outcomes[way] = _CallAgain(report, mismatch, by_value=True).outcome(way)
+    works, unknown = ([way for way in outcomes if outcomes[way] == wanted] for wanted in ("works", "unknown"))
     return tuple(works), tuple(unknown)
 
 
@@ -62,14 +57,16 @@ class _CallAgain:
 
     def __init__(self, report: FailureReport, mismatch: Mismatch, *, by_value: bool = False) -> None:
         self._report, self._mismatch = report, mismatch
-        name = report.function.rpartition(".")[2]
+        self.name = report.function.rpartition(".")[2]
         small = sum(math.prod(one.shape) for one in report.operands) <= MOST_VALUES
-        decide = mismatch.kind == "index" or name in _TAKE_CLASSES
+        decide = mismatch.kind == "index" or self.name in _TAKE_CLASSES
         unknown = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
         decide = decide and any(one.least is not None for one in report.operands)
         self._by_value, self._too_many = by_value or decide, unknown or (decide and not small)
-        self._device = "cpu" if self._by_value else "meta"
-        self._function = _resolved(report.function)
+        self._function: Any = None
+        if report.function.startswith(("torch.", "Tensor.")):
+            with suppress(AttributeError):
+                self._function = attrgetter(report.function.removeprefix("torch."))(torch)
         self._names = _codes(report.operands)
         self._keywords: bool | None = None
         with quiet(), warnings.catch_warnings():
@@ -87,11 +84,9 @@ class _CallAgain:
             with quiet(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return self._tried(_TO_DEVICE.sub("", way))
-        except _REFUSALS as error:
-            about_us = isinstance(error, NotImplementedError) or "meta" in str(error).lower()
-            return "unknown" if about_us else "fails"
-        except Exception:  # what is not known here, or not made for stand-ins
-            return "unknown"
+        except Exception as error:  # also of what is not known here, or not made for stand-ins
+            refused = isinstance(error, _REFUSALS) and not isinstance(error, NotImplementedError)
+            return "fails" if refused and "meta" not in str(error).lower() else "unknown"
 
     def _stand_in(self, one: Operand) -> Any:
         if not one.is_tensor:
@@ -110,7 +105,7 @@ class _CallAgain:
 
     def _refused_again(self, keywords: bool) -> str | None:  # noqa: FBT001  (the one thing that is asked)
         """Return what torch says of the call made again as it was; None where it is another call, or cannot be made."""
-        if self._function is None or any(value is _UNKNOWN for value in self._values):
+        if not callable(self._function) or any(value is _UNKNOWN for value in self._values):
             return None
         try:
             self._call({}, keywords=keywords)
@@ -120,9 +115,7 @@ class _CallAgain:
         return "" if not self._by_value or self._function.__name__ in _READ_VALUES else None  # not by these stand-ins
 
     def _call(self, replaced: dict[int, Any], *, keywords: bool) -> Any:
-        assert self._function is not None
-        given, named = list[Any](), dict[str, Any]()
-        lists: dict[str, list[Any]] = {}
+        given, named, lists = list[Any](), dict[str, Any](), dict[str, list[Any]]()
         for at, one in enumerate(self._report.operands):
             value = replaced.get(at, self._values[at])
             base = one.place.partition("[")[0]
@@ -140,35 +133,36 @@ class _CallAgain:
     def _tried(self, way: str) -> Outcome:
         target, _, code = way.partition(" = ")
         if code and target.isidentifier():
-            return self._with(code, self._names.get(target, []))
+            return self._with(dict.fromkeys(self._names.get(target, []), code))
         if re.match(r"nn\.[A-Z]", way):
             return self._with_layer(way)
-        owner, function = self._report.module, self._report.function.rpartition(".")[2]
-        if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):
-            return self._with_parameters(way[len(owner) :], f"{owner}.")
+        owner = self._report.module
+        if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):  # ``fc.double()``
+            of_layer = (at for at, one in enumerate(self._report.operands) if one.name.startswith(f"{owner}."))
+            return self._with({at: f"operand_{at}{way[len(owner) :]}" for at in of_layer})
         named = _Named(self._names)
         named.visit(ast.parse(way, mode="eval"))
         # Whether it stands in place of the call, and not of one of its operands, as in `torch.tensor([0, 1]) - 1`.
         of_call = way.startswith(_WHOLE) and not way.startswith(tuple(named.found))
         is_whole = self._mismatch.kind != "device" and (len(named.found) > 1 or of_call)
-        reshapes = function in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way)
+        reshapes = self.name in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way)
         if named.found and (is_whole or reshapes):
             self._value(way)
             return "works"
         clashing = sorted({part.operand for part in self._mismatch.parts})
-        return self._with(way, next(iter(named.found.values()), clashing))
+        return self._with(dict.fromkeys(next(iter(named.found.values()), clashing), way))
 
-    def _with(self, code: str, places: list[int]) -> Outcome:
-        """Make the call with an operand as ``code`` gives it."""
-        if self._keywords is None or not places or self._values[places[0]] is _UNKNOWN:
+    def _with(self, codes: dict[int, str]) -> Outcome:
+        """Make the call with operands as code gives them."""
+        if self._keywords is None or not codes or any(self._values[at] is _UNKNOWN for at in codes):
             return "unknown"
-        value = self._value(code)
-        if self._report.function.rpartition(".")[2] in _NUMBERS:  # code that is no tensor stands for the whole call
-            return "fails" if isinstance(value, torch.Tensor) and value.numel() != 1 else "works"
-        changed = dict.fromkeys(places, value)
+        changed = {at: self._value(code) for at, code in codes.items()}
+        if self.name in _NUMBERS:  # code that is no tensor stands for the whole call
+            tensors = (value for value in changed.values() if isinstance(value, torch.Tensor))
+            return "fails" if any(value.numel() != 1 for value in tensors) else "works"
         values = [changed.get(at, value) for at, value in enumerate(self._values)]
         dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
-        if re.match(r"conv|_conv", self._report.function.rpartition(".")[2]) and len(dtypes) != 1:
+        if re.match(r"conv|_conv", self.name) and len(dtypes) != 1:
             return "fails"  # which the meta device does not look at
         self._call(changed, keywords=self._keywords)
         return "works"
@@ -180,29 +174,16 @@ class _CallAgain:
         given = [value for one, value in every if isinstance(value, torch.Tensor) and not one.name.startswith(owner)]
         if self._by_value or not given or not self._report.module:
             return "unknown"
-        layer: nn.Module = self._value(code)
-        layer(*given[:1])
-        return "works"
-
-    def _with_parameters(self, suffix: str, owner: str) -> Outcome:
-        """Make the call with the layer's parameters converted: ``fc.double()``."""
-        of_layer = [at for at, one in enumerate(self._report.operands) if one.name.startswith(owner)]
-        if self._keywords is None or not of_layer:
-            return "unknown"
-        changed = {at: eval(f"x{suffix}", {"__builtins__": _BUILTINS, "x": self._values[at]}) for at in of_layer}  # noqa: S307  (ours)
-        self._call(changed, keywords=self._keywords)
+        self._value(code)(*given[:1])
         return "works"
 
     def _value(self, code: str) -> Any:
         space: dict[str, Any] = {"__builtins__": _BUILTINS, "torch": torch, "nn": nn, "F": functional, "int": int}
-        named = _Named(self._names)
-        tree = named.visit(ast.parse(code, mode="eval"))
-        for name, places in named.found.items():
-            if (value := self._values[places[0]]) is _UNKNOWN:
-                raise NameError(name)
-            space[f"operand_{places[0]}"] = value
-        with torch._C._EnableTorchFunction(), torch.device(self._device):  # where new tensors and layers are made
-            return eval(compile(ast.fix_missing_locations(tree), "<way>", "eval"), space)  # noqa: S307  (operands are names)
+        space |= {f"operand_{at}": value for at, value in enumerate(self._values) if value is not _UNKNOWN}
+        tree = ast.fix_missing_locations(_Named(self._names).visit(ast.parse(code, mode="eval")))
+        device = "cpu" if self._by_value else "meta"  # where new tensors and layers are made
+        with torch._C._EnableTorchFunction(), torch.device(device):
+            return eval(compile(tree, "<way>", "eval"), space)  # noqa: S307  (operands are names)
 
 
 class _Named(ast.NodeTransformer):
@@ -236,24 +217,11 @@ def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
     return found
 
 
-def _resolved(name: str) -> Callable[..., Any] | None:
-    """Return a function of torch's by what a user calls it; None for what is not one."""
-    found: Any = None
-    if name.startswith(("torch.", "Tensor.")):
-        with suppress(AttributeError):
-            found = attrgetter(name.removeprefix("torch."))(torch)
-    return found if callable(found) else None
-
-
 def _literal(text: str) -> Any:
     """Return what a short text stands for: numbers, tuples, slices, dtypes; `_UNKNOWN` for anything else."""
-    try:
+    with suppress(ValueError, SyntaxError):
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        pass
-    if not re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
-        return _UNKNOWN
-    try:
-        return eval(text, {"__builtins__": _BUILTINS, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
-    except Exception:
-        return _UNKNOWN
+    if re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
+        with suppress(Exception):
+            return eval(text, {"__builtins__": _BUILTINS, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
+    return _UNKNOWN

@@ -150,7 +150,7 @@ class PassRecorder(PassNumbers):
         self._conclude()
 
     @property
-    def arrival(self) -> devices.Arrival | None:
+    def arrival(self) -> DeviceNumbers | None:
         """What is to come from devices; None where everything is here."""
         return self._far if self._far.asked else None
 

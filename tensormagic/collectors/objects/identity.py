@@ -87,10 +87,10 @@ class Marks(dict[int, Any]):
         super().__init__()
         self._most = most
 
-    def put(self, followed: Any, note: Any) -> None:
-        """Follow an object from now on."""
+    def put(self, followed: Any, note: Any, key: int = 0) -> None:
+        """Follow an object from now on, under its ``id`` unless under another key."""
         mark = Mark(followed, self._forget)
-        mark.key, mark.note = id(followed), note
+        mark.key, mark.note = key or id(followed), note
         self.add(mark)
 
     def add(self, mark: Any) -> None:

@@ -61,10 +61,7 @@ def foreign_caller(frame: FrameType) -> FrameType:
 
 
 class Callers:
-    """The stand-ins made so far, one for each calling place: ``made``, by the ``id`` of its code and its instruction.
-
-    A frame knows at once at which instruction it is; its line it works out from a table, which takes ten times as long.
-    """
+    """The stand-ins made so far, by the ``id`` of a code and an instruction: a line takes ten times as long to know."""
 
     def __init__(self) -> None:
         self.made: dict[tuple[int, int], _Call] = {}
@@ -178,7 +175,7 @@ class Origins:
         self._forgotten_below = 0
         self._end = 0
         self.nodes = 0
-        self.lost = 0
+        self.lost = 0  # nodes of graphs that were kept, and used again after many steps
 
     def begin(self) -> None:
         """Say that what has a smaller number was made before the trace, and belongs to no call in it."""
@@ -186,17 +183,13 @@ class Origins:
         self.add(now, now, (None, ""))
 
     def add(self, start: int, stop: int, origin: Origin) -> None:
-        """Say that the nodes ``start`` to ``stop`` (exclusive) were made at ``origin``.
-
-        Where a part of them was noted before (a custom Function's backward ran inside this call), that part stays.
-        """
+        """Say that the nodes ``start`` to ``stop`` (exclusive) were made at ``origin``, but for those noted before."""
         if start < self._end:
             self._fill(start, stop, origin)
             return
         self._end = stop
-        number = self._known.get(origin)
-        if number is None:
-            number = self._known[origin] = len(self.origins)
+        number = self._known.setdefault(origin, len(self.origins))
+        if number == len(self.origins):
             self.origins.append(origin)
         self._starts.append(start)
         self._stops.append(stop)
@@ -219,20 +212,15 @@ class Origins:
             for column in (self._numbers, self._stops, self._starts):
                 del column[at:]
             self._end = start
-        for begin, end, number in inner:
+        for begin, end, number in (*inner, (stop, stop, -1)):
             if self._end < begin:
                 self.add(self._end, begin, origin)
-            self.add(begin, end, self.origins[number])
-            self.nodes -= end - begin
-        if self._end < stop:
-            self.add(self._end, stop, origin)
+            if begin < end:
+                self.add(begin, end, self.origins[number])
+                self.nodes -= end - begin
 
     def settle(self) -> None:
-        """Say that a pass has ended; calls from before the pass before it may now be forgotten, oldest first.
-
-        A graph is freed by its backward, as a rule. Where an old one is kept and used again after many steps, its
-        nodes have no line; `lost` counts them.
-        """
+        """Say that a pass has ended; calls before the pass before it may be forgotten, as their graphs are."""
         with self._lock:
             previous, last = self._marks
             drop = min(previous, len(self._numbers) - SETTLED_CALLS)
@@ -244,19 +232,15 @@ class Origins:
             self._marks = (last, len(self._numbers))
 
     def of(self, sequence_number: int) -> tuple[int, bool]:
-        """Return the origin's number (-1: none) of a node, and whether it is exact.
-
-        A node made between two recorded calls, by something the mode did not see (a custom Function's apply), gets
-        the origin of the call before which it was made, inexact.
-        """
+        """Return the number of a node's origin (-1: none), and whether it is exact."""
         with self._lock:
             self.lost += sequence_number < self._forgotten_below
             there = len(self._numbers)
             at = bisect_right(self._starts, sequence_number, 0, there) - 1
             if at >= 0 and sequence_number < self._stops[at]:
                 return self._numbers[at], True
-            following = at + 1
-            return (self._numbers[following], False) if at >= 0 and following < there else (-1, False)
+            # Made by what the mode did not see, a custom Function's apply: it has the origin of the call that follows.
+            return (self._numbers[at + 1], False) if 0 <= at < there - 1 else (-1, False)
 
     def origin_of(self, sequence_number: int) -> Origin:
         """Return where a node comes from, exactly or not; neither line nor module where that is not known."""

@@ -20,15 +20,12 @@ from tensormagic.reports import Cell, Location
 # frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
 
 PACKAGE_DIRECTORY = str(Path(__file__).resolve().parents[2]) + os.path.sep
-_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
-_LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
 _INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
-# Installed elsewhere (``pip install --target``, an editable torch), these are libraries all the same.
-_HOSTS = tuple(
-    str(Path(sys.modules[name].__file__ or "").parent) + os.path.sep
-    for name in ("torch", "IPython", "ipykernel")
-    if getattr(sys.modules.get(name), "__file__", None)
-)
+_STANDARD = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+# Installed elsewhere (``pip install --target``, an editable torch), these three are libraries all the same.
+_HOSTS = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "IPython", "ipykernel")]
+_LIBRARIES = (*_STANDARD, *(str(Path(file).parent) for file in _HOSTS if file))
+_LIBRARY_DIRECTORIES = (PACKAGE_DIRECTORY, *(folder + os.path.sep for folder in _LIBRARIES))
 
 MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, they are looked up by their line again
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
@@ -45,15 +42,12 @@ MARK = "tensormagic_call"  # the name of frames that call in the name of a user'
 
 
 def is_own_code(filename: str) -> bool:
-    """Return whether ``filename`` is the user's code rather than a library's, Python's or this package's.
-
-    Cells of a notebook have made-up names (``/tmp/ipykernel_1/2.py``, ``<ipython-input-1-…>``) and count as own.
-    """
+    """Return whether a file is the user's code, a cell with a made-up name too, and no library's, Python's or ours."""
     if filename.startswith("<"):
         return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
         return False
-    return not filename.startswith((PACKAGE_DIRECTORY, *_HOSTS, *_LIBRARY_DIRECTORIES))
+    return not filename.startswith(_LIBRARY_DIRECTORIES)
 
 
 _Subject = TypeVar("_Subject")
@@ -82,16 +76,14 @@ def foreign_frames(frames: Sequence[FrameType]) -> list[FrameType]:
     kept: list[FrameType] = []
     removed = False
     for frame in frames:
-        if is_ours(frame.f_code):
-            removed = True
-            continue
-        if removed:  # what stands before is the first call of this function, and torch's hand-over
+        ours = is_ours(frame.f_code)
+        if removed and not ours:  # what stands before is the first call of this function, and torch's hand-over
             while kept and kept[-1].f_code.co_name == "handle_torch_function":
                 kept.pop()
             if kept and kept[-1].f_code is frame.f_code:
                 kept.pop()
-        kept.append(frame)
-        removed = False
+        kept += [] if ours else [frame]
+        removed = ours
     return kept
 
 
@@ -144,7 +136,11 @@ class SourceLines:
             code = frame.f_code
             if own[code.co_filename] and code.co_name != MARK:
                 place = self.places.get((id(code), frame.f_lasti))
-                return self._number(frame) if place is None else place[1]
+                if place is None:
+                    if len(self.places) >= MOST_PLACES:
+                        self.places.clear()
+                    place = self.places[id(code), frame.f_lasti] = (code, self.at_frame(frame))
+                return place[1]
             frame = frame.f_back
         return None
 
@@ -154,39 +150,24 @@ class SourceLines:
 
     def at_frame(self, frame: FrameType) -> int:
         """Return the site of the very line that a frame runs, whoever wrote it."""
-        key = (frame.f_code.co_filename, frame.f_lineno)
-        number = self._numbers.get(key)
-        if number is None:
-            self._locations.append(location_in(frame, key[1], self.cell_number))
-            number = self._numbers.setdefault(key, len(self._locations) - 1)
-        return number
+        return self.number(frame.f_code.co_filename, frame.f_lineno, frame)
 
     def at(self, filename: str, line: int, function: str) -> Location:
         """Return a line of a file as a location, without giving it a number."""
         return location_of(filename, line, function, cell_number=self.cell_number)
 
-    def number(self, filename: str, line: int) -> int:
+    def number(self, filename: str, line: int, frame: FrameType | None = None) -> int:
         """Return the site of a line of a file or cell, which need not be running."""
-        key = (filename, line)
-        if key not in self._numbers:
-            self._locations.append(self.at(filename, line, ""))
-            self._numbers[key] = len(self._locations) - 1
-        return self._numbers[key]
-
-    def _number(self, frame: FrameType) -> int:
-        """Return the site of a place that was not met before; its line may have been, at another place."""
-        number = self.at_frame(frame)
-        if len(self.places) >= MOST_PLACES:
-            self.places.clear()
-        self.places[id(frame.f_code), frame.f_lasti] = (frame.f_code, number)
+        number = self._numbers.get((filename, line))
+        if number is None:
+            made = self.at(filename, line, "") if frame is None else location_in(frame, line, self.cell_number)
+            self._locations.append(made)
+            number = self._numbers.setdefault((filename, line), len(self._locations) - 1)
         return number
 
 
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
-    """Return the lines of a file or cell; of a file as it is now: it may have been edited, and loaded again.
-
-    The globals of its module may know how to load its source.
-    """
+    """Return the lines of a file or cell as it is now; the globals of its module may know how to load its source."""
     if os.path.exists(filename):  # noqa: PTH110  (of any name that code has; what is gone is left as Python knows it)
         linecache.checkcache(filename)
     return linecache.getlines(filename, names)
@@ -208,10 +189,8 @@ def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
 
 
 def function_of_code(name: str) -> str:
-    """Return a function's name from that of its code; empty on the level of a module, and of a cell.
-
-    A cell's code is called ``<cell line: 1>`` by IPython 7.31 and by the first of 8.
-    """
+    """Return a function's name from that of its code; empty on the level of a module, and of a cell."""
+    # A cell's code is called ``<cell line: 1>`` by IPython 7.31 and by the first of 8.
     return "" if name == "<module>" or name.startswith("<cell line: ") else name
 
 
@@ -242,18 +221,13 @@ def cell_of(frame: FrameType) -> Cell:
     return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
 
 
-# The user's functions that are running, and the names that are bound in them.
-
 _OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the user's
 _FRAMES = 24  # of the user's functions that are running, at most so many are asked for their names
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the user's functions that are running, by name, with the names in them.
-
-    The innermost comes first, and the last is that of their module or cell, unless it is ``outermost``.
-    """
+    """Yield the user's running functions and their names, from the innermost to the module, if not ``outermost``."""
     for own in islice(own_frames(frame), _FRAMES):
         if own.f_code.co_flags & _OPTIMIZED:
             yield own.f_code.co_name, names_of(own)
@@ -269,9 +243,9 @@ def names_of(frame: FrameType) -> Mapping[str, Any]:
     Until Python 3.12 a frame keeps the dictionary it was asked for, and with it every tensor in there, for as long as
     the function runs. So it is emptied again, unless the user holds it too (``locals()``).
     """
-    if not frame.f_code.co_flags & _OPTIMIZED:
-        return frame.f_locals
     held = frame.f_locals
+    if not frame.f_code.co_flags & _OPTIMIZED:
+        return held
     names = dict(held)
     if sys.version_info < (3, 13) and sys.getrefcount(held) <= _HOLDERS:
         held.clear()
@@ -285,35 +259,23 @@ def name_in(frame: FrameType, value: object) -> str:
     return next((name for name in named if not name.startswith("_")), "")
 
 
-# Tells from the source whether an error that a line raises is expected, or just caught.
-#
 # Whoever writes ``with pytest.raises(RuntimeError):`` wants the error. Whoever writes ``except`` may not know which.
 
-MOST_FRAMES = 12
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # the latter since Python 3.11
 _EXPECTING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
 
 
 def is_expected(frame: FrameType | None) -> bool:
-    """Return whether what is raised in a frame is expected, rather than caught by an ``except`` of the user's.
-
-    What is in neither is called by somebody who catches it: ``self.assertRaises(RuntimeError, y.backward)``.
-    """
-    for own in islice(own_frames(frame), MOST_FRAMES):
-        around = list(_around(own))
-        if around:
-            return isinstance(around[-1], ast.With | ast.AsyncWith)
+    """Return whether what is raised in a frame is expected, or at least caught by no ``except`` of the user's."""
+    for own in islice(own_frames(frame), _FRAMES):
+        tree = syntax_of("".join(linecache.getlines(own.f_code.co_filename, own.f_globals)))
+        catching = sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno, reverse=True)
+        for node in catching:  # the innermost first
+            first, last = node.body[0], node.body[-1]
+            # Of the same function, and the line stands in the body.
+            if own.f_code.co_firstlineno <= first.lineno <= own.f_lineno <= (last.end_lineno or last.lineno):
+                return isinstance(node, ast.With | ast.AsyncWith)
     return True
-
-
-def _around(frame: FrameType) -> Iterator[ast.AST]:
-    """Yield what catches errors of the line that a frame runs, the outermost first."""
-    tree = syntax_of("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-    for node in sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno):
-        first, last = node.body[0], node.body[-1]
-        # Of the same function, and the line stands in the body.
-        if frame.f_code.co_firstlineno <= first.lineno <= frame.f_lineno <= (last.end_lineno or last.lineno):
-            yield node
 
 
 def _catches(node: ast.AST) -> TypeGuard[ast.With | ast.AsyncWith | ast.Try]:

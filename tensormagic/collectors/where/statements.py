@@ -23,6 +23,9 @@ OPERATORS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
+_GROWS = frozenset({"append", "extend", "insert"})  # methods of a list
+
+
 @dataclass(slots=True)
 class Scope:
     """The statements of a function, a cell or a module."""
@@ -96,37 +99,25 @@ class Scope:
                 return "unknown"  # of this iteration or the one before
         return "unknown"
 
-    def written(self, name: str) -> list[tuple[ast.expr, int]]:
-        """Return what is written into the tensor, or appended to the list, that a name stands for; and the lines."""
-        found = []
+    def writes(self, name: str) -> list[tuple[str, WriteKind, int, ast.expr | None]]:
+        """Return what writes to what a name stands for, in a branch too: call, kind, line, and value."""
+        found: list[tuple[str, WriteKind, int, ast.expr | None]] = []
         for statement in statements(self.body):
-            match statement:
-                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=target))], value=value) if target == name:
-                    found.append((value, statement.lineno))
-                case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=target), method), [value, *_])) if target == name:
-                    if method in {"append", "extend", "insert"} or method.endswith("_"):
-                        found.append((value, statement.lineno))
-        return found
-
-    def writes(self, name: str) -> list[tuple[str, WriteKind, int]]:
-        """Return what writes in place to the tensor that a name stands for: the call as torch names it, kind, line.
-
-        A write in a branch counts, too: what it says of the others is that they may not be alone.
-        """
-        found: list[tuple[str, WriteKind, int]] = []
-        for statement in statements(self.body):
-            if isinstance(statement, ast.AugAssign):
-                call = f"{OPERATORS[type(statement.op)]}_"
-                found += [(call, "call", statement.lineno)] if _is_name(statement.target, name) else []
+            value: Any = getattr(statement, "value", None)
+            line = statement.lineno
+            if isinstance(statement, ast.AugAssign) and _is_name(statement.target, name):
+                found.append((f"{OPERATORS[type(statement.op)]}_", "call", line, None))
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            parts = [each for each in targets if isinstance(each, ast.Subscript) and _is_name(each.value, name)]
-            found += [("__setitem__", "call", statement.lineno)] if parts else []
+            if any(isinstance(each, ast.Subscript) and _is_name(each.value, name) for each in targets):
+                found.append(("__setitem__", "call", line, value if isinstance(statement, ast.Assign) else None))
             for call in calls_in(statement):
                 method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-                if method.endswith("_") and not method.endswith("__") and _is_name(call.func.value, name):
-                    found.append((method, "call", call.lineno))
+                is_write = method in _GROWS or (method.endswith("_") and not method.endswith("__"))
+                if is_write and _is_name(call.func.value, name):
+                    given = call.args[:1] if call is value else []
+                    found.append((method, "call", call.lineno, given[0] if given else None))
                 if any(each.arg == "out" and _is_name(each.value, name) for each in call.keywords):
-                    found.append((method or getattr(call.func, "id", ""), "out", call.lineno))
+                    found.append((method or getattr(call.func, "id", ""), "out", call.lineno, None))
         return found
 
     def around(self, line: int) -> list[ast.stmt]:
@@ -150,10 +141,6 @@ class Scope:
     def in_one_loop(self, line: int, other: int) -> bool:
         """Return whether a line and another one are in one loop."""
         return any(each.lineno < other <= (each.end_lineno or 0) for each in self.loops(line))
-
-    def read_at(self, line: int) -> set[str]:
-        """Return the names that the statement on a line reads."""
-        return {node.id for each in self.around(line)[-1:] for node in ast.walk(each) if isinstance(node, ast.Name)}
 
     def used_in(self, loop: ast.For | ast.While, line: int) -> Iterator[tuple[str, ast.stmt | None]]:
         """Yield the names that a loop reads up to a line before it binds them; and the statement that does, or None."""
