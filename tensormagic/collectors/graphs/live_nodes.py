@@ -144,17 +144,17 @@ _NAME = "hooks"  # as that module calls ``torch.utils.hooks``
 
 
 class Hooks:
-    """The hooks of one pass; ``handle`` is what torch returns for one put on `together`."""
+    """The hooks of one pass."""
 
     def __init__(self) -> None:
         self._tables: list[Any] = []  # torch's tables that hooks stand in under the handle's number
         self._others: list[Any] = []
-        self.handle = RemovableHandle(OrderedDict())
+        self._handle = RemovableHandle(OrderedDict())
 
     @contextmanager
     def together(self) -> Iterator[Any]:
         """Let all hooks that this thread puts on in the block share one handle, which the block is given."""
-        here, handle, note = get_ident(), self.handle, self._tables.append
+        here, handle, note = get_ident(), self._handle, self._tables.append
 
         def standing_in(module: Any) -> SimpleNamespace:
             def make(table: Any, **others: Any) -> Any:
@@ -169,12 +169,13 @@ class Hooks:
             yield handle
 
     def keep(self, handle: Any) -> None:
-        """Remember a hook that has a handle of its own."""
-        self._others.append(handle)
+        """Remember a hook by what torch returned for it."""
+        if handle is not self._handle:
+            self._others.append(handle)
 
     def remove(self) -> None:
         """Take all hooks off."""
-        number = self.handle.id
+        number = self._handle.id
         while self._tables:
             self._tables.pop().pop(number, None)
         while self._others:

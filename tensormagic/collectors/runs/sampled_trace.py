@@ -6,7 +6,6 @@ import dataclasses
 import math
 import sys
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -17,10 +16,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import PassTimer
-from tensormagic.collectors.gradients.measures import Measured, measure
+from tensormagic.collectors.gradients.measures import Measured
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
@@ -49,12 +47,10 @@ _PUSH = "_push_mode"
 
 def _within_a_call(frame: FrameType | None) -> bool:
     """Return whether a function mode's ``__torch_function__`` is running in ``frame`` or above it."""
-    for each in outwards(frame):
-        code = each.f_code
-        first = code.co_varnames[0] if code.co_name == "__torch_function__" and code.co_argcount else None
-        if first is not None and isinstance(each.f_locals.get(first), TorchFunctionMode):
-            return True
-    return False
+    calls = (
+        each for each in outwards(frame) if each.f_code.co_name == "__torch_function__" and each.f_code.co_argcount
+    )
+    return any(isinstance(each.f_locals.get(each.f_code.co_varnames[0]), TorchFunctionMode) for each in calls)
 
 
 class SampledRecorder(ForwardRecorder):
@@ -73,17 +69,8 @@ class SampledRecorder(ForwardRecorder):
         self.since = 0  # the sequence number from which on nodes were seen being made, since it came last
 
     def want(self, *, wanted: bool) -> None:
-        """Come back or leave, as soon as that can be."""
+        """Come back or leave, as soon as that can be: when no mode on the stack is in the midst of a call."""
         self._wanted = wanted
-        self._settle_soon()
-
-    def tend(self) -> None:
-        """Try once more what still waits: its call may have returned by a way that is not watched."""
-        if self._door is not None:
-            self._settle_soon()
-
-    def _settle_soon(self) -> None:
-        """Settle now or as soon as no mode on the stack is in the midst of a call."""
         self._cancel()
         if not _within_a_call(sys._getframe(1)):
             self._settle()
@@ -101,6 +88,11 @@ class SampledRecorder(ForwardRecorder):
 
         self._door = door = Replacement(torch.overrides, _PUSH, pushing)
         door.__enter__()
+
+    def tend(self) -> None:
+        """Try once more what still waits: its call may have returned by a way that is not watched."""
+        if self._door is not None:
+            self.want(wanted=self._wanted)
 
     def _cancel(self) -> None:
         if self._door is not None:
@@ -122,7 +114,7 @@ class SampledRecorder(ForwardRecorder):
             super().step_back(caller)
         else:
             self._left_at_door = False
-            self._settle_soon()
+            self.want(wanted=self._wanted)
 
     def __enter__(self) -> None:
         self._home = get_ident()
@@ -184,7 +176,7 @@ class SampledTracer(Tracer):
         self._pace, self._laps = schedule, PassTimer()
         self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
-        self._mine: deque[int] = deque()  # passes of this thread that were traced, until their numbers were looked at
+        self._mine: set[int] = set()  # passes of this thread that were traced, until their numbers were looked at
         self._others = 0  # passes on other threads
         self._first = -1
         self._norms: dict[int, float] = {}
@@ -200,8 +192,8 @@ class SampledTracer(Tracer):
         if not self._trailing:
             self._parts["updates"].step_aside()
             self._parts["updates"].step_back()
-        self._forget()
         self._trailing = False
+        self._forget()
         if self._ops is not None:
             self._ops.follower.come_back(0)  # below the user's own, which go from the top
 
@@ -232,7 +224,7 @@ class SampledTracer(Tracer):
     def ended(self) -> None:
         """Where the last step was not traced, look once at the gradients that it left."""
         super().ended()
-        if self._sampler.left_untraced():
+        if 0 < self._sampler.latest < self._sampler.steps:
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
 
     @uncounted
@@ -261,9 +253,10 @@ class SampledTracer(Tracer):
     @uncounted
     def _pass_by(self, call: BackwardCall) -> Any:
         """Make a backward call that is not looked at."""
+        elsewhere = get_ident() != self._home
         compiles = type(next(iter(call.roots), None)) is not torch.Tensor and is_being_compiled()
-        if self._inside or get_ident() != self._home or compiles:
-            self._others += get_ident() != self._home
+        if self._inside or elsewhere or compiles:
+            self._others += elsewhere
             return call.run()
         self._inside, sequence = True, sequence_number()
         self._laps.begin(call.roots)
@@ -297,7 +290,7 @@ class SampledTracer(Tracer):
         self._others += not at_home
         self._step, self._begun = self._sampler.steps, self._passes_begun()
         if at_home:
-            self._mine.append(self._begun)
+            self._mine.add(self._begun)
         return self._begun
 
     def _time_to_share(self) -> float:
@@ -306,21 +299,15 @@ class SampledTracer(Tracer):
 
     def _alarms(self) -> bool:
         """Return whether the gradients of the last pass whose numbers are known give reason to look at the next."""
-        if (last := self._shared.last) is None:
+        if self._shared.last is None or (last := self._shared.last[0].number) not in self._mine:
             return False
-        done, graph, values = last
-        while self._mine and self._mine[0] < done.number:
-            self._mine.popleft()
-        if not self._mine or self._mine[0] != done.number:
-            return False
-        self._mine.popleft()
+        self._mine = {number for number in self._mine if number > last}
+        _, graph, values = self._shared.last
         norms = [values.norms[index] for index in graph.structure.leaf_of]
         norm = math.hypot(*(norm for norm in norms if not norm < 0)) if not values.bad else math.nan
-        before = self._norms.get(graph.structure.number)
+        before = self._norms.get(graph.structure.number, 0.0 if values.bad else norm)
         self._norms[graph.structure.number] = norm
-        if not math.isfinite(norm):
-            return before is None or math.isfinite(before)
-        return before is not None and math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
+        return math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on."""
@@ -345,24 +332,19 @@ class SampledTracer(Tracer):
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
     """Return the norm of each tensor's ``.grad`` as it is; `UNTOUCHED` where there is none, or no tensor."""
-    found, far = array("f"), DeviceNumbers(0)
+    found, numbers = array("f"), DeviceNumbers(0)
+
+    def keep(at: int, measured: Measured | None, _: object) -> None:
+        if measured is not None:
+            found[at] = measured[0]
+
     with quiet():
         for at, tensor in enumerate(tensors):
             gradient = local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
             found.append(UNTOUCHED if gradient is None else UNREADABLE)
-            if gradient is None or dispatches_to_python(gradient):
-                continue
-            # On the meta device, or of a kind that has no norm, it stays unreadable.
-            with suppress(RuntimeError, TypeError, NotImplementedError):
-                if gradient.is_meta or not devices.there.holds(gradient):
-                    found[at] = measure(gradient)[0]
-                else:
-                    far.ask(gradient, partial(_put, found, at), full=False, careful=True)
-        far.send()
-        far.read()
+            if gradient is not None and not dispatches_to_python(gradient) and not gradient.is_meta:
+                with suppress(RuntimeError, TypeError, NotImplementedError):  # of a kind that has no norm
+                    numbers.ask(gradient, partial(keep, at), full=False, careful=True)
+        numbers.send()
+        numbers.read()
     return found
-
-
-def _put(found: array[float], at: int, numbers: Measured | None, _: object) -> None:
-    if numbers is not None:
-        found[at] = numbers[0]

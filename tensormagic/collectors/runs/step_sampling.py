@@ -24,43 +24,29 @@ KINDS = 16  # kinds of passes that are distinguished; a loop has one or two
 FEWEST = 2  # untraced passes of a kind without which nothing is known about it
 TRUSTED = 3  # traced passes from which on a median is not the matter of one pause
 BESIDE_OWN = 2.0  # until then: what lies between the tracer's functions is less than so many times what they take
-LARGEST_RATIO = 6.0  # of the rest of a traced pass to an untraced one
-UNUSUAL = 3.0  # times the median: an evaluation, a pause, a compilation; it is traced at
-BESIDES = 0.05  # of its time: what a function mode adds to code whose calls are not all small
 
 Later = Callable[[Callable[[float], None]], bool]
 Kind = tuple["int | None", int]  # the line that called backward, and the how manieth pass of its step it is, from 0
 
 
+def _newest() -> deque[float]:
+    return deque(maxlen=SAMPLES)
+
+
 @dataclass(slots=True)
 class _Traced:
-    """Traced passes of one kind: without what went by in the tracer's own code, in seconds."""
+    """Traced passes of one kind, in seconds: what went by in the tracer's own code, and the rest of the newest."""
 
     count: int = 0
     own: float = 0.0
-    excess: float = 0.0
-    rest: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-
-    def add(self, rest: float, own: float, untraced: float) -> None:
-        usual = UNUSUAL * max(median(self.rest) if self.rest else 0.0, untraced)
-        self.excess += max(rest - usual, 0.0) if usual else 0.0
-        self.count += 1
-        self.own += own
-        self.rest.append(rest)
-
-    def added(self, untraced: float) -> float:
-        """Return what tracing adds to the rest of one pass, given the time of an untraced one."""
-        if not untraced or not self.rest:
-            return 0.0
-        found = min(max(median(self.rest) - untraced, 0.0), (LARGEST_RATIO - 1) * untraced)
-        return found if len(self.rest) >= TRUSTED else min(found, BESIDE_OWN * self.own / self.count)
+    rest: deque[float] = field(default_factory=_newest)
 
 
 @dataclass(slots=True)
 class Times:
     """Times of one kind of pass, in seconds: the newest `SAMPLES`."""
 
-    untraced: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    untraced: deque[float] = field(default_factory=_newest)
     traced: dict[bool, _Traced] = field(default_factory=dict)  # by whether hooks were on
 
     def untraced_median(self) -> float:
@@ -70,12 +56,14 @@ class Times:
     def added(self, own: float, *, hooked: bool) -> float:
         """Return what tracing adds to one pass beside the ``own`` seconds that it takes."""
         known, untraced = self.traced.get(hooked), self.untraced_median()
-        return min(own, untraced) if known is None else known.added(untraced)
+        if known is None or not untraced:
+            return min(own, untraced)
+        found = max(median(known.rest) - untraced, 0.0)
+        return found if len(known.rest) >= TRUSTED else min(found, BESIDE_OWN * known.own / known.count)
 
     def extra(self) -> float:
         """Return what tracing added beside its own code."""
-        untraced = self.untraced_median()
-        return sum(one.count * one.added(untraced) + BESIDES * one.excess for one in list(self.traced.values()))
+        return sum(one.count * self.added(0.0, hooked=hooked) for hooked, one in list(self.traced.items()))
 
 
 class Costs:
@@ -95,8 +83,10 @@ class Costs:
         if self._first is None:
             self._first = kind, own
             return
-        times = self.of_kind(kind)
-        times.traced.setdefault(hooked, _Traced()).add(max(seconds - own, 0.0), own, times.untraced_median())
+        known = self.of_kind(kind).traced.setdefault(hooked, _Traced())
+        known.count += 1
+        known.own += own
+        known.rest.append(max(seconds - own, 0.0))
 
     def extra(self) -> float:
         """Return the seconds that tracing has added to the run, as far as that is known."""
@@ -137,29 +127,35 @@ LISTED = 32  # stretches of traced steps kept from the start of the run, and fro
 
 
 class Stretches:
-    """The numbers of the traced steps, as (first, last) of each stretch; bounded."""
+    """The numbers of the traced steps, as (first, last) of each stretch ``kept``; those between are ``left_out``."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[int, int]] = []
-        self.steps = self.latest = self._left_out = 0
+        self.kept: list[tuple[int, int]] = []
+        self.steps = self.latest = self.left_out = 0
 
     def add(self, step: int) -> None:
         """Add a step; numbers only grow."""
         if step == self.latest:
             return
-        kept = self._kept
+        kept = self.kept
         if kept and kept[-1][1] == step - 1:
             kept[-1] = (kept[-1][0], step)
         else:
             kept.append((step, step))
-            self._left_out += len(kept) > 2 * LISTED
+            self.left_out += len(kept) > 2 * LISTED
             del kept[LISTED:-LISTED]
         self.steps += 1
         self.latest = step
 
-    def listed(self) -> tuple[tuple[tuple[int, int], ...], int]:
-        """Return the stretches, and how many between the first ones and the last ones are left out."""
-        return tuple(self._kept), self._left_out
+
+@dataclass(slots=True)
+class _Round:
+    """One round of the loop that is being traced."""
+
+    ended: float  # at first when it began
+    following: bool = False  # whether it is traced because of a finding
+    passes: list[tuple[Kind, float, bool]] = field(default_factory=list)  # each with its own seconds; whether hooked
+    traced: set[Kind] = field(default_factory=set)
 
 
 class StepSampler:
@@ -181,8 +177,7 @@ class StepSampler:
         self._began = self._ended = now
         self._own = 0.0
         self._kind: Kind = (None, -1)
-        self._sequence, self._place, self._repeats = -1, 0, False
-        self._untraced: deque[float] = deque()
+        self._sequence, self._place = -1, 0
         self._next: dict[Kind, Kind] = {}
         self._hooked = self._whole = False
         self._round = _Round(now)
@@ -201,18 +196,18 @@ class StepSampler:
 
         A step begins where ``sequence`` differs from the last pass's: how many nodes were made before.
         """
-        new, asked = self._count(line, sequence), self.asked
-        self._whole = there and (new or self._whole)
-        wanted = asked.wants(self.steps) if asked.budget is None else self._kind not in self._round.traced
-        self._hooked = self._whole and wanted
+        self._whole = (self._count(line, sequence) or self._whole) and there
+        by_number, traced = self.asked.budget is None, self._round.traced
+        self._hooked = self._whole and (self.asked.wants(self.steps) if by_number else self._kind not in traced)
         return self._hooked
 
     def passed_by(self, line: int | None, sequence: int, now: float) -> bool:
         """Note a pass that has ended, while the tracer is paused, and return whether the tracer is to come back."""
         self._count(line, sequence)
         seconds, self._ended = now - self._ended, now
-        if self._later is None or not self._later(self._untraced.append):
-            self._untraced.append(seconds)
+        untraced = self.costs.of_kind(self._kind).untraced
+        if self._later is None or not self._later(untraced.append):
+            untraced.append(seconds)
         if now >= self._due or self.steps >= self._due_step or self.passes >= self._look:
             self.tracing = self._decided(now)
         return self.tracing
@@ -233,12 +228,9 @@ class StepSampler:
             self._place = 0
         else:
             self._place += self._place < LONGEST_ROUND
-        kind = (line, self._place)
-        if kind != self._kind or not self._repeats:  # else what follows what is known
-            if self._kind in self._next or len(self._next) < KINDS:
-                self._next[self._kind] = kind
-            self._kind, self._untraced = kind, self.costs.of_kind(kind).untraced
-            self._repeats = self._next.get(kind) == kind
+        before, self._kind = self._kind, (line, self._place)
+        if before in self._next or len(self._next) < KINDS:
+            self._next[before] = self._kind
         return new
 
     def begun_before(self) -> bool:
@@ -278,6 +270,7 @@ class StepSampler:
         return self.tracing
 
     def _decided(self, now: float) -> bool:
+        """Return whether the tracer is to be there for the next pass."""
         if self.asked.budget is not None:
             return self._affordable(now)
         follows = self._next.get(self._kind)
@@ -300,7 +293,14 @@ class StepSampler:
             done = (not self._hooked and self._kind in traced) or self._next.get(self._kind) in traced
             if not done and len(self._round.passes) < LONGEST_ROUND:
                 return True  # passes of this round are still to come
-            self._close_round(now)
+            self._round.ended = now
+            self._follow_up -= self._round.following
+            of_kind = self.costs.of_kind
+            cost = sum(own + of_kind(kind).added(own, hooked=hooked) for kind, own, hooked in self._round.passes)
+            if self._first_cost:
+                self._rounds.append(cost)
+            self._first_cost = self._first_cost or cost
+            self._due = self._when_due()
         elif self.passes >= self._look:
             self._due = self._when_due()
             self._look += max(LOOK_AGAIN, self._look)
@@ -310,17 +310,6 @@ class StepSampler:
             return False  # its graph is begun already: better come back after it
         self._round = _Round(now, following=self._follow_up > 0)
         return True
-
-    def _close_round(self, now: float) -> None:
-        self._round.ended = now
-        self._follow_up -= self._round.following
-        of_kind, passes = self.costs.of_kind, self._round.passes
-        cost = sum(own + of_kind(kind).added(own, hooked=hooked) for kind, own, hooked in passes)
-        if not self._rounds and not self._first_cost:
-            self._first_cost = cost
-        else:
-            self._rounds.append(cost)
-        self._due = self._when_due()
 
     def _when_due(self) -> float:
         """Return the time from which the budget pays for one more round."""
@@ -336,9 +325,10 @@ class StepSampler:
         paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
         return max(paid, self._round.ended + EVENLY * more / budget)
 
-    def left_untraced(self) -> bool:
-        """Return whether steps were traced, but not the last one so far."""
-        return 0 < self._stretches.latest < self.steps
+    @property
+    def latest(self) -> int:
+        """The last step that was traced; 0 before the first."""
+        return self._stretches.latest
 
     def rest_steps(self, now: float) -> int:
         """Return about how many steps will pass before one is traced again; 0 where that is not known."""
@@ -353,14 +343,13 @@ class StepSampler:
         extra, seconds = self.costs.extra(), self._ended - self._began
         eager = seconds - extra
         described = eager > 0 and any(times.untraced for times in self.costs.kinds())
-        ranges, left_out = self._stretches.listed()
         ahead = 0 if self.tracing else self.rest_steps(now)
         return StepSampling(
             asked=self.asked,
             steps=self._stretches.steps,
             passes=self._traced_passes,
-            ranges=ranges,
-            left_out=left_out,
+            ranges=tuple(self._stretches.kept),
+            left_out=self._stretches.left_out,
             cost=extra / eager if described else None,
             first_cost=self._first_cost / eager if described else 0.0,
             after_finding=self._after_finding,
@@ -369,13 +358,3 @@ class StepSampler:
             paused=not self.tracing and not ended,
             next_step=self.steps + ahead if ahead and not ended else 0,
         )
-
-
-@dataclass(slots=True)
-class _Round:
-    """One round of the loop that is being traced."""
-
-    ended: float  # at first when it began
-    following: bool = False  # whether it is traced because of a finding
-    passes: list[tuple[Kind, float, bool]] = field(default_factory=list)  # each with its own seconds; whether hooked
-    traced: set[Kind] = field(default_factory=set)

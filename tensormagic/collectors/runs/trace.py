@@ -249,10 +249,8 @@ class Tracer(Listener):
         few = self._values or (graph.is_small and graph.frames.keeps_next)
         if few and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
-        recorder = PassRecorder(found, graph.structure, values, graph.first, graph.on_device)
-        recorder.hooked = self._recorder.autograd.hooked
-        if followed.levels:
-            recorder.look_inside_wrappers()
+        hooked, wrapped = self._recorder.autograd.hooked, bool(followed.levels)
+        recorder = PassRecorder(found, graph, values, hooked=hooked, wrapped=wrapped)
         followed.begun = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
                               pass_context=followed.pass_context)  # fmt: skip
         followed.graph, followed.recorder, followed.found, followed.is_open = graph, recorder, found, True

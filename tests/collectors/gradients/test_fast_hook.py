@@ -10,8 +10,8 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.measures import of_numbers
-from tensormagic.collectors.gradients.pass_values import PassNumbers
 
 
 def of_a_net(scale):
@@ -99,8 +99,8 @@ def test_it_leaves_what_the_other_look_leaves(run, monkeypatch):
         taken.append(recorder.values.pass_number)
         return None
 
-    usual = PassNumbers._usual_look
-    monkeypatch.setattr(PassNumbers, "_usual_look", slowly_only)
+    usual = PassRecorder._usual_look
+    monkeypatch.setattr(PassRecorder, "_usual_look", slowly_only)
     assert told(run) == quick
     assert taken
 

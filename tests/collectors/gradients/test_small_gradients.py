@@ -17,6 +17,7 @@ from tensormagic.collectors.gradients.gradient_statistics import (
     statistics_of,
 )
 from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.gradients.on_device import DeviceHistory
 from tensormagic.collectors.gradients.pass_values import PassValues
 
 _GENERATOR = torch.Generator().manual_seed(0)
@@ -59,10 +60,10 @@ OTHERS = {
 }
 
 
-def table_of(gradients, size=None):
+def table_of(gradients):
     """Return the table that these gradients, each of the node of its place, fill."""
-    table = StatisticsTable(size or len(gradients))
-    small = SmallGradients(5, table.fill, table.copy)
+    table = StatisticsTable(len(gradients))
+    small = SmallGradients(5, table.fill)
     measures = [small.take(index, gradient) for index, gradient in enumerate(gradients)]
     return table, small, measures
 
@@ -115,17 +116,6 @@ def test_more_than_there_is_room_for_is_settled_on_the_way():
     assert len(table) == 640
 
 
-def test_a_node_that_receives_the_same_memory_gets_the_same_numbers():
-    """Also over several nodes, and only where the first of them waits."""
-    table, small, _ = table_of([torch.tensor([3.0, 4.0])], size=3)
-    assert small.hands_on(0, 1)
-    assert small.hands_on(1, 2)
-    assert not small.hands_on(7, 2)
-    small.settle()
-    assert [table.get(index).norm for index in range(3)] == [5.0, 5.0, 5.0]
-    assert not small.hands_on(0, 1)
-
-
 def test_what_is_known_already_stays():
     """The first statistics of a node are those of its first gradient."""
     table, small, _ = table_of([torch.ones(1)])
@@ -143,7 +133,8 @@ def test_the_first_gradient_stays_the_first_where_a_device_runs_short(monkeypatc
     monkeypatch.setattr(type(devices.there), "room", lambda *_: 0)
     first = StatisticsTable(2)
     first[0] = statistics_of(torch.ones(3), 1)
-    recorder = PassRecorder(None, SimpleNamespace(size=2), PassValues.of(5, 2, full=True), first)
+    graph = SimpleNamespace(structure=SimpleNamespace(size=2), first=first, on_device=DeviceHistory())
+    recorder = PassRecorder(None, graph, PassValues.of(5, 2, full=True), hooked=(), wrapped=False)
     for index in (0, 1):
         recorder._measure_in_full(index, torch.full((3,), 2.0))
     assert recorder._has_room(torch.device("cpu"))
