@@ -233,18 +233,16 @@ class Places:
 # which is there before the operation runs: the numbers wait in packed columns until a backward walks the graph. In the
 # backward, that it called, the engine names the node that it works for.
 
-MOST_WAITING = 1 << 18  # calls remembered until their backward comes (6 MB)
-SETTLED_CALLS = 1 << 11  # of these, how many at least stay when a pass has ended: its graph may be used once more
+MOST_WAITING = 1 << 18  # calls remembered, until their backward comes or comes again (6 MB)
 
 
 class ForwardLog:
     """What the calls took that made nodes, by the sequence number of the node; ``last`` is the next, when last seen."""
 
-    __slots__ = ("_bytes", "_marks", "_numbers", "_seconds", "last")
+    __slots__ = ("_bytes", "_numbers", "_seconds", "last")
 
     def __init__(self) -> None:
         self._numbers, self._seconds, self._bytes = array("q"), array("d"), array("q")
-        self._marks = (0, 0)
         self.last = 0
 
     def add(self, number: int, seconds: float, nbytes: int) -> None:
@@ -253,20 +251,8 @@ class ForwardLog:
         self._seconds.append(seconds)
         self._bytes.append(nbytes)
         if len(self._numbers) > MOST_WAITING:
-            self._drop(MOST_WAITING // 2)
-
-    def settle(self) -> None:
-        """Say that a pass has ended: what was called before the one before it may be forgotten."""
-        previous, last = self._marks
-        self._marks = (last, len(self._numbers))
-        drop = min(previous, len(self._numbers) - SETTLED_CALLS)
-        if drop > SETTLED_CALLS // 4:
-            self._drop(drop)
-
-    def _drop(self, count: int) -> None:
-        for column in (self._numbers, self._seconds, self._bytes):
-            del column[:count]
-        self._marks = (max(self._marks[0] - count, 0), max(self._marks[1] - count, 0))
+            for column in (self._numbers, self._seconds, self._bytes):
+                del column[: MOST_WAITING // 2]
 
     def take(self, numbers: array[int]) -> tuple[Any, Any, Any]:
         """Return the places in ``numbers`` of the nodes that are known here, and their seconds and bytes."""
@@ -276,8 +262,7 @@ class ForwardLog:
         known = np.frombuffer(self._numbers, np.int64)
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         found = np.flatnonzero(known[at] == wanted)
-        at = at[found]
-        return found, np.frombuffer(self._seconds)[at], np.frombuffer(self._bytes, np.int64)[at]
+        return found, np.frombuffer(self._seconds)[at[found]], np.frombuffer(self._bytes, np.int64)[at[found]]
 
 
 class NodeCost:
@@ -293,25 +278,20 @@ class GraphCosts:
     """The costs of the nodes of one graph, added up over its passes."""
 
     def __init__(self, nodes: Sequence[Node], structure: GraphStructure, places: Places) -> None:
-        self._nodes, self._places, self._structure = nodes, places, structure
-        names = ((place, nodes[at].name) for place, at in enumerate(structure.index))
+        self._nodes, self._places, self._structure = [nodes[at] for at in structure.index], places, structure
         # The nodes that run with the mode off, since their backward asks: by place in the traversal.
-        self.asking = [(place, name) for place, name in names if name in ASKING_NODES]
-        self._site: int | None = None
+        self.asking = [(place, node.name) for place, node in enumerate(self._nodes) if node.name in ASKING_NODES]
+        self._site: int | None = -1  # of the last backward call; none so far
         self._passes = [0, 0]  # forward, backward
         self._forward = np.zeros((2, structure.size))  # seconds and bytes by report index
-        self.by_place = [NodeCost(self._place_of(nodes[at])) for at in structure.index]
-
-    def _place_of(self, node: Node) -> Place:
-        """Return where a node's calls are counted: at its line, or that of the backward call."""
-        return self._places.at(self._site if node.location is None else node.location, node.module, "backward")
+        self.by_place = [NodeCost(places.at(None, "", "backward")) for _ in self._nodes]
 
     def begin(self, site: int | None, log: ForwardLog, found: Walk) -> dict[int, NodeCost]:
         """Begin a pass from a line; returns what the backward of each live node took so far, by the node's ``id``."""
-        if site != self._site:
+        if site != self._site:  # a node's calls are counted at its line, or that of the backward call
             self._site = site
-            for cost, at in zip(self.by_place, self._structure.index, strict=True):
-                cost.place = self._place_of(self._nodes[at])
+            for cost, node in zip(self.by_place, self._nodes, strict=True):
+                cost.place = self._places.at(site if node.location is None else node.location, node.module, "backward")
         known, seconds, nbytes = log.take(found.numbers)
         if len(known):
             at = np.frombuffer(self._structure.index, np.int32)[known]

@@ -14,11 +14,10 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.gradients.gradient_statistics import statistics_of
+from tensormagic.collectors.gradients.gradient_statistics import Coming, PassForward, PassValues, Row, statistics_of
 from tensormagic.collectors.gradients.measures import elements_read
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
-from tensormagic.collectors.gradients.pass_values import Coming, PassForward, PassValues, Row
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.objects.children import has_history, is_stale

@@ -24,6 +24,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.gradient_statistics import (
     MOST_ELEMENTS,
+    PassValues,
     SmallGradients,
     StatisticsTable,
     statistics_of,
@@ -45,7 +46,6 @@ from tensormagic.collectors.gradients.measures import (
 )
 from tensormagic.collectors.gradients.nonfinite import SavedFacts, first_nonfinite_of, saved_facts
 from tensormagic.collectors.gradients.on_device import ROOM, DeviceNumbers
-from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.saved_tensors import REGULAR, saved_tensor, singular_slot
@@ -121,7 +121,7 @@ class PassRecorder:
         """
         assert self._found is not None
         nodes, structure, hooks = self._found.nodes, self._structure, self._hooks
-        before, after, slowly = self._before, self._after, self._slowly
+        before, after, slowly = self.received, self._after, self._slowly
         if around is not None:
             before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
         try:
@@ -180,25 +180,21 @@ class PassRecorder:
             self._conclude()
 
     def _conclude(self) -> None:
-        values = self.values
+        values, edges = self.values, self._structure.edges
         if values.table is not None:
             self._first.learn(values.table)
         if values.bad and not self._far.asked:
-            values.first_nonfinite = first_nonfinite_of(
-                values, self._facts, self._first, self._structure.edges, self.hooked
-            )
+            values.first_nonfinite = first_nonfinite_of(values, self._facts, self._first, edges, self.hooked)
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
-        if is_replicated(root):
-            root = local_shard(root)
+        root = local_shard(root) if is_replicated(root) else root
         if dispatches_to_python(root):
-            self.values.loss_gap = (
-                _SPREAD if local_shard(root) is not root else f"the loss could not be read: {unread_reason(root)}"
-            )
+            spread, reason = local_shard(root) is not root, f"the loss could not be read: {unread_reason(root)}"
+            self.values.loss_gap = _SPREAD if spread else reason
             return
         with self._quiet():
             value = root.detach().reshape(())
@@ -208,13 +204,10 @@ class PassRecorder:
                 else:
                     self.values.value = value.item()
 
-    def observe_result(self, index: int, gradients: Sequence[torch.Tensor]) -> None:
-        """Record what ``autograd.grad`` handed back instead of passing it on: gradients of a node's outputs."""
-        self._before(index, None, None, gradients)
-
     # -- hooks: called by the engine; they return None, which leaves every gradient as it is ----------------------
 
-    def _before(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
+    def received(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
+        """Look at what a node received, or what ``autograd.grad`` handed back instead: gradients of its outputs."""
         self.values.order.append(index)
         self._slowly(index, node, slot, gradients)
 
@@ -349,12 +342,8 @@ class PassRecorder:
         if not devices.there.holds(gradient):
             store(measure(gradient))
         elif self._has_room(gradient.device):
-
-            def keep(numbers: Measured | None, _: GradientStatistics | None) -> None:
-                if numbers is not None:
-                    store(numbers)
-
-            self._far.ask(gradient, keep, full=False, careful=index in self._history.careful)
+            careful = index in self._history.careful
+            self._far.ask(gradient, lambda came, _: came and store(came), full=False, careful=careful)
 
     # -- keeping --------------------------------------------------------------------------------------------------
 

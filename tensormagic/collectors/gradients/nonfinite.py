@@ -5,22 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, StatisticsTable
 from tensormagic.collectors.gradients.measures import as_array, elements_read, flat, measure
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin, NonfiniteSource
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.pass_values import PassValues
-
 
 # Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, StatisticsTable
 from tensormagic.collectors.gradients.nonfinite import nonfinite_source
 from tensormagic.collectors.gradients.on_device import DeviceHistory
-from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.nodes import describe_nodes, new_node
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, make_structure

@@ -7,8 +7,8 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from tensormagic.collectors.graphs.saved_tensors import is_custom, live_saved, r
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.quiet import number, numbers, quiet
+from tensormagic.collectors.quiet import number, numbers, quiet, told
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.errors import NoGraphError
 from tensormagic.reports import Cell, Graph, Node, ParameterSeries, SavedTensor, SavedTotals, TraceReport
@@ -28,10 +28,8 @@ from tensormagic.reports.base import quickly
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 
-Outputs = tuple[tuple[tuple[int, ...], ...], str, str]  # shapes, then dtype and device of the first
-_Saved = tuple[str, tuple[Any, ...], str, int, str]  # the fields of `SavedTensor`, with a size as torch gives it
-
 new_node = quickly(Node)
+_saved = lru_cache(maxsize=4096)(SavedTensor)  # a model repeats few of them many times
 
 _VERSION_NUMBER = re.compile(r"Backward\d*$")
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -86,45 +84,16 @@ def _bare_name(name: str) -> str:
     return sys.intern(name.rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
 
 
-def _outputs(outputs: Iterable[Any]) -> Outputs:
+def _outputs(outputs: Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], str, str]:
     """Return the shapes of tensors or of what represents them, and dtype and device of the first."""
-    found = tuple([(_size(output), output.dtype, output.device) for output in outputs])
-    words: Outputs = _looked_up(_described_outputs, found)
-    return words
+    shapes = tuple([_size(output) for output in outputs])
+    return (shapes, _plain(outputs[0].dtype), str(outputs[0].device)) if shapes else ((), "", "")
 
 
-def _looked_up(described: Any, found: Any) -> Any:
+def _size(sized: Any) -> tuple[int, ...]:
     try:
-        return described(found)
-    except TypeError:  # symbolic sizes cannot be looked up
-        return described.__wrapped__(found)
-
-
-# A model repeats few shapes many times: what represents all equal ones is made once, and looked up by what torch says.
-@lru_cache(maxsize=4096)
-def _described_outputs(found: tuple[tuple[tuple[Any, ...], torch.dtype, torch.device], ...]) -> Outputs:
-    shapes = tuple(_numbers(size) for size, _, _ in found)
-    return (shapes, _plain(found[0][1]), str(found[0][2])) if found else ((), "", "")
-
-
-@lru_cache(maxsize=4096)
-def _described_saved(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
-    return tuple(
-        SavedTensor(slot, _numbers(size), dtype, number(nbytes), state) for slot, size, dtype, nbytes, state in found
-    )
-
-
-def _size(sized: Any) -> tuple[Any, ...]:
-    try:
-        return tuple(sized.shape)
-    except RuntimeError:  # nested
-        return ()
-
-
-def _numbers(size: tuple[Any, ...]) -> tuple[int, ...]:
-    try:
-        return numbers(size)
-    except (RuntimeError, TypeError, AttributeError):  # nested or jagged sizes
+        return numbers(sized.shape)
+    except (RuntimeError, TypeError, AttributeError):  # nested or jagged
         return ()
 
 
@@ -139,31 +108,23 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     What the user packed with saved-tensor hooks is not unpacked: that would run their code.
     """
     of_torch = not is_custom(node)
-    found: list[_Saved] = []
+    found: list[SavedTensor] = []
     for slot in read_slots(node, MAX_SAVED):
         if slot.state != "ok":
-            found.append((slot.name, (), "", 0, slot.state))
+            found.append(_saved(slot.name, (), "", 0, slot.state))
         for name, x in tensors_in(slot) if not (of_torch and slot.several) else ():
-            found.append((name, _size(x), _plain(x.dtype), x.numel() * x.element_size(), "ok"))
-    words: tuple[SavedTensor, ...] = _looked_up(_described_saved, tuple(found[:MAX_SAVED]))
-    return words
-
-
-def _grad_fn(x: torch.Tensor) -> Any:
-    try:
-        return x.grad_fn
-    except Exception:  # a view that was changed in a way that autograd forbids, or a class of the user's
-        return None
+            found.append(_saved(name, _size(x), _plain(x.dtype), number(x.numel() * x.element_size()), "ok"))
+    return tuple(found[:MAX_SAVED])
 
 
 def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     """Return traversal place → the name under which the namespace holds what the node made."""
-    places = {id(node): place for place, node in enumerate(found.nodes)}
+    places = {id(node): place for place, node in enumerate(found.nodes) if not is_accumulate(node)}
     names: dict[int, str] = {}
     for name, value in list(namespace.items()):
         if is_kind(value, torch.Tensor) and not name.startswith("_"):
-            place = places.get(id(_grad_fn(value)))
-            if place is not None and not is_accumulate(found.nodes[place]):
+            maker = told(partial(getattr, value, "grad_fn"), None)  # not of a view that autograd forbids, for one
+            if (place := places.get(id(maker))) is not None:
                 names.setdefault(place, name)
     return names
 

@@ -165,9 +165,8 @@ class Saved(NamedTuple):
 def saved_by(node: Any) -> Iterator[Saved]:
     """Yield what a node has saved, as far as it is there: not what was freed, nor what hooks have packed."""
     for slot in read_slots(node):
-        there = [(at, raw.data) for at, raw in enumerate(slot.raw) if raw is not None and not is_packed(raw)]
-        for at, tensor in there:
-            if isinstance(tensor, torch.Tensor):
+        for at, raw in enumerate(slot.raw):
+            if raw is not None and not is_packed(raw) and isinstance(tensor := raw.data, torch.Tensor):
                 changed = slot.versions
                 if changed is not None and (tensor.is_inference() or tensor._version != changed[1]):
                     changed = None
@@ -226,7 +225,6 @@ class SavedHere:
     holds: Literal["tensor", "storage"]  # the tensor itself, or another one over its storage
     nbytes: int  # bytes of the saved tensor where it is another one
     identity: int  # of the C++ tensor
-    is_original: bool  # whether the node keeps that very tensor, rather than a detached one of its own
 
 
 def saved_in_graphs(
@@ -243,10 +241,9 @@ def saved_in_graphs(
             for slot, tensor in kept_by(node):
                 same = tensor is not None and tensor._cdata == x._cdata
                 if tensor is not None and (same or (storage is not None and storage_of(tensor) == storage)):
-                    found.append(SavedHere(
-                        name, path_of(node, name, slot), "tensor" if same else "storage", number(tensor.nbytes),
-                        tensor._cdata, is_original=same,
-                    ))  # fmt: skip
+                    holds: Literal["tensor", "storage"] = "tensor" if same else "storage"
+                    path, nbytes = path_of(node, name, slot), number(tensor.nbytes)
+                    found.append(SavedHere(name, path, holds, nbytes, tensor._cdata))
     return found, len(seen) < NODE_LIMIT
 
 

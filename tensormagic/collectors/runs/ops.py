@@ -176,8 +176,8 @@ class OpCounts(OperationListener):
         return place.add(func)
 
     def _find_place(self) -> Place:
-        self.place = place = self._places.of(self._frame)
-        return place
+        self.place = self._places.of(self._frame)
+        return self.place
 
     def _elsewhere(self, above: FrameType) -> tuple[Place, int, NodeCost | None]:
         """Return where to count a call that Python code made and nobody announced."""
@@ -199,22 +199,22 @@ _CALLS, _ROUNDS = 50, 8
 
 @cache
 def seconds_an_operation() -> float:
-    """Return what an operation takes longer under `OpMode`: the least of a few rounds (1 to 2 ms, once a process)."""
-    with quiet():
-        counts, x = OpCounts(Places(SourceLines(), lambda _: "")), torch.zeros(1)
-        with counts.follower:
-            under = min(_timed(counts.within, x) for _ in range(_ROUNDS))
-        without = min(_timed(lambda call, _, __, *given: call(*given), x) for _ in range(_ROUNDS))
-    return max(under - without, 0.0)
-
-
-def _timed(make: Callable[..., Any], x: torch.Tensor) -> float:
-    frame, op = sys._getframe(), torch.ops.aten.neg.default._op
+    """Return what an operation takes longer when it is counted: the least of a few rounds (1 to 2 ms, once)."""
+    frame, op, x = sys._getframe(), torch.ops.aten.neg.default._op, torch.zeros(1)
     line = Callers().standing_in_for(frame)
-    began = perf_counter()
-    for _ in range(_CALLS):
-        make(line, line, frame, op, (x,), {})
-    return (perf_counter() - began) / _CALLS
+
+    def timed(make: Callable[..., Any]) -> float:
+        began = perf_counter()
+        for _ in range(_CALLS):
+            make(line, line, frame, op, (x,), {})
+        return (perf_counter() - began) / _CALLS
+
+    with quiet():
+        counts = OpCounts(Places(SourceLines(), lambda _: ""))
+        with counts.follower:
+            under = min(timed(counts.within) for _ in range(_ROUNDS))
+        without = min(timed(lambda call, _, __, *given: call(*given)) for _ in range(_ROUNDS))
+    return max(under - without, 0.0)
 
 
 # Level ``ops`` of a trace: follows each pass with it, and reports what was counted.
@@ -240,7 +240,7 @@ class OpRecorder(TracePart):
         self._left: tuple[int, float] | None = None  # the mode's place and the time, while an asking node runs
         self._home = 0
         self._counts = self._recorder.ops = OpCounts(self._places)
-        self.follower, self._no_node = self._counts.follower, self._counts.node_of
+        self.follower = self._counts.follower
         self._compiled = trace.compiled
         self._seconds_an_operation = seconds_an_operation()
 
@@ -254,10 +254,9 @@ class OpRecorder(TracePart):
         """Follow a pass through a graph that is about to begin; another thread's is not."""
         if get_ident() != self._home:
             return
-        structure = followed.graph.structure
-        costs = self._costs.get(structure.number)
-        if costs is None:
-            costs = self._costs[structure.number] = GraphCosts(followed.graph.nodes, structure, self._places)
+        graph = followed.graph
+        if (costs := self._costs.get(graph.structure.number)) is None:
+            costs = self._costs[graph.structure.number] = GraphCosts(graph.nodes, graph.structure, self._places)
         known = costs.begin(followed.site, self._counts.log, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
@@ -276,10 +275,9 @@ class OpRecorder(TracePart):
         if self._left is not None:
             self._return()
         handles = self._passes.pop()[2]
-        while handles:
-            handles.pop().remove()
-        self._counts.node_of = self._passes[-1][0].get if self._passes else self._no_node
-        self._counts.log.settle()
+        for handle in handles:
+            handle.remove()
+        self._counts.node_of = self._passes[-1][0].get if self._passes else _no_node
 
     def _end(self) -> None:
         while self._passes and get_ident() == self._home:

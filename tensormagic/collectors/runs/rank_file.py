@@ -51,7 +51,6 @@ from tensormagic.words import error_text
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
 _AS_WRITTEN = getattr(os, "O_BINARY", 0)  # Windows would else change the ends of lines
-_LOOKED_AT = 1 << 20  # bytes at either end of another rank's file in which its hashes are looked up
 
 
 class PassEnd(NamedTuple):
@@ -110,9 +109,8 @@ class RankFile(TracePart):
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be written."""
-        short = [f"this rank's file ends early: {self._gap}"] if self._gap else []
-        short += [f"this rank's full report was not saved: {self._unsaved}"] if self._unsaved else []
-        return tuple(Gap("ranks", reason) for reason in short)
+        short = {"file ends early": self._gap, "full report was not saved": self._unsaved}
+        return tuple(Gap("ranks", f"this rank's {what}: {why}") for what, why in short.items() if why)
 
     def keep_report(self, report: Callable[[], TraceReport]) -> None:
         """Save the report of a run that has ended beside the file, where it is to be looked at; never raises.
@@ -136,11 +134,8 @@ class RankFile(TracePart):
         if first == self._path or not first.is_file():
             return False
         with first.open("rb") as file:
-            begin = file.read(_LOOKED_AT)
-            file.seek(max(len(begin), file.seek(0, os.SEEK_END) - _LOOKED_AT))
-            lines = [*begin.splitlines(), *file.read().splitlines()]
-        hashes = (json.loads(line) for line in lines if line.startswith(b'{"k":"hash"') and line.endswith(b"}"))
-        return any(self._hashed.get(_moment(one), hash(one["of"])) != hash(one["of"]) for one in hashes)
+            lines = [line for line in file if line.startswith(b'{"k":"hash"') and line.endswith(b"}\n")]
+        return any(self._hashed.get(_moment(one), hash(one["of"])) != hash(one["of"]) for one in map(json.loads, lines))
 
     def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
         """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
@@ -150,11 +145,7 @@ class RankFile(TracePart):
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
-        if get_ident() != self._home:
-            return
-        if world_size() > 1:
-            self._guarded(self._forward, frame)
-        else:
+        if get_ident() == self._home and (world_size() <= 1 or self._guarded(self._forwards.note, frame)):
             self._recorder.first_node = None
 
     def begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -181,10 +172,9 @@ class RankFile(TracePart):
         return result
 
     def _open(self) -> None:
-        several = world_size() > 1
-        distributed = torch.distributed
-        rank = distributed.get_rank() if several else int(os.environ.get("RANK", "0"))
-        world = distributed.get_world_size() if several else int(os.environ.get("WORLD_SIZE", "1"))
+        rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        if world_size() > 1:
+            rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
         for dump in _DUMPS if not self._passes else ():
             self._newest[dump] = max((one["record_id"] for one in _entries(dump, lines=False)), default=-1)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -200,13 +190,8 @@ class RankFile(TracePart):
         while left:  # of a line, a disk that is nearly full takes a part
             left = left[os.write(self._file, left) :]
 
-    def _forward(self, frame: FrameType) -> None:
-        if self._forwards.note(frame):
-            self._recorder.first_node = None
-
     def _names(self) -> None:
-        known = self._leaves.known[self._named :]
-        if known:
+        if known := self._leaves.known[self._named :]:
             self._write("names", names=[leaf.name for leaf in known])
             self._named += len(known)
         place = (tuple(self._parallel.kinds), self._parallel.replicas(), self._parallel.shares())
@@ -216,13 +201,12 @@ class RankFile(TracePart):
 
     def _gathered(self) -> PassEnd:
         self._ended += 1
-        is_kept = self._is_kept(self._ended)
+        is_kept = _is_kept(self._ended)
         shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
         forward = self._forwards.taken(drops=self._recorder.calls.drops)
         held = self._norms(shards) if shards else None
-        end = PassEnd(time.time(), is_kept, held, forward)
-        self._recorder.first_node = self._first_node if self._is_kept(self._ended + 1) else None
-        return end
+        self._recorder.first_node = self._first_node if _is_kept(self._ended + 1) else None
+        return PassEnd(time.time(), is_kept, held, forward)
 
     def _pass(self, end: PassEnd, done: Pass) -> None:
         if (row := self._pass_log.last) is None or row.done is not done:
@@ -232,7 +216,7 @@ class RankFile(TracePart):
         line = "" if done.location is None else self._sites.locations[done.location].label
         self._write(
             "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=end.at,
-            norms=_packed(row.norms) if end.is_kept else None, held=None if end.held is None else _packed(end.held),
+            norms=_packed(row.norms if end.is_kept else None), held=_packed(end.held),
             forward=end.forward,
         )  # fmt: skip
 
@@ -248,9 +232,9 @@ class RankFile(TracePart):
             del known
         self._steps += 1
         rates = self._rates(optimizer)
-        used = self._norms(held_by(optimizer)) if self._is_kept(self._steps) else None
+        used = self._norms(held_by(optimizer)) if _is_kept(self._steps) else None
         write = partial(self._write, "step", n=self._steps, lr=rates, at=time.time())
-        self._late.then(None, lambda: self._guarded(lambda: write(used=None if used is None else _packed(used))))
+        self._late.then(None, lambda: self._guarded(lambda: write(used=_packed(used))))
 
     def _rates(self, optimizer: torch.optim.Optimizer) -> list[float]:
         """Return the learning rates; one that lies on a device is put there when it comes."""
@@ -300,18 +284,19 @@ class RankFile(TracePart):
                 held.append(local.detach())
         hash_each(held, self._late, lambda at, found: hashes.__setitem__(numbers[at], found))
         buffers = buffers_of(self._parallel.wrappers())
-        of_buffers = [0] * len(buffers)
+        names, of_buffers = list(buffers), [0] * len(buffers)
         hash_each(buffers.values(), self._late, of_buffers.__setitem__)
         when: dict[str, Any] = {"step": self._steps, **({"end": True} if end else {})}
-        write = partial(self._write_hashes, when, hashes, list(buffers), of_buffers)
-        self._late.then(None, lambda: self._guarded(write))
 
-    def _write_hashes(self, when: dict[str, Any], hashes: list[int], names: list[str], of: list[int]) -> None:
-        packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
-        self._write("hash", **when, of=packed)
-        self._hashed[_moment(when)] = hash(packed)
-        if names:
-            self._write("buffers", **when, of={name: f"{each:016x}" for name, each in zip(names, of, strict=True)})
+        def write() -> None:
+            packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
+            self._write("hash", **when, of=packed)
+            self._hashed[_moment(when)] = hash(packed)
+            if names:
+                named = {name: f"{each:016x}" for name, each in zip(names, of_buffers, strict=True)}
+                self._write("buffers", **when, of=named)
+
+        self._late.then(None, lambda: self._guarded(write))
 
     def _end(self, state: str, error: str) -> None:
         if self._passes:
@@ -324,10 +309,6 @@ class RankFile(TracePart):
         ended = {"passes": self._begun(), "peak": peak_bytes(), "at": time.time()}
         self._write("end", state=state, error=error[:2000], **ended)
 
-    @staticmethod
-    def _is_kept(number: int) -> bool:
-        return number <= EVERY_ONE or number % SELDOM == 0
-
 
 def _name(rank: int) -> str:
     return f"rank{rank:05d}.jsonl"
@@ -338,8 +319,12 @@ def _moment(when: dict[str, Any]) -> int:
     return -1 if when.get("end") else int(when["step"])
 
 
-def _packed(numbers: array[Any]) -> str:
-    return base64.b64encode(numbers.tobytes()).decode()
+def _packed(numbers: array[Any] | None) -> str | None:
+    return None if numbers is None else base64.b64encode(numbers.tobytes()).decode()
+
+
+def _is_kept(number: int) -> bool:
+    return number <= EVERY_ONE or number % SELDOM == 0
 
 
 def peak_bytes() -> int:

@@ -22,7 +22,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.gradients.gradient_statistics import SmallPass
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, SmallPass
 from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_log import (
     Following,
@@ -35,9 +35,7 @@ from tensormagic.collectors.gradients.pass_log import (
     infers_shapes,
     is_being_compiled,
     pass_context,
-    returned_gradients,
 )
-from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
@@ -56,7 +54,7 @@ from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
 from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.errors import NonFiniteError
-from tensormagic.reports import Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
+from tensormagic.reports import UNTOUCHED, Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
 
@@ -78,6 +76,9 @@ class Tracer(Listener):
     """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
+    keeps_values = (
+        False  # whether the numbers themselves are kept of all tensors that have few elements; before `start`
+    )
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
         super().__init__(namespace, cell, **options)
@@ -87,7 +88,6 @@ class Tracer(Listener):
         self._lock = RLock()  # backward may run on several threads at once
         self._late = Late(self._unread, self._lock)
         self._passes = PassLog(self._leaves, self._late)
-        self._values = False
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._captures = Captures(self._recorder)
         self._shared = TraceContext(
@@ -121,10 +121,6 @@ class Tracer(Listener):
     def stop_at_non_finite(self) -> None:
         """End the run at the first NaN or Inf; said before `start`."""
         self._recorder.stops = True
-
-    def record_values(self) -> None:
-        """Keep the numbers themselves of all tensors that have few elements; said before `start`."""
-        self._values = True
 
     def _new_recorder(self) -> ForwardRecorder:
         return ForwardRecorder(self._sites, self._modules)
@@ -179,38 +175,33 @@ class Tracer(Listener):
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
-        if captured or is_being_compiled() or infers_shapes() or self._steps_aside():
+        if captured or is_being_compiled() or infers_shapes():
             return call.run()
-        began, outcome, followed = self.run.clock(), "failed", Following(get_ident(), None, None)
-        followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
+        if devices.there.capturing():
+            self._add_gap("backward", _CAPTURING)
+            return call.run()
+        self._late.poll()
+        followed = Following(get_ident(), self.run.clock(), call.between_compiled, ours_are_on())
         try:
             with aside(), calls_aside(1):
                 self._prepare(call.roots, followed)
                 for part in self._on["before_pass"]:
                     part.before_pass(call, followed)
-            self._backward_seconds += self.run.clock() - began
+            self._backward_seconds += self.run.clock() - followed.began
             result = call.run()
-            outcome = "finished"
+            followed.outcome = "finished"
             with aside(), calls_aside(1):
                 self._observe_results(followed, call, result)
             return result
         finally:
             with aside(), calls_aside(1), gc_paused():
-                self._finish(followed, call, outcome, began)
+                self._finish(followed, call)
                 for part in self._on["after_pass"]:
                     part.after_pass(call, followed)
-            stops = self._recorder.stops and followed.is_open and outcome == "finished"
+            stops = self._recorder.stops and followed.is_open and followed.outcome == "finished"
             if stops and (values := followed.recorder.values).bad:
                 lines = {at: line.label for at, line in enumerate(self._sites.locations)}
                 look_at_pass(followed.graph.report(), values, lines)
-
-    def _steps_aside(self) -> bool:
-        """Return whether a CUDA graph is being recorded; where none is, take what has come from devices."""
-        if devices.there.capturing():
-            self._add_gap("backward", _CAPTURING)
-            return True
-        self._late.poll()
-        return False
 
     def _unread(self, error: Exception) -> None:
         self._add_gap("gradients", f"what was measured on a device could not be read: {error_text(error)}")
@@ -246,23 +237,22 @@ class Tracer(Listener):
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
         values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
-        few = self._values or (graph.is_small and graph.frames.keeps_next)
+        few = self.keeps_values or (graph.is_small and graph.frames.keeps_next)
         if few and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
         hooked, wrapped = self._recorder.autograd.hooked, bool(followed.levels)
         recorder = PassRecorder(found, graph, values, hooked=hooked, wrapped=wrapped)
-        followed.begun = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
-                              pass_context=followed.pass_context)  # fmt: skip
+        followed.done = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
+                             pass_context=followed.pass_context)  # fmt: skip
         followed.graph, followed.recorder, followed.found, followed.is_open = graph, recorder, found, True
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
-        followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
+        followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home)
         for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
         followed.clock = Stopwatch(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
-        if followed.python_backwards is not None:
-            followed.python_backwards.open(inside)
+        followed.python_backwards.open(inside)
         if len(roots) == 1 and isinstance(root := unwrap(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
             self._graphs.look_back(graph, found, values)
@@ -287,7 +277,7 @@ class Tracer(Listener):
             self._step += followed.sequence != self._sequence_at_last_pass
         return self._begun
 
-    def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
+    def _finish(self, followed: Following, call: BackwardCall) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
         if followed.python_backwards is not None:
             followed.python_backwards.close()
@@ -296,13 +286,13 @@ class Tracer(Listener):
             self._recorder.note_backward(followed.sequence, followed.caller)
         if not followed.is_open or (found := followed.found) is None:
             return
-        begun, graph, recorder = followed.begun, followed.graph, followed.recorder
+        graph, recorder = followed.graph, followed.recorder
         followed.clock.end()
         recorder.close()
         graph.collects |= call.accumulates
         for part in self._on["end_pass"]:
-            part.end_pass(found, followed, call, sys.exc_info()[1] if outcome == "failed" else None)
-        followed.found = found = None
+            part.end_pass(found, followed, call, sys.exc_info()[1] if followed.outcome == "failed" else None)
+        followed.found = followed.caller = found = None
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self.run.state == "running":
@@ -317,27 +307,23 @@ class Tracer(Listener):
                 if arrival is not None or self._late:
                     self._passes.expect(graph.structure, recorder.values)
                 keeping = [keep for part in self._on["keep_pass"] if (keep := part.keep_pass(followed)) is not None]
-                ended = partial(
-                    dataclasses.replace,
-                    begun,
-                    outcome=outcome,
-                    reduced=followed.reduced,
-                    seconds=entered - began,
+                followed.done = dataclasses.replace(
+                    followed.done, outcome=followed.outcome, reduced=followed.reduced, seconds=entered - followed.began,
                     returned=not call.accumulates,
-                )
-                self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, keeping))
+                )  # fmt: skip
+                self._late.then(arrival, partial(self._keep_pass, followed, keeping))
 
-    def _keep_pass(
-        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch,
-        keeping: Iterable[Callable[[Pass], None]],
-    ) -> None:  # fmt: skip
+    def _keep_pass(self, followed: Following, keeping: Iterable[Callable[[Pass], None]]) -> None:
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
+        graph, recorder = followed.graph, followed.recorder
         entered, values = self.run.clock(), recorder.values
         self._passes.came()
         recorder.read()
-        if (seconds := clock.seconds()) is not None:
-            ended = partial(ended, seconds=seconds)
-        done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
+        seconds = followed.clock.seconds()
+        done = dataclasses.replace(
+            followed.done, seconds=followed.done.seconds if seconds is None else seconds,
+            reached=len(set(values.order)), finite=not values.bad, value=values.value,
+        )  # fmt: skip
         if values.forward is not None:
             values.forward.fetch()
         if not graph.add(values, recorder.statistics_seconds):
@@ -354,11 +340,28 @@ class Tracer(Listener):
         self._backward_seconds += self.run.clock() - entered
 
     def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
-        """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
+        """Record what ``autograd.grad`` returns. Never raises.
+
+        What it is asked for is taken out before it reaches the node that made it, or the leaf: no hook sees it there.
+        """
+        if call.accumulates:
+            return
         try:
-            for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
-                followed.recorder.observe_result(index, found)
-            if not (call.accumulates or call.creates or followed.levels):
+            if followed.is_open:
+                structure, recorder = followed.graph.structure, followed.recorder
+                places = {id(node): index for index, node in zip(structure.index, followed.nodes, strict=True)}
+                found: dict[int, list[torch.Tensor]] = {}
+                for asked, gradient in zip(call.inputs, result, strict=False):
+                    is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
+                    node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
+                    number = self._leaves.number(unwrap(asked)) if is_leaf else -1
+                    index = structure.index_of_leaf.get(number) if is_leaf else places.get(id(node))
+                    if index is not None and isinstance(gradient, torch.Tensor):
+                        found.setdefault(index, []).append(gradient)
+                for index, gradients in found.items():
+                    if recorder.values.norms[index] == UNTOUCHED:
+                        recorder.received(index, None, None, gradients)
+            if not (call.creates or followed.levels):
                 self._recorder.detached.returned(result, call.roots, call.inputs, followed.caller)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
@@ -380,7 +383,7 @@ class Tracer(Listener):
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
-        there = self._shared.last if current is None else (current.begun, current.graph, current.recorder.values)
+        there = self._shared.last if current is None else (current.done, current.graph, current.recorder.values)
         running = current is not None
         return self._passes.frame(there, self._structure, self._step, self.run.seconds, running=running)
 

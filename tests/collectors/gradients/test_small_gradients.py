@@ -12,13 +12,13 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.gradient_statistics import (
     MOST_ELEMENTS,
+    PassValues,
     SmallGradients,
     StatisticsTable,
     statistics_of,
 )
 from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.on_device import DeviceHistory
-from tensormagic.collectors.gradients.pass_values import PassValues
 
 _GENERATOR = torch.Generator().manual_seed(0)
 
