@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -94,68 +93,25 @@ def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
 _least, _largest = np.minimum.reduce, np.maximum.reduce  # of one row: in two thirds of the time of its methods
 
 
-# -- kept -------------------------------------------------------------------------------------------------------------
-
-_FIELDS = dataclasses.fields(GradientStatistics)
-_in_order = attrgetter(*[each.name for each in _FIELDS])  # ``astuple`` copies deeply, which takes 50 times as long
-_ROW = np.dtype([(each.name, np.int64 if str(each.type) == "int" else np.float64) for each in _FIELDS])
+Statistics = list["GradientStatistics | None"]
+"""Of one gradient of each node of a graph; None where none came."""
 
 
-class StatisticsTable:
-    """The statistics of one gradient of every node of a graph, packed: 89 bytes a node. ``there`` says of which."""
-
-    def __init__(self, size: int) -> None:
-        self.there = bytearray(size)
-        self._rows = np.zeros(size, _ROW)
-
-    def __contains__(self, index: int) -> bool:
-        return bool(self.there[index])
-
-    def __len__(self) -> int:
-        return self.there.count(1)
-
-    def __setitem__(self, index: int, found: GradientStatistics) -> None:
-        self._rows[index] = _in_order(found)
-        self.there[index] = 1
-
-    def fill(self, indices: Any, rows: Any) -> None:
-        """Give nodes, by index or by what is true of each, their statistics: a row of the fields each."""
-        self._rows[indices] = rows
-        np.frombuffer(self.there, np.uint8)[indices] = 1
-
-    def learn(self, other: StatisticsTable) -> None:
-        """Take from another table what it knows of nodes whose statistics are not known here."""
-        missing = np.frombuffer(other.there, np.uint8) > np.frombuffer(self.there, np.uint8)
-        if missing.any():
-            self.fill(missing, other._rows[missing])
-
-    def copy(self, source: int, index: int) -> None:
-        """Give a node the statistics of another, where that has any."""
-        self._rows[index] = self._rows[source]
-        self.there[index] = self.there[source]
-
-    def get(self, index: int) -> GradientStatistics | None:
-        """Return the statistics of the node with that index, or None where no gradient has reached it."""
-        return GradientStatistics(*self._rows[index].item()) if self.there[index] else None
-
-    def every(self) -> list[GradientStatistics | None]:
-        """Return what `get` does of every node, in a third of the time."""
-        found = zip(self.there, self._rows.tolist(), strict=True)
-        return [_statistics(*row) if here else None for here, row in found]
-
-    def columns(self) -> array[float]:
-        """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
-        there = np.frombuffer(self.there, np.uint8) != 0
-        rows = self._rows[there]
-        shares = (rows[name] / np.maximum(rows["count"], 1) for name in ("zero", "subnormal", "saturated"))
-        packed = np.full((len(there), len(MEASURES)), UNTOUCHED, np.float32)
+def measures_of(table: Statistics) -> array[float]:
+    """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
+    packed = np.full((len(table), len(MEASURES)), UNTOUCHED, np.float32)
+    if known := [at for at, one in enumerate(table) if one is not None]:
+        rows = np.array([_measured(table[at]) for at in known], np.float64)
+        rows[:, 3:6] /= np.maximum(rows[:, 6:], 1)
         with np.errstate(all="ignore"):  # what float32 cannot hold is infinite in it, or 0
-            packed[there] = np.stack([rows["abs_max"], rows["mean"], rows["std"], *shares], 1)
-        return array("f", packed.tobytes())
+            packed[known] = rows[:, :6]
+    return array("f", packed.tobytes())
+
+
+_measured = attrgetter("abs_max", "mean", "std", "zero", "subnormal", "saturated", "count")
 
 
 # The statistics of many small gradients at once.
-#
 # A graph of a hundred thousand nodes has, as a rule, gradients of a few elements, and what takes time is to ask for
 # each number of each of them. So a small gradient is copied, and the copies of a few thousand are looked at together:
 # NumPy then takes every number of all of them in one go. Copied, not kept: the engine writes into a gradient that
@@ -168,10 +124,10 @@ _ROOM = 1 << 14  # elements that are looked at together: what NumPy makes of the
 class SmallGradients:
     """Copies of small gradients of one pass, to be looked at together.
 
-    ``keep`` is given node indices and, for each, a row of a `StatisticsTable`; ``waiting`` are still to be looked at.
+    ``keep`` is given the index of each node, and its statistics; ``waiting`` are those still to be looked at.
     """
 
-    def __init__(self, pass_number: int, keep: Callable[[list[int], Any], None]) -> None:
+    def __init__(self, pass_number: int, keep: Callable[[int, GradientStatistics], None]) -> None:
         self._pass_number, self._keep = pass_number, keep
         self._room: Any = None
         self._used = 0
@@ -214,7 +170,8 @@ class SmallGradients:
             return
         indices, starts, used = self._indices, self._starts, self._used
         self._indices, self._starts, self._used, self.waiting = [], [], 0, set()
-        self._keep(indices, rows_of(self._room[:used], starts, self._pass_number))
+        for index, found in zip(indices, statistics_of_each(self._room[:used], starts, self._pass_number), strict=True):
+            self._keep(index, found)
 
     def finish(self) -> None:
         """Look at all that wait, and drop the callback: an object that holds this would else hold itself."""
@@ -224,8 +181,8 @@ class SmallGradients:
             self._keep = ignore
 
 
-def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
-    """Return a row of a `StatisticsTable` for each stretch of float32 numbers, which ``starts`` begin.
+def statistics_of_each(values: Any, starts: Any, pass_number: int) -> list[GradientStatistics]:
+    """Return the statistics of each stretch of float32 numbers, which ``starts`` begin.
 
     Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest
     magnitude are NaN where one element is, else infinite where one is.
@@ -236,26 +193,21 @@ def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
 
     with np.errstate(all="ignore"):  # the user may have asked for errors; 0 / 0 is the mean of nothing
         wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
-        counts = np.append(starts[1:], len(values)) - starts
-        rows = np.zeros(len(starts), _ROW)
-        rows["pass_number"], rows["count"] = pass_number, counts
-        rows["norm"] = np.sqrt(np.add.reduceat(wide * wide, starts))
-        rows["abs_max"] = np.maximum.reduceat(np.abs(wide), starts)
-        rows["zero"] = counted(wide == 0)
-        finite = np.isfinite(wide)
-        numbers, all_finite = counts, finite.all()
-        if not all_finite:
-            rows["nan"], rows["inf"] = counted(np.isnan(wide)), counted(np.isinf(wide))
-            numbers, wide = counted(finite), np.where(finite, wide, 0.0)
+        numbers = counts = np.append(starts[1:], len(values)) - starts
+        norms, largest = np.sqrt(np.add.reduceat(wide * wide, starts)), np.maximum.reduceat(np.abs(wide), starts)
+        zero, nan, inf, finite = counted(wide == 0), 0 * counts, 0 * counts, np.isfinite(wide)
+        if not (all_finite := finite.all()):
+            nan, inf, numbers = counted(np.isnan(wide)), counted(np.isinf(wide)), counted(finite)
+            wide = np.where(finite, wide, 0.0)
         means = np.add.reduceat(wide, starts) / numbers
         apart = wide - np.repeat(means, counts)
         apart = apart if all_finite else np.where(finite, apart, 0.0)
-        rows["mean"], rows["std"] = means, np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
-    return rows
+        deviations = np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
+    columns = [each.tolist() for each in (counts, norms, largest, means, deviations, zero, nan, inf)]
+    return [_statistics(pass_number, *row, 0, 0) for row in zip(*columns, strict=True)]
 
 
 # The numbers themselves, where a graph is small enough to be checked by hand: what was made, received and sent.
-#
 # The forward's results are noted as calls return them, those of a few elements alone; a pass through a small graph
 # has hooks of its own. On a device other than a CPU nothing is read: it would have to be waited for.
 
@@ -359,6 +311,7 @@ class PassForward:
         self._pass_number = pass_number
         self.rows: dict[int, Row | Coming] = {}  # measured, or to come from a device,
         self.far: DeviceNumbers | None = None  # which brings them; None where there is nothing to come
+        self._measured: dict[int, Row] = {}  # those that are here, in order
         self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
 
     def fetch(self) -> None:
@@ -367,32 +320,30 @@ class PassForward:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            came = ((index, row.row if isinstance(row, Coming) else row) for index, row in self.rows.items())
-            self.rows = {index: row for index, row in came if row is not None}
+            came = ((index, row.row if isinstance(row, Coming) else row) for index, row in sorted(self.rows.items()))
+            self._measured = {index: row for index, row in came if row is not None}
         except Exception as error:
             self._missed(error)
 
     def report(self) -> ForwardValues:
         """Return the numbers, packed."""
-        table, norms = StatisticsTable(self._structure.size), array("f", [UNTOUCHED]) * self._structure.size
+        table: Statistics = [None] * self._structure.size
+        norms = array("f", [UNTOUCHED]) * self._structure.size
         bad: dict[str, tuple[int, int]] = {}
-        for index, row in self._measured():
+        for index, row in self._measured.items():
             table[index], norms[index] = row, row.norm
             if row.nan or row.inf:
                 bad[str(index)] = (row.nan, row.inf)
-        return ForwardValues(norms, table.columns(), bad)
+        return ForwardValues(norms, measures_of(table), bad)
 
     def first_nonfinite(self) -> ForwardNonfinite | None:
         """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
-        is_bad = {index: row for index, row in self._measured() if row.nan or row.inf}
+        is_bad = {index: row for index, row in self._measured.items() if row.nan or row.inf}
         index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)
         if index is None:
             return None
         row = is_bad[index]
         return ForwardNonfinite(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
-
-    def _measured(self) -> Iterable[tuple[int, Row]]:
-        return ((index, row) for index, row in sorted(self.rows.items()) if isinstance(row, Row))
 
 
 @dataclass(slots=True)
@@ -410,11 +361,11 @@ class PassValues:
     # (report index of a node, input number) → what it sent there, where several send to one slot.
     parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
     # The statistics of every gradient; None in a pass of which only the norms are taken.
-    table: StatisticsTable | None = None
+    table: Statistics | None = None
     forward: PassForward | None = None  # What the forward made, where that was asked for.
     small: SmallPass | None = None  # The numbers themselves, of a small graph.
 
     @classmethod
     def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:
         """Return the values of a pass that is about to begin, through a graph of so many nodes."""
-        return cls(pass_number, array("f", [UNTOUCHED]) * size, table=StatisticsTable(size) if full else None)
+        return cls(pass_number, array("f", [UNTOUCHED]) * size, table=[None] * size if full else None)

@@ -22,27 +22,13 @@ from typing import Any
 import torch
 
 from tensormagic.collectors import devices
+from tensormagic.collectors.gradients import measures
 from tensormagic.collectors.gradients.gradient_statistics import (
     MOST_ELEMENTS,
     PassValues,
     SmallGradients,
-    StatisticsTable,
     statistics_of,
     statistics_of_row,
-)
-from tensormagic.collectors.gradients.measures import (
-    DOT_AT_ONCE,
-    MOST_ALONE,
-    NO_NUMBERS,
-    NORM_RELIABLE,
-    Measured,
-    bytes_at,
-    elements_read,
-    float32,
-    measure,
-    squared,
-    vdot,
-    view,
 )
 from tensormagic.collectors.gradients.nonfinite import SavedFacts, first_nonfinite_of, saved_facts
 from tensormagic.collectors.gradients.on_device import ROOM, DeviceNumbers
@@ -101,7 +87,7 @@ class PassRecorder:
         self._first, self._history = graph.first, graph.on_device  # all passes of the graph fill what is missing there
         self._far = DeviceNumbers(values.pass_number)
         self.seconds = self.statistics_seconds = 0.0
-        self._small = SmallGradients(values.pass_number, self._keep_rows)
+        self._small = SmallGradients(values.pass_number, self._keep_statistics)
         # Where gradients lay that were looked at last. Three lists, and no tuple for each node: what Python has to look
         # through for garbage, it looks through often.
         self._addresses, self._reads, self._versions = ([0] * graph.structure.size for _ in range(3))
@@ -181,8 +167,6 @@ class PassRecorder:
 
     def _conclude(self) -> None:
         values, edges = self.values, self._structure.edges
-        if values.table is not None:
-            self._first.learn(values.table)
         if values.bad and not self._far.asked:
             values.first_nonfinite = first_nonfinite_of(values, self._facts, self._first, edges, self.hooked)
 
@@ -269,7 +253,7 @@ class PassRecorder:
             for gradient in present:
                 self._measure(index, gradient, partial(self._store, index))
         elif first.is_meta:
-            self.values.norms[index], self.values.gap = UNREADABLE, NO_NUMBERS
+            self.values.norms[index], self.values.gap = UNREADABLE, measures.NO_NUMBERS
         else:
             self._look_at_one(index, first)
 
@@ -277,17 +261,17 @@ class PassRecorder:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         far, values = devices.there.holds(gradient), self.values
         if gradient.layout is torch.strided and not (far and gradient.is_nested):
-            self._addresses[index], self._reads[index] = gradient.data_ptr(), elements_read(gradient)
+            self._addresses[index], self._reads[index] = gradient.data_ptr(), measures.elements_read(gradient)
             self._versions[index] = gradient._version
             sender = self._structure.sender[index]
             if sender >= 0 and self._received(sender, gradient):
                 self._far.after(partial(self._hand_on, sender, index)) if far else self._hand_on(sender, index)
                 return
         if not far:
-            if values.table is not None or index not in self._first:
+            if values.table is not None or self._first[index] is None:
                 self._measure_in_full(index, gradient)
             else:
-                self._store(index, measure(gradient))
+                self._store(index, measures.measure(gradient))
         elif self._has_room(gradient.device):
             history = self._history
             full = self._asks_all and (values.table is not None or index not in history.asked_in_full)
@@ -297,12 +281,12 @@ class PassRecorder:
         else:
             values.norms[index] = UNREADABLE
 
-    def _came(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
+    def _came(self, index: int, numbers: measures.Measured | None, found: GradientStatistics | None) -> None:
         """Keep what came from a device of a gradient; next time it is asked with care where its range was left."""
         if numbers is None:
             self.values.norms[index] = UNREADABLE
             return
-        within, careful = NORM_RELIABLE[0] < numbers[0] < NORM_RELIABLE[1], self._history.careful
+        within, careful = measures.NORM_RELIABLE[0] < numbers[0] < measures.NORM_RELIABLE[1], self._history.careful
         (careful.discard if within else careful.add)(index)
         if found is not None:
             self._keep_statistics(index, found)
@@ -319,8 +303,6 @@ class PassRecorder:
             if not self._may_ask:
                 self.values.gap = _NO_ROOM
             elif not self._asks_all:
-                if self.values.table is not None:
-                    self._first.learn(self.values.table)
                 self.values.table, self.values.gap = None, _LITTLE_ROOM
         return self._may_ask
 
@@ -338,12 +320,16 @@ class PassRecorder:
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
             self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
 
-    def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
+    def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[measures.Measured], None]) -> None:
         if not devices.there.holds(gradient):
-            store(measure(gradient))
+            store(measures.measure(gradient))
         elif self._has_room(gradient.device):
-            careful = index in self._history.careful
-            self._far.ask(gradient, lambda came, _: came and store(came), full=False, careful=careful)
+
+            def keep(numbers: measures.Measured | None, _: object) -> None:
+                if numbers is not None:
+                    store(numbers)
+
+            self._far.ask(gradient, keep, full=False, careful=index in self._history.careful)
 
     # -- keeping --------------------------------------------------------------------------------------------------
 
@@ -352,20 +338,13 @@ class PassRecorder:
         return (
             gradient.data_ptr() == self._addresses[index] != 0
             and gradient._version == self._versions[index]
-            and elements_read(gradient) == self._reads[index]
+            and measures.elements_read(gradient) == self._reads[index]
         )
 
-    def _keep_rows(self, indices: list[int], rows: Any) -> None:
-        table = StatisticsTable(self._structure.size) if self.values.table is None else self.values.table
-        table.fill(indices, rows)
-        if self.values.table is None:  # a device ran short since the pass began
-            self._first.learn(table)
-
     def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
-        """Keep what is known of a node's gradient; of a pass that is measured in full, `close` tells ``first``."""
         if self.values.table is not None:
             self.values.table[index] = found
-        elif index not in self._first:
+        if self._first[index] is None:
             self._first[index] = found
 
     def _hand_on(self, source: int, index: int) -> None:
@@ -376,12 +355,10 @@ class PassRecorder:
             values.bad[index] = values.bad[source]
         if source in self._small.waiting:
             self._small.settle()
-        if values.table is not None:
-            values.table.copy(source, index)
-        elif index not in self._first:
-            self._first.copy(source, index)
+        if (found := (self._first if values.table is None else values.table)[source]) is not None:
+            self._keep_statistics(index, found)
 
-    def _store(self, index: int, numbers: Measured) -> None:
+    def _store(self, index: int, numbers: measures.Measured) -> None:
         """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
         norm, nan, inf = numbers
         values = self.values
@@ -432,8 +409,10 @@ class PassRecorder:
         recorder, values, hand_on, take = self, self.values, self._hand_on, self._take_row
         norms, bad, reached, current_node = values.norms, values.bad, values.order.append, _current_node
         addresses, reads, versions = self._addresses, self._reads, self._versions
-        sender, there, full = self._structure.sender, self._first.there, values.table is not None
-        tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
+        sender, first, full = self._structure.sender, self._first, values.table is not None
+        tensor, single, (least, largest) = torch.Tensor, torch.float32, measures.NORM_RELIABLE
+        view, bytes_at, float32, vdot = measures.view, measures.bytes_at, measures.float32, measures.vdot
+        squared, at_once, alone = measures.squared, measures.DOT_AT_ONCE, measures.MOST_ALONE
 
         def look(gradients: Gradients) -> None:
             began = perf_counter()
@@ -443,7 +422,7 @@ class PassRecorder:
             try:
                 x: Any = gradients[0]
                 if (
-                    type(x) is tensor and x.dtype is single and x.is_cpu and (full or there[index])
+                    type(x) is tensor and x.dtype is single and x.is_cpu and (full or first[index] is not None)
                     and norms[index] == UNTOUCHED and len(gradients) == 1
                     # by rows, or by columns as the gradients of weights are: as `small_as_it_lies`, without a call
                     and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
@@ -461,12 +440,12 @@ class PassRecorder:
                             norms[index] = norms[source]
                         recorder.seconds += perf_counter() - began
                         return
-                    if 0 < count <= MOST_ALONE and address:
+                    if 0 < count <= alone and address:
                         numbers = view(bytes_at(address), float32, count)
                         if full:
                             take(index, x, numbers)
                         elif least < (norm := sqrt(
-                            vdot(numbers, numbers) if count <= DOT_AT_ONCE else squared(numbers, count)
+                            vdot(numbers, numbers) if count <= at_once else squared(numbers, count)
                         )) < largest:  # fmt: skip
                             norms[index] = norm
                         if norms[index] != UNTOUCHED:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 # A tensor's memory as NumPy sees it, without torch hearing of it.
-#
 # ``Tensor.numpy()`` is no mere look: from then on the storage cannot be resized, and the user's own ``x.resize_()``
 # would fail because somebody had looked. It also takes six times as long as to read from the address that the tensor
 # has, which is what is done here.

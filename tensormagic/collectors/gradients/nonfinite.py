@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from tensormagic.collectors.gradients.gradient_statistics import PassValues, StatisticsTable
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, Statistics
 from tensormagic.collectors.gradients.measures import as_array, elements_read, flat, measure
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
@@ -43,14 +43,13 @@ def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
 
 
 # Where NaN and Inf were born: the edges on which something bad left a node that had received nothing bad.
-#
 # Worked out once a pass that met one, from the numbers that its hooks left.
 
 MOST_FIRST_NONFINITE = 8
 
 
 def first_nonfinite_of(
-    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge],
+    values: PassValues, facts: Mapping[int, SavedFacts], first: Statistics, edges: Sequence[Edge],
     hooked: Collection[int] = (),
 ) -> tuple[FirstNonfinite, ...]:  # fmt: skip
     """Return the first `MOST_FIRST_NONFINITE` places of a pass, in the order in which backward reached them.
@@ -68,7 +67,7 @@ def first_nonfinite_of(
         counts = values.bad[receiver] if part is None else part[1:]
         if not any(counts) or source in values.bad or values.norms[source] == UNTOUCHED:
             continue  # it is fine, or its source was bad already
-        known, about = first.get(receiver), facts.get(source, SavedFacts())
+        known, about = first[receiver], facts.get(source, SavedFacts())
         found.append(FirstNonfinite(
             values.pass_number, source, receiver, edge.input_number, *counts,
             sum(counts) if known is None else known.count, values.norms[source],
@@ -81,7 +80,6 @@ def first_nonfinite_of(
 
 
 # Looks back from a loss that is NaN or infinite to where its forward first was, in what the nodes saved.
-#
 # Nothing is recorded for it while a run goes well: the graph that backward is about to go through still holds the
 # inputs and results that it saved. Only the loss, which is read anyway, says when to look; that is once for each
 # structure. What a node made is known where it saved its result or a later one saved it as an input, and where the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from itertools import islice
 from types import FrameType
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from tensormagic.collectors.devices import Late, Stopwatch
@@ -40,7 +38,6 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, Pa
 from tensormagic.reports.graph import no_numbers
 
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
-#
 # While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
 # a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
 # these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
@@ -197,17 +194,9 @@ class TracePart:
         """Return what could not be seen, and why."""
         return ()
 
-    def completed(self, graph: Graph) -> Graph:
-        """Return a graph of the report with what is known of it here."""
-        return graph
-
     def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:  # noqa: ARG002  (for those who point into graphs)
         """Return its fields of a `TraceReport`; ``graphs`` are those of the report, in its order."""
         return {}
-
-    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
-        """Return leaves of the run that no graph led to."""
-        return []
 
 
 def hearing(parts: Iterable[TracePart], event: str) -> tuple[TracePart, ...]:
@@ -253,11 +242,11 @@ class PassRow:
 
 
 class PassLog:
-    """The passes so far; those inside others apart. ``used`` are the leaves that a graph led to, by number."""
+    """The passes ``kept``, those inside others apart; ``used`` are the leaves that a graph led to, by number."""
 
     def __init__(self, leaves: Leaves, late: Late) -> None:
         self.leaves, self.late = leaves, late
-        self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
+        self.kept: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched = Counter[int]()
         self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
         self.used: set[int] = set()
@@ -267,24 +256,14 @@ class PassLog:
         self.lost: dict[int, tuple[float, float]] = {}
         self._coming: deque[frozenset[int]] = deque()  # of each pass whose numbers are still to come: leaves reached
 
-    @property
-    def seen(self) -> int:
-        """How many passes there were."""
-        return self._rows.seen
-
-    @property
-    def last(self) -> PassRow | None:
-        """The pass that ended last."""
-        return self._rows.last
-
     def rows(self) -> tuple[PassRow, ...]:
         """Return the kept passes in the order in which they began."""
-        return tuple(sorted(self._rows.items(), key=lambda row: row.done.number))
+        return tuple(sorted(self.kept.items(), key=lambda row: row.done.number))
 
     def use(self, structure: GraphStructure) -> None:
         """Say that nodes of a new graph lead to its leaves."""
         self.used.update(structure.leaf_of.values())
-        self._rows.capacity = passes_to_keep(len(self.leaves.known))
+        self.kept.capacity = passes_to_keep(len(self.leaves.known))
 
     def expect(self, structure: GraphStructure, values: PassValues) -> None:
         """Note a pass that has ended, whose numbers are still to come from a device, or have to wait for such."""
@@ -325,7 +304,7 @@ class PassLog:
             norms[leaf] = found[0] if one else UNREADABLE
             clear &= one or self.leaves.known[leaf].is_unnamed
         self._touched.update(leaf for leaf, norm in enumerate(norms) if norm != UNTOUCHED)
-        self._rows.append(PassRow(done, norms), pin=bool(values.bad))
+        self.kept.append(PassRow(done, norms), pin=bool(values.bad))
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
@@ -334,15 +313,15 @@ class PassLog:
         After a pass on a device, whose time no clock here shows: the first, and each 2^k-th after it.
         """
         if self._coming:
-            after = self.seen + len(self._coming) - 1
+            after = self.kept.seen + len(self._coming) - 1
             return after & (after - 1) == 0
-        if self.last is None:
+        if self.kept.last is None:
             return False
-        return not self._updates_seen or (self._rows.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)
+        return not self._updates_seen or (self.kept.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)
 
     def note(self, column: Literal["updates", "stepped"], numbers: Mapping[int, float]) -> None:
         """Keep how far an optimizer's step moved parameters, or what it used, beside the pass before it."""
-        if (row := self.last) is not None:
+        if (row := self.kept.last) is not None:
             self._updates_seen |= column == "updates"
             known = getattr(row, column) or array("f", [UNTOUCHED]) * len(row.norms)
             for number, value in numbers.items():
@@ -352,7 +331,7 @@ class PassLog:
 
     def frame(self, there: There | None, structure: int, step: int, seconds: float, *, running: bool) -> LiveFrame:
         """Return what a live panel shows of a run that has come to a pass: small copies, made on the panel's thread."""
-        finished = self.last
+        finished = self.kept.last
         last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
         if there is None:
             return LiveFrame(structure, 0, 0, step, False, -1, 0, array("f"), last, row, seconds)  # noqa: FBT003
@@ -366,8 +345,12 @@ class PassLog:
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
         rows, leaves = self.rows(), list(self.leaves.known)
-        norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
-        stepped = _columns([row.stepped for row in rows] if any(row.stepped for row in rows) else [], len(leaves))
+        norms, updates = [row.norms for row in rows], [row.updates for row in rows]
+        stepped = [row.stepped for row in rows] if any(row.stepped for row in rows) else []
+
+        def column(numbers: list[array[float]], at: int) -> array[float]:
+            return array("f", [row[at] if at < len(row) else UNTOUCHED for row in numbers])
+
         # Which share of a parameter's elements stayed where they were, of those that had a gradient.
         lost = {number: stayed / had for number, (stayed, had) in list(self.lost.items()) if had}
         used, touched, replaced = self.used, self._touched.get, self.leaves.replaced
@@ -375,8 +358,8 @@ class PassLog:
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter,
                 leaf.requires_grad or touched(number, 0) > 0,  # it was looked at before it was unfrozen
-                number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
-                stepped[number], lost.get(number, -1.0),
+                number in used, leaf.owner, column(norms, number), touched(number, 0), column(updates, number),
+                number in replaced, column(stepped, number), lost.get(number, -1.0),
             )
             for number, leaf in enumerate(leaves)
         ])  # fmt: skip
@@ -385,16 +368,7 @@ class PassLog:
 There = tuple[Pass, TracedGraph, PassValues]
 
 
-def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
-    """Return the first ``count`` columns of rows that may be shorter; `UNTOUCHED` is where they are."""
-    table = np.full((count, len(rows)), UNTOUCHED, np.float32)
-    for at, row in enumerate(rows):
-        table[: len(row), at] = np.frombuffer(row, np.float32)[:count] if len(row) else UNTOUCHED
-    return [array("f", column.tobytes()) for column in table]
-
-
 # What a backward is to a pipeline schedule of torch's: of which microbatch it is, or no pass of the run at all.
-#
 # In one ``schedule.step()`` each microbatch goes through each stage once, forward and back, in an order of the
 # schedule's. Before the first step it finds out shapes with a forward and a backward of memory that nobody has
 # filled.

@@ -133,7 +133,6 @@ def runs_python(node: Any) -> bool:
 
 
 # Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
-#
 # For each hook torch makes a handle that can remove it, with a number of its own and a weak reference, in Python;
 # most of the time of hooking a node goes there. The hooks of one pass are removed together: one handle does for all
 # of them. It is what ``torch.autograd.function`` finds under the handle's name while hooks are put on, on that
@@ -183,7 +182,6 @@ class Hooks:
 
 
 # Says whether an autograd node was made on the thread that is traced.
-#
 # Sequence numbers are counted by each thread for itself: two nodes of two threads can bear the same number, and only
 # one of them was made on the line that the tracer noted for it. Torch keeps with every node the number of the thread
 # that made it, and does not show it to Python. It is read from memory, at a place that is found by experiment: in
@@ -225,11 +223,8 @@ def _place() -> int | None:
     columns = list(zip(*words, strict=False))
     if (NO_NUMBER,) * 4 not in columns:
         return None  # no sequence number where all nodes have one: this is not what a node looks like
-    places = [
-        at
-        for at, (a, b, c, d) in enumerate(columns)
-        if a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
-    ]
+    told = (at for at, (a, b, c, d) in enumerate(columns) if a == b != c == d)
+    places = [at for at in told if min(columns[at]) > 0 and max(columns[at]) < _LARGEST_THREAD_NUMBER]
     return places[0] if len(places) == 1 else None
 
 
@@ -250,20 +245,16 @@ class NodeThreads:
         """Return whether ``node`` was made on another thread (0.5 µs); False also where that cannot be known."""
         if type(node).__basicsize__ == self._size:
             return self._number(node) != self._home
-        return isinstance(node, BackwardCFunction) and any(
-            self._number(target) != self._home
-            for target in next_nodes(node)
-            if type(target).__basicsize__ == self._size and not hasattr(target, "variable")
-        )
+        behind = next_nodes(node) if isinstance(node, BackwardCFunction) else ()
+        plain = (each for each in behind if type(each).__basicsize__ == self._size and not hasattr(each, "variable"))
+        return any(self._number(each) != self._home for each in plain)
 
 
 # Lets a deep graph go without overflowing the C stack, although it was walked.
-#
 # Torch frees a chain of autograd nodes one after the other, whatever its length. But a node that Python has once
 # looked at keeps its Python wrapper as long as it lives, and such nodes are freed one *inside* the other: on torch
 # 2.13 some 200 bytes of stack a node, so that a chain of 40,000 steps, walked by anybody, ends the process when its
 # loss is let go. Looking must not do that.
-#
 # So every so many levels a node gets a `_DeallocStop`: an object in its metadata that holds the nodes below it, which
 # the node holds anyway. When the node is freed, the stop hands them to a list that is emptied once the C code above has
 # returned: the fall is as deep as the distance between two stops, and the next one begins from there. Nothing
@@ -341,12 +332,9 @@ def dealloc_stops(links: Sequence[Sequence[tuple[int, int, int]]]) -> DeallocSto
     levels = [0] * count  # of every node the length of the longest way down from it
     for place in reversed(order):
         levels[place] = 1 + max([levels[target] for target in ends[place]], default=-1)
-    found = []
-    for place, targets in enumerate(ends):
-        band = levels[place] // STRIDE
-        if band > 1 and (below := tuple({t for t in targets if STRIDE <= levels[t] < band * STRIDE})):
-            found.append((place, below))
-    return tuple(found)
+    bands = ((place, levels[place] // STRIDE * STRIDE) for place in range(count))
+    found = ((place, tuple({t for t in ends[place] if STRIDE <= levels[t] < band})) for place, band in bands if band)
+    return tuple((place, below) for place, below in found if below)
 
 
 MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before

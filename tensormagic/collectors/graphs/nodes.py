@@ -28,6 +28,15 @@ from tensormagic.reports.base import quickly
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 
+_LEAF = (
+    "{} is a leaf: nothing was computed to make it, so there is no graph; give something computed from it, such as a "
+    "loss"
+)
+_UNGRADED = (
+    "{} has no graph: it does not require grad. Either nothing it was computed from requires grad, or it was made "
+    "under torch.no_grad() or inference_mode(), by detach(), or as integers"
+)
+
 new_node = quickly(Node)
 _saved = lru_cache(maxsize=4096)(SavedTensor)  # a model repeats few of them many times
 
@@ -56,7 +65,9 @@ def describe_nodes(
     variables = _variables(found, namespace)
     described: dict[int, Node] = {}
     for place, node in enumerate(found.nodes):
-        index, name = structure.index[place], _bare_name(node.name())
+        # Without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts.
+        name = sys.intern(node.name().rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
+        index = structure.index[place]
         if index in structure.leaf_of:
             shapes, dtype, device = _outputs((node.variable,))
             described[index] = new_node(
@@ -76,12 +87,6 @@ def describe_nodes(
             shapes=shapes, dtype=dtype, device=device, saved=saved_tensors(node),
         )  # fmt: skip
     return tuple([described[index] for index in range(structure.size)])
-
-
-@lru_cache(maxsize=1024)
-def _bare_name(name: str) -> str:
-    """Return a node's name without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts."""
-    return sys.intern(name.rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
 
 
 def _outputs(outputs: Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], str, str]:
@@ -130,7 +135,6 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
 
 
 # An existing graph: what backward would run through, looked at before it does. Nothing is run, hooked or kept.
-#
 # The forward was not watched, so a node's line and module are not known; everything autograd itself keeps is: nodes,
 # edges, leaves with their names, shapes, and what is saved for backward, in how many bytes.
 
@@ -144,38 +148,24 @@ def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]
     with quiet():
         start = root.grad_fn
         if start is None:
-            raise NoGraphError(_without_graph(root, name))
+            raise NoGraphError((_LEAF if root.requires_grad else _UNGRADED).format(name))
         leaves = Leaves(namespace, ModuleNames(namespace))
         found = Walker(Origins(), leaves).walk([start])
         structure = make_structure(1, found)
         nodes = list(describe_nodes(found, structure, leaves, Origins(), namespace))
         (at,) = structure.roots
         nodes[at] = dataclasses.replace(nodes[at], variable=nodes[at].variable or name)
+        parameters = tuple(
+            ParameterSeries(leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+                            True, leaf.owner, array("f"), 0)  # noqa: FBT003
+            for leaf in leaves.known
+        )  # fmt: skip
         return TraceReport(
             title=name, state="drawn", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0,
             graphs=(Graph(number=1, nodes=tuple(nodes), edges=structure.edges, roots=structure.roots),),
             forward_nodes=sum(node.kind != "accumulate" for node in nodes),
-            parameters=tuple(
-                ParameterSeries(
-                    leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
-                    True, leaf.owner, array("f"), 0,  # noqa: FBT003
-                )
-                for leaf in leaves.known
-            ),
-            saved=_saved_totals(found),
+            parameters=parameters, saved=_saved_totals(found),
         )  # fmt: skip
-
-
-def _without_graph(root: torch.Tensor, name: str) -> str:
-    if root.requires_grad:
-        return (
-            f"{name} is a leaf: nothing was computed to make it, so there is no graph; give something computed from "
-            f"it, such as a loss"
-        )
-    return (
-        f"{name} has no graph: it does not require grad. Either nothing it was computed from requires grad, or it was "
-        f"made under torch.no_grad() or inference_mode(), by detach(), or as integers"
-    )
 
 
 def _saved_totals(found: Walk) -> SavedTotals:

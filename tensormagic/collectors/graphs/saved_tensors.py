@@ -206,7 +206,6 @@ def same_start(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 
 # Which autograd graphs keep a tensor or its storage: as a saved tensor of a node, or as the leaf it adds to.
-#
 # Nothing is unpacked that a hook of the user's has packed: of what the hook made of it the tensors are looked for
 # that lie in it. What was changed in place since torch shows no more as saved; it is kept all the same, and read as
 # it lies there.

@@ -67,13 +67,13 @@ class Walker:
             once a structure; from when the first one is found, all nodes in every walk.
     """
 
+    node_threads: NodeThreads | None = None
+    _all_asked = False
+
     def __init__(self, origins: Origins, leaves: Leaves) -> None:
-        self._origins = origins
-        self._leaves = leaves
+        self._origins, self._leaves = origins, leaves
         self._types: dict[type, int] = {}
         self._stops: tuple[array[int], DeallocStops] = (array("i"), ())  # of the deep graph that was walked last
-        self._all_asked = False
-        self.node_threads: NodeThreads | None = None
 
     def walk(self, roots: Iterable[Any]) -> Walk:
         """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
@@ -88,9 +88,8 @@ class Walker:
                 links = node.next_functions
                 number, sequence = -1, NO_NUMBER
                 if not links and is_accumulate(node):
-                    if (known := leaf_number(variable := node.variable)) is None:
-                        known = self._leaves.number(unwrap(variable))
-                    number = known
+                    known = leaf_number(variable := node.variable)
+                    number = self._leaves.number(unwrap(variable)) if known is None else known
                 elif self._all_asked and self._is_foreign(node):
                     foreign.add(place)
                 else:
@@ -200,9 +199,7 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     leaf = [not ends and is_accumulate(node) for ends, node in zip(links, found.nodes, strict=True)]
     order = _creation_order(found.nodes, links, leaf)
     count = len(order)
-    index, feeder = array("i", [0]) * count, array("i", [count]) * count
-    for at, place in enumerate(order):
-        index[place] = at
+    index, feeder = array("i", sorted(range(count), key=order.__getitem__)), array("i", [count]) * count
     leaf_of = {index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf}
     feeding: dict[tuple[int, int], list[tuple[int, int]]] = {}
     computed = set()  # what receives something new
@@ -223,22 +220,16 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     for at in roots:
         feeder[at] = -1
     known = list(range(count))  # one object a number: the edges name each several times
+    edges = tuple(
+        _edge(known[at], known[index[target]], which, slot)
+        for at, place in enumerate(order)
+        for which, target, slot in links[place]
+    )
     return GraphStructure(
-        number=number,
-        signature=found.signature,
-        index=index,
-        edges=tuple(
-            _edge(known[at], known[index[target]], which, slot)
-            for at, place in enumerate(order)
-            for which, target, slot in links[place]
-        ),
-        roots=roots,
-        leaf_of=leaf_of,
-        index_of_leaf={number: at for at, number in leaf_of.items()},
-        contested=contested,
+        number, found.signature, index, edges, roots, leaf_of, {leaf: at for at, leaf in leaf_of.items()}, contested,
         feeder=array("i", [-1 if one == count else one for one in feeder]),
         sender=array("i", [-1 if one == count or at in computed else one for at, one in enumerate(feeder)]),
-    )
+    )  # fmt: skip
 
 
 def _creation_order(nodes: list[Any], links: Links, leaf: list[bool]) -> list[int]:

@@ -21,7 +21,6 @@ from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames
 from tensormagic.collectors.where.source import foreign_frames, outwards
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
-#
 # Traces on two threads may begin and end in any order, and the user may replace the same function meanwhile. Each
 # replacement knows what lay below it: what ends in the midst of others is taken out of their midst.
 
@@ -33,12 +32,11 @@ class Replacement:
     function that this torch does not have is not replaced.
     """
 
-    __slots__ = ("_below", "_make", "_name", "_ours", "_owner")
+    _below: Any = None
+    _ours: Any = None
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self._owner, self._name, self._make = owner, name, make
-        self._below: Any = None
-        self._ours: Any = None
 
     def __enter__(self) -> Replacement:
         with _lock:
@@ -106,7 +104,6 @@ _lock = RLock()
 
 
 # Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
-#
 # Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and compiles
 # what Python code comes by, and what that calls: not as it says, a counter of torch's goes up and never down again. So
 # the tracer's own code runs with Dynamo off; the door to it is one function that is left alone.
@@ -299,7 +296,6 @@ def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
 
 
 # Sees every backward call: on whichever thread, under whichever name, from the user's code or from torch's own.
-#
 # ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, also where they were imported by name
 # before, and with them everything of torch's that calls them (``torch.func``, ``torch.autograd.functional``, re-
 # entrant checkpointing, ``gradcheck``), hand over to one function, which `torch.autograd` looks up among its own

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 from weakref import ref
 
 # How a run begins and ends: by steps, each registered before it takes effect, and undone whatever comes.
-#
 # Ctrl-C becomes an exception wherever Python's code stands. What had begun by then has to end, and what ends has to
 # end to the last step: a mode that stays on torch's stack makes every later cell another one. So a step may be undone
 # before it took effect, and twice; one that was interrupted while it was undone is undone once more. Besides, signals
@@ -81,18 +80,15 @@ class Undoing:
         self._signals.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.close()
+            return
         try:
-            if error is None:
-                self._signals.__exit__()
+            self._signals.__exit__()
         except BaseException:
             self.close()
             raise
-        finally:
-            if error is not None:
-                self.close()
 
     def callback(self, undo: Callable[..., object], *arguments: Any, of_thread: bool = False) -> None:
         """Register what undoes a step that comes now; it may be called before that took effect, and twice."""
@@ -131,7 +127,6 @@ _left: dict[int, list[Callable[[], object]]] = {}  # by thread, what another thr
 
 
 # Ends traces in processes that were forked from a traced one: a data loader's workers are not part of the run.
-#
 # A forked process begins as a copy, with the tracer's mode on its stack: what it runs would be slower, and tracebacks
 # that it sends back as text would hold the tracer's frames.
 

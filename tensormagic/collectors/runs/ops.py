@@ -23,7 +23,6 @@ from tensormagic.collectors.ops import (
     NEW,
     ONE,
     WHOLE,
-    ForwardLog,
     GraphCosts,
     NodeCost,
     Place,
@@ -39,7 +38,6 @@ from tensormagic.reports.ops import OpsReport, OpUse
 from tensormagic.words import error_text
 
 # Times every ATen operation, and counts it where it was called from.
-#
 # It runs for each operation, so it counts its own nanoseconds: about a microsecond beyond what any dispatch mode
 # costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which
 # the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
@@ -49,6 +47,8 @@ _ENGINE, _Tensor = Engine.code, torch.Tensor
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
+
+MOST_WAITING = 1 << 18  # node-making calls remembered, until their backward comes or comes again
 
 _Call = Any  # a function: call(func, args, kwargs)
 
@@ -66,7 +66,9 @@ class OpCounts(OperationListener):
         self._frame: FrameType | None = None  # of the call of the user's that is under way
         self._code: CodeType | None = None
         self.place: Place | None = None  # of that call, once it was looked up
-        self.log = ForwardLog()  # of the operations that made autograd nodes, until their backward comes
+        # Seconds and bytes of the operations that made nodes, by sequence number, and the next number, when last seen.
+        self.made: dict[int, tuple[float, int]] = {}
+        self._last = 0
         self.no_node = NodeCost(places.at(None, "", "backward"))  # on behalf of no node that is known
         self.node_of: Callable[[int, NodeCost], NodeCost] = _no_node  # by ``id``, in the pass under way
         self.gap = ""  # why something could not be counted
@@ -80,7 +82,7 @@ class OpCounts(OperationListener):
         if _graph_task() != -1:  # forward code that a backward runs, such as a checkpoint's
             return call(func, args, kwargs)
         self._frame, self._code = frame, line.__code__
-        self.log.last = sequence_number()
+        self._last = sequence_number()
         try:
             return call(func, args, kwargs)
         finally:
@@ -102,7 +104,7 @@ class OpCounts(OperationListener):
         nbytes = new_bytes(result, (*args, *kwargs.values()))
         row.nbytes += nbytes
         if (after := sequence_number()) > before:
-            self.log.add(after - 1, seconds, nbytes)
+            self._keep(after - 1, seconds, nbytes)
         return result
 
     def wants(self, op: Any) -> Any:
@@ -114,11 +116,11 @@ class OpCounts(OperationListener):
     ) -> Any:
         """Make the call, and count it."""
         code = _ENGINE if above is None else above.f_code  # of a thread of the engine's, where no Python is above
-        node, grown, log = None, 0, self.log
+        node, grown = None, 0
         if code is self._code:
             place = self.place or self._find_place()
-            if (grown := sequence_number()) > log.last:
-                log.last, place = grown, place.grown
+            if (grown := sequence_number()) > self._last:
+                self._last, place = grown, place.grown
             else:
                 grown = 0
         elif code is _ENGINE or code is Engine.stand_in:
@@ -151,7 +153,7 @@ class OpCounts(OperationListener):
             except Exception:  # no storage of its own: sparse, nested, no tensor at all
                 nbytes = self._bytes(row, result, args, kwargs)
         if grown:
-            log.add(grown - 1, seconds, nbytes)
+            self._keep(grown - 1, seconds, nbytes)
         elif node is not None:
             node.seconds += seconds
             node.nbytes += nbytes
@@ -159,7 +161,13 @@ class OpCounts(OperationListener):
 
     def pass_over(self, number: int) -> None:
         """Know that the nodes below this number are not the run's."""
-        self.log.last = number
+        self._last = number
+
+    def _keep(self, number: int, seconds: float, nbytes: int) -> None:
+        self.made[number] = seconds, nbytes
+        if len(self.made) > MOST_WAITING:
+            for old in list(self.made)[: MOST_WAITING // 2]:
+                del self.made[old]
 
     def _bytes(self, row: Row, result: Any, args: Any, kwargs: Any) -> int:
         """Return the bytes that a call allocated, looked for everywhere, and add them to its row. Never raises."""
@@ -186,8 +194,8 @@ class OpCounts(OperationListener):
             site = self._places.own_site(above, _ENGINE)
             return node.place if site is None else self._places.at(site, node.place.module, "backward"), 0, node
         place = (self.place or self._find_place()) if self._frame is not None else self._places.of(above)
-        if (grown := sequence_number()) > self.log.last:
-            self.log.last = grown
+        if (grown := sequence_number()) > self._last:
+            self._last = grown
             return place.grown, grown, None
         return place, 0, None
 
@@ -218,7 +226,6 @@ def seconds_an_operation() -> float:
 
 
 # Level ``ops`` of a trace: follows each pass with it, and reports what was counted.
-#
 # Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: the same up
 # to rounding, or with another check. There the mode is off, and the call or node is counted as a whole.
 
@@ -257,7 +264,7 @@ class OpRecorder(TracePart):
         graph = followed.graph
         if (costs := self._costs.get(graph.structure.number)) is None:
             costs = self._costs[graph.structure.number] = GraphCosts(graph.nodes, graph.structure, self._places)
-        known = costs.begin(followed.site, self._counts.log, found)
+        known = costs.begin(followed.site, self._counts.made, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
         self._counts.node_of = known.get

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -51,15 +51,6 @@ from tensormagic.words import error_text
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
 _AS_WRITTEN = getattr(os, "O_BINARY", 0)  # Windows would else change the ends of lines
-
-
-class PassEnd(NamedTuple):
-    """What is known when a pass ends."""
-
-    at: float  # Seconds since the epoch.
-    is_kept: bool = False  # Whether its norms are written down.
-    held: array[float] | None = None  # Norms of the shards' gradients that lie here; None where nothing is sharded.
-    forward: Any = None  # What its forward was given.
 
 
 class RankFile(TracePart):
@@ -139,9 +130,7 @@ class RankFile(TracePart):
 
     def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
         """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
-        if followed.is_inner:
-            return None
-        return partial(self._guarded, self._pass, self._guarded(self._gathered) or PassEnd(time.time()))
+        return None if followed.is_inner else self._guarded(self._gathered)
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
@@ -199,26 +188,26 @@ class RankFile(TracePart):
             self._place = place
             self._write("place", kinds=place[0], replicas=place[1], shares=place[2])
 
-    def _gathered(self) -> PassEnd:
+    def _gathered(self) -> Callable[[Pass], None]:
         self._ended += 1
-        is_kept = _is_kept(self._ended)
+        is_kept, at = _is_kept(self._ended), time.time()
         shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
         forward = self._forwards.taken(drops=self._recorder.calls.drops)
         held = self._norms(shards) if shards else None
         self._recorder.first_node = self._first_node if _is_kept(self._ended + 1) else None
-        return PassEnd(time.time(), is_kept, held, forward)
 
-    def _pass(self, end: PassEnd, done: Pass) -> None:
-        if (row := self._pass_log.last) is None or row.done is not done:
-            return
-        self._names()
-        self._passes += 1
-        line = "" if done.location is None else self._sites.locations[done.location].label
-        self._write(
-            "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=end.at,
-            norms=_packed(row.norms if end.is_kept else None), held=_packed(end.held),
-            forward=end.forward,
-        )  # fmt: skip
+        def write(done: Pass) -> None:
+            if (row := self._pass_log.kept.last) is None or row.done is not done:
+                return
+            self._names()
+            self._passes += 1
+            line = "" if done.location is None else self._sites.locations[done.location].label
+            self._write(
+                "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=at,
+                norms=_packed(row.norms if is_kept else None), held=_packed(held), forward=forward,
+            )  # fmt: skip
+
+        return partial(self._guarded, write)
 
     def _step(self, optimizer: torch.optim.Optimizer) -> None:
         self._names()
@@ -340,7 +329,6 @@ def peak_bytes() -> int:
 
 
 # The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
-#
 # The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
 # interface is private: where it is not as expected, nothing is reported.
 

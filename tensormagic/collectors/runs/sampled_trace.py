@@ -25,7 +25,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
-from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
+from tensormagic.collectors.hooks.undoing import SignalsWait
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
@@ -34,7 +34,6 @@ from tensormagic.collectors.where.source import outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
-#
 # A function mode is popped while its own ``__torch_function__`` runs, and pushed again when that returns; so are the
 # user's modes that lie above it. Whoever changes the stack in the midst of a call changes a part of it, and what is
 # pushed afterwards lies in the wrong place: ``with torch.device(...)`` takes the mode away that is on top at its end,
@@ -61,7 +60,6 @@ class SampledRecorder(ForwardRecorder):
         self._tracer = tracer  # told when this comes and when it leaves
         self._wanted = True
         self._door: Replacement | None = None  # while a change of the stack is still to be made
-        self._with_it = Undoing()
         self._signals = SignalsWait()
         self._home = 0
         self._aside = self._left_at_door = self._joined = False
@@ -137,7 +135,8 @@ class SampledRecorder(ForwardRecorder):
                 if there:
                     super().step_aside()
                 self._left_at_door = False
-                self._with_it.close()
+                self._applies.__exit__(None, None, None)
+                self._tracer.leaves()
                 self.detached.pause()
                 self.autograd.forget()
                 self._joined = False  # last: what is interrupted here is done again
@@ -150,9 +149,8 @@ class SampledRecorder(ForwardRecorder):
     def _begin(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
         self._joined = True
-        self._with_it.callback(self._tracer.leaves)
         self._tracer.came_back()
-        self._with_it.enter_context(self._applies)
+        self._applies.__enter__()
         self.come_back(place)
         self.present = True
         self.since = sequence_number()
@@ -224,7 +222,7 @@ class SampledTracer(Tracer):
     def ended(self) -> None:
         """Where the last step was not traced, look once at the gradients that it left."""
         super().ended()
-        if 0 < self._sampler.latest < self._sampler.steps:
+        if 0 < self._sampler.stretches.latest < self._sampler.steps:
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
 
     @uncounted

@@ -13,7 +13,6 @@ from statistics import median
 from tensormagic.reports import Schedule, StepSampling
 
 # Estimates what tracing has cost so far, from the times of traced and of untraced steps.
-#
 # A tracer's own clock misses the half of its cost that lies between its functions: torch's hand-over to a mode, the
 # engine's to a hook. So the time of each pass (from the end of the pass before it to its own end) is kept in two
 # parts: what the tracer's own code took, which is exact, and the rest. Passes of a kind, with and without the tracer,
@@ -29,25 +28,18 @@ Later = Callable[[Callable[[float], None]], bool]
 Kind = tuple["int | None", int]  # the line that called backward, and the how manieth pass of its step it is, from 0
 
 
-def _newest() -> deque[float]:
-    return deque(maxlen=SAMPLES)
-
-
-@dataclass(slots=True)
 class _Traced:
     """Traced passes of one kind, in seconds: what went by in the tracer's own code, and the rest of the newest."""
 
-    count: int = 0
-    own: float = 0.0
-    rest: deque[float] = field(default_factory=_newest)
+    def __init__(self) -> None:
+        self.count, self.own, self.rest = 0, 0.0, deque[float](maxlen=SAMPLES)
 
 
-@dataclass(slots=True)
 class Times:
-    """Times of one kind of pass, in seconds: the newest `SAMPLES`."""
+    """Times of one kind of pass, in seconds: the newest `SAMPLES`; of traced ones by whether hooks were on."""
 
-    untraced: deque[float] = field(default_factory=_newest)
-    traced: dict[bool, _Traced] = field(default_factory=dict)  # by whether hooks were on
+    def __init__(self) -> None:
+        self.untraced, self.traced = deque[float](maxlen=SAMPLES), dict[bool, _Traced]()
 
     def untraced_median(self) -> float:
         """Return the time of an untraced pass; 0 where that is not known."""
@@ -110,7 +102,6 @@ class Costs:
 # coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at
 # a time is one round of the loop: the passes from different lines, or of one step, until one would come again; which
 # pass follows which is learned on the way.
-#
 # The rule of a budget: the first round is always traced. After that a round begins when the cost so far and that of
 # one more round fit into the budget less a reserve, and not much sooner after the last round than an even spread
 # would have it. A pass whose gradients turn NaN or infinite, or whose norm is a thousand times larger or smaller than
@@ -169,27 +160,22 @@ class StepSampler:
     """
 
     def __init__(self, asked: Schedule, now: float, later: Later | None = None) -> None:
-        self.asked = asked
-        self._later = later
+        self.asked, self._later = asked, later
         self.steps = self.passes = 0  # that have begun
-        self.costs = Costs()
+        self.costs, self.stretches = Costs(), Stretches()
         self.tracing = asked.budget is not None or asked.wants(1)
         self._began = self._ended = now
-        self._own = 0.0
+        self._own = self._first_cost = 0.0
         self._kind: Kind = (None, -1)
         self._sequence, self._place = -1, 0
         self._next: dict[Kind, Kind] = {}
         self._hooked = self._whole = False
-        self._round = _Round(now)
-        self._rounds: deque[float] = deque(maxlen=5)
-        self._first_cost = 0.0
+        self._round, self._rounds = _Round(now), deque[float](maxlen=5)
         self._due, self._due_step = math.inf, 0  # when to come back
         self._look = 0  # the pass to think again after
         self._follow_up = self._after_finding = 0
-        self._leads = self._partial = self._misses = 0
+        self._leads = self._partial = self._misses = self._traced_passes = 0
         self._late: set[Kind] = set()
-        self._stretches = Stretches()
-        self._traced_passes = 0
 
     def starts(self, line: int | None, sequence: int, *, there: bool = True) -> bool:
         """Note that a pass starts, while the tracer is to be there, and return whether the pass is to be traced.
@@ -220,14 +206,9 @@ class StepSampler:
 
     def _count(self, line: int | None, sequence: int) -> bool:
         """Count a pass, and return whether a step begins with it."""
-        self.passes += 1
         new = sequence != self._sequence
-        if new:
-            self._sequence = sequence
-            self.steps += 1
-            self._place = 0
-        else:
-            self._place += self._place < LONGEST_ROUND
+        self.passes, self.steps, self._sequence = self.passes + 1, self.steps + new, sequence
+        self._place = 0 if new else min(self._place + 1, LONGEST_ROUND)
         before, self._kind = self._kind, (line, self._place)
         if before in self._next or len(self._next) < KINDS:
             self._next[before] = self._kind
@@ -263,8 +244,8 @@ class StepSampler:
             self._misses = 0
             self._late.discard(self._kind)
             self._traced_passes += 1
-            self._after_finding += self._round.following and self._stretches.latest != self.steps
-            self._stretches.add(self.steps)
+            self._after_finding += self._round.following and self.stretches.latest != self.steps
+            self.stretches.add(self.steps)
         self._follow_up = FOLLOW_UP if alarm else self._follow_up
         self.tracing = self._decided(now)
         return self.tracing
@@ -325,11 +306,6 @@ class StepSampler:
         paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
         return max(paid, self._round.ended + EVENLY * more / budget)
 
-    @property
-    def latest(self) -> int:
-        """The last step that was traced; 0 before the first."""
-        return self._stretches.latest
-
     def rest_steps(self, now: float) -> int:
         """Return about how many steps will pass before one is traced again; 0 where that is not known."""
         if self.asked.budget is not None:
@@ -345,16 +321,9 @@ class StepSampler:
         described = eager > 0 and any(times.untraced for times in self.costs.kinds())
         ahead = 0 if self.tracing else self.rest_steps(now)
         return StepSampling(
-            asked=self.asked,
-            steps=self._stretches.steps,
-            passes=self._traced_passes,
-            ranges=tuple(self._stretches.kept),
-            left_out=self._stretches.left_out,
-            cost=extra / eager if described else None,
-            first_cost=self._first_cost / eager if described else 0.0,
-            after_finding=self._after_finding,
-            partial=self._partial,
-            last_traced=self._stretches.latest == self.steps,
-            paused=not self.tracing and not ended,
-            next_step=self.steps + ahead if ahead and not ended else 0,
-        )
+            asked=self.asked, steps=self.stretches.steps, passes=self._traced_passes,
+            ranges=tuple(self.stretches.kept), left_out=self.stretches.left_out,
+            cost=extra / eager if described else None, first_cost=self._first_cost / eager if described else 0.0,
+            after_finding=self._after_finding, partial=self._partial, last_traced=self.stretches.latest == self.steps,
+            paused=not self.tracing and not ended, next_step=self.steps + ahead if ahead and not ended else 0,
+        )  # fmt: skip

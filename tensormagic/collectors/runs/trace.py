@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from threading import RLock, get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -76,9 +76,7 @@ class Tracer(Listener):
     """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
-    keeps_values = (
-        False  # whether the numbers themselves are kept of all tensors that have few elements; before `start`
-    )
+    keeps_values = False  # the numbers of all tensors that have few elements; said before `start`
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
         super().__init__(namespace, cell, **options)
@@ -100,7 +98,7 @@ class Tracer(Listener):
             self._parts[name] = made(where, self._shared)
         self._shared.compiled = kept_compiled(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
-        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
+        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, self._add_gap)
         self._microbatches = Microbatches()
         self._running: list[Following] = []
         self._begun = self._home = 0
@@ -389,38 +387,28 @@ class Tracer(Listener):
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
-        behind = [reference for part in self._parts.values() for reference in part.leaves_met()]
-        return [leaf.reference for leaf in self._leaves.known] + behind
+        met: list[weakref.ref[torch.Tensor]] = self._parts["detachments"].leaves_met()
+        return [leaf.reference for leaf in self._leaves.known] + met
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         if get_ident() == self._home and not devices.there.capturing():  # elsewhere nobody waits for a device
             self._late.finish()
         parts = list(self._parts.values())
-        graphs = tuple(
-            reduce(lambda graph, part: part.completed(graph), parts, each.report()) for each in self._graphs.by_use()
-        )
+        graphs = tuple(self._parts["detachments"].completed(each.report()) for each in self._graphs.by_use())
         fields = {name: field for part in parts for name, field in part.fields(graphs).items()}
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         seen = (*self._recorder.gaps(), *(gap for part in parts for gap in part.gaps()))
         return TraceReport(
-            title=self._title or self._leaves.model_names(self._passes.used),
-            **self.run.fields(),
-            own_seconds=self.own_seconds,
-            graphs=graphs,
-            passes=tuple(row.done for row in self._passes.rows()),
-            passes_seen=self._passes.seen,
-            inner_passes=self._passes.inner.items(),
-            inner_passes_seen=self._passes.inner.seen,
-            steps_seen=self._step,
-            forward_nodes=self._recorder.origins.nodes,
-            parameters=self._passes.series(),
-            forked=self._forked,
-            gaps=(*self._shared.gaps.values(), *captured, *seen),
-            observations=self._recorder.calls.observations(),
+            title=self._title or self._leaves.model_names(self._passes.used), **self.run.fields(),
+            own_seconds=self.own_seconds, graphs=graphs, parameters=self._passes.series(),
+            passes=tuple(row.done for row in self._passes.rows()), passes_seen=self._passes.kept.seen,
+            inner_passes=self._passes.inner.items(), inner_passes_seen=self._passes.inner.seen,
+            steps_seen=self._step, forward_nodes=self._recorder.origins.nodes, forked=self._forked,
+            gaps=(*self._shared.gaps.values(), *captured, *seen), observations=self._recorder.calls.observations(),
             **fields,
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
-        )
+        )  # fmt: skip
 
 
 class TracedFailure(TracePart):

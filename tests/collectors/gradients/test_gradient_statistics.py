@@ -11,7 +11,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.collectors.gradients import on_device, traced_graph
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of, statistics_of_row
+from tensormagic.collectors.gradients.gradient_statistics import measures_of, statistics_of, statistics_of_row
 from tensormagic.collectors.gradients.measures import measure
 from tensormagic.reports import MEASURES, UNTOUCHED
 
@@ -159,15 +159,10 @@ def test_a_row_is_measured_as_any_gradient_or_not_at_all(name):
     assert found in {None, statistics_of(row, 7)}
 
 
-def test_a_table_says_of_each_node_what_was_measured():
-    """Packed rows come back as they went in; shares are of the elements; a node without numbers has none."""
-    table = StatisticsTable(3)
-    table[0] = statistics_of(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
-    table.copy(0, 2)
-    assert (len(table), 0 in table, 1 in table, 2 in table) == (2, True, False, True)
-    assert table.get(1) is None
-    assert table.get(2) == table.get(0) == statistics_of(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
-    columns = list(table.columns())
+def test_the_measures_of_a_graph_are_packed():
+    """Shares are of the elements; a node without numbers has none."""
+    found = statistics_of(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
+    columns = list(measures_of([found, None, found]))
     assert dict(zip(MEASURES, columns[:6], strict=True)) == pytest.approx(
         {"abs_max": 3.0, "mean": 0.0, "std": math.sqrt(14 / 4), "zero_share": 0.25, "subnormal_share": 0.0,
          "saturated_share": 0.0}
