@@ -22,10 +22,9 @@ from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
 
 # What one ATen operation does to memory: what its schema says, read once an op, and what a call allocated.
-# A schema says which outputs are views and which are the written argument itself; the rest is new, nearly always. A
-# few operations return an argument's memory although their schema does not say so (``_unsafe_view``,
-# ``native_dropout`` outside training), so a storage is counted only where nothing else uses it, or where no argument
-# of the call does.
+# A schema says which outputs are views and which are the written argument itself; the rest is new, nearly always. A few
+# operations return an argument's memory although their schema does not say so (``_unsafe_view``, ``native_dropout``
+# outside training), so a storage is counted only where nothing else uses it, or where no argument of the call does.
 
 NOTHING, ONE, SEVERAL = range(3)  # tensors with memory of their own that an operation returns
 NEW = 2  # uses of a storage that only one tensor has, while its Python wrapper is looked at
@@ -213,7 +212,6 @@ class Places:
         return site, module, optimizes and not module
 
     def _path(self, frame: FrameType) -> str:
-        """Return the path of the module that is called in ``frame``; never raises, whatever the module is."""
         try:
             return self._module_path(frame)
         except Exception:  # half made still, as a lazy one is while it makes its parameters

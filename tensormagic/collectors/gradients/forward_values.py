@@ -91,8 +91,8 @@ class ForwardMeter(TracePart):
     def _measure(self, x: torch.Tensor) -> Row | Coming:
         """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
         if devices.there.holds(x):
-            coming = Coming()
-            self._far.ask(x, coming.came, full=True)
+            coming: Coming = []
+            self._far.ask(x, lambda _, row: coming.append(row), full=True)
             return coming
         if x.layout is not torch.strided or x.is_nested:
             return statistics_of(x, 0)

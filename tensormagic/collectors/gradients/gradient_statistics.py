@@ -111,11 +111,9 @@ def measures_of(table: Statistics) -> array[float]:
 _measured = attrgetter("abs_max", "mean", "std", "zero", "subnormal", "saturated", "count")
 
 
-# The statistics of many small gradients at once.
-# A graph of a hundred thousand nodes has, as a rule, gradients of a few elements, and what takes time is to ask for
-# each number of each of them. So a small gradient is copied, and the copies of a few thousand are looked at together:
-# NumPy then takes every number of all of them in one go. Copied, not kept: the engine writes into a gradient that
-# nobody else holds, and would not where somebody does.
+# The statistics of many small gradients at once: what takes time is to ask for each number of each of them. So each is
+# copied, and the copies of a few thousand are looked at together by NumPy. Copied, not kept: the engine writes into a
+# gradient that nobody else holds, and would not where somebody does.
 
 MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
 _ROOM = 1 << 14  # elements that are looked at together: what NumPy makes of them on the way takes 30 bytes each
@@ -207,9 +205,9 @@ def statistics_of_each(values: Any, starts: Any, pass_number: int) -> list[Gradi
     return [_statistics(pass_number, *row, 0, 0) for row in zip(*columns, strict=True)]
 
 
-# The numbers themselves, where a graph is small enough to be checked by hand: what was made, received and sent.
-# The forward's results are noted as calls return them, those of a few elements alone; a pass through a small graph
-# has hooks of its own. On a device other than a CPU nothing is read: it would have to be waited for.
+# The numbers themselves, where a graph is small enough to be checked by hand: what the forward made, as calls returned
+# it, and what hooks saw received and sent. On a device other than a CPU nothing is read: it would have to be waited
+# for.
 
 _MOST_RESULTS = 512  # of a forward whose backward never comes
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -292,15 +290,8 @@ def _numbers(x: Any) -> Numbers:
 Row = GradientStatistics
 
 
-@dataclass(slots=True)
-class Coming:
-    """A row that is on its way from a device; None until it is here."""
-
-    row: Row | None = None
-
-    def came(self, _: Measured | None, row: Row | None) -> None:
-        """Take it."""
-        self.row = row
+Coming = list["Row | None"]
+"""A row that is on its way from a device; empty until it is here."""
 
 
 class PassForward:
@@ -320,7 +311,8 @@ class PassForward:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            came = ((index, row.row if isinstance(row, Coming) else row) for index, row in sorted(self.rows.items()))
+            here = ((index, [row] if isinstance(row, Row) else row) for index, row in sorted(self.rows.items()))
+            came = ((index, row) for index, rows in here for row in rows)
             self._measured = {index: row for index, row in came if row is not None}
         except Exception as error:
             self._missed(error)

@@ -72,12 +72,9 @@ class PassRecorder:
     """Hooks the nodes of one walk, takes the hooks away again, and fills the values of the pass, by report index.
 
     Where ``wrapped``, what is inside the wrappers is measured that transforms (``torch.func``) put around gradients.
-
-    Attributes:
-        hooked: Sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
-            `close` on the report indices of nodes whose gradient such a hook may have changed on its way there.
-        seconds: Spent in hooks so far.
-        statistics_seconds: Of these, in measuring gradients in full.
+    ``hooked`` are sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
+    `close` on the report indices of nodes whose gradient such a hook may have changed on its way there. ``seconds``
+    were spent in hooks, ``statistics_seconds`` of these in measuring gradients in full.
     """
 
     def __init__(
@@ -244,7 +241,7 @@ class PassRecorder:
             if not devices.there.holds(saved):
                 self._facts[index] = saved_facts(slot, saved)
             elif self._has_room(saved.device):
-                self._far.counts(saved, lambda *counts: self._facts.__setitem__(index, SavedFacts(slot, *counts)))
+                self._far.counts(saved, lambda *counts: self._facts.__setitem__(index, (slot, *counts)))
         first = gradients[0]
         if len(gradients) > 1 or first is None:
             present = [gradient for gradient in gradients if gradient is not None]

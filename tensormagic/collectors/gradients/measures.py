@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-# A tensor's memory as NumPy sees it, without torch hearing of it.
-# ``Tensor.numpy()`` is no mere look: from then on the storage cannot be resized, and the user's own ``x.resize_()``
-# would fail because somebody had looked. It also takes six times as long as to read from the address that the tensor
-# has, which is what is done here.
+# A tensor's memory as NumPy sees it, read from its address: ``Tensor.numpy()`` takes six times as long, and from then
+# on the storage cannot be resized: the user's own ``x.resize_()`` would fail because somebody had looked.
 
 DOT_AT_ONCE = 1 << 13  # elements of which BLAS sums the squares on one thread, in one go
 
@@ -87,10 +85,8 @@ def as_array(piece: torch.Tensor) -> Any:
     the numbers, or they are not stored as they read.
     """
     dtype = _NUMPY.get(piece.dtype)
-    if dtype is None or piece.is_neg() or not (address := piece.data_ptr()):
+    if dtype is None or piece.is_neg() or not piece.is_contiguous() or not (address := piece.data_ptr()):
         return (piece if dtype is not None else piece.float()).clone().resolve_neg().numpy()
-    if not piece.is_contiguous():
-        return as_array(piece.contiguous())
     memory = bytes_at(address)
     memory.tensor = piece  # type: ignore[attr-defined]
     return view(memory, dtype, piece.numel())
@@ -161,9 +157,8 @@ def measure(gradient: torch.Tensor) -> Measured:
     taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and vanish below
     1e-23. Half precision is summed in float32.
     """
-    if gradient.dtype is torch.float32 and gradient.numel() < SMALL and gradient.layout is torch.strided:
-        readable = type(gradient) is torch.Tensor and gradient.numel() <= DOT_AT_ONCE
-        plain = small_as_it_lies(gradient) if readable else None
+    if gradient.dtype is torch.float32 and gradient.numel() <= DOT_AT_ONCE and gradient.layout is torch.strided:
+        plain = small_as_it_lies(gradient) if type(gradient) is torch.Tensor else None
         norm = vector_norm(gradient).item() if plain is None else math.sqrt(vdot(plain, plain))
         if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
             return norm, 0, 0
@@ -198,5 +193,4 @@ def _norm(values: torch.Tensor) -> float:
     if whole < SMALL:
         return float(vector_norm(values, dtype=wide).item())
     norms = vector_norm(values[:whole].view(-1, _ROW), dim=1, dtype=wide).double()
-    rest = vector_norm(values[whole:], dtype=torch.float64) if whole < values.numel() else norms.new_zeros(())
-    return math.hypot(vector_norm(norms).item(), rest.item())
+    return math.hypot(vector_norm(norms).item(), vector_norm(values[whole:], dtype=torch.float64).item())

@@ -21,25 +21,18 @@ from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin
 # Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.
 
 
-@dataclass(slots=True)
-class SavedFacts:
-    """What a suspicious saved tensor holds: counts of zeros, negatives, and NaN or Inf."""
-
-    name: str = ""
-    zero: int = 0
-    negative: int = 0
-    bad: int = 0
+SavedFacts = tuple[str, int, int, int]
+"""What a suspicious saved tensor holds: the slot, and counts of zeros, negatives, and NaN or Inf."""
 
 
 def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
     """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
     low, high = (bound.item() for bound in torch.aminmax(saved))
-    finite = math.isfinite(low) and math.isfinite(high)
-    if finite and (low > 0 or high < 0):
-        return SavedFacts(slot, negative=saved.numel() if high < 0 else 0)
+    if math.isfinite(low) and math.isfinite(high) and (low > 0 or high < 0):
+        return slot, 0, saved.numel() if high < 0 else 0, 0
     numbers = as_array(saved.detach().reshape(-1))
-    counts = [int(np.count_nonzero(marked)) for marked in (numbers == 0, numbers < 0, ~np.isfinite(numbers))]
-    return SavedFacts(slot, *counts)
+    zero, negative, bad = (int(np.count_nonzero(each)) for each in (numbers == 0, numbers < 0, ~np.isfinite(numbers)))
+    return slot, zero, negative, bad
 
 
 # Where NaN and Inf were born: the edges on which something bad left a node that had received nothing bad.
@@ -67,11 +60,11 @@ def first_nonfinite_of(
         counts = values.bad[receiver] if part is None else part[1:]
         if not any(counts) or source in values.bad or values.norms[source] == UNTOUCHED:
             continue  # it is fine, or its source was bad already
-        known, about = first[receiver], facts.get(source, SavedFacts())
+        known, (name, zero, negative, saved_bad) = first[receiver], facts.get(source, ("", 0, 0, 0))
         found.append(FirstNonfinite(
             values.pass_number, source, receiver, edge.input_number, *counts,
             sum(counts) if known is None else known.count, values.norms[source],
-            about.name, about.zero, about.negative, about.bad,
+            name, zero, negative, saved_bad,
             certain=len(feeders[receiver]) == 1 or part is not None, hooked=receiver in hooked,
         ))  # fmt: skip
         if len(found) == MOST_FIRST_NONFINITE:
@@ -79,12 +72,11 @@ def first_nonfinite_of(
     return tuple(found)
 
 
-# Looks back from a loss that is NaN or infinite to where its forward first was, in what the nodes saved.
-# Nothing is recorded for it while a run goes well: the graph that backward is about to go through still holds the
-# inputs and results that it saved. Only the loss, which is read anyway, says when to look; that is once for each
-# structure. What a node made is known where it saved its result or a later one saved it as an input, and where the
-# operand that it saved is outside its domain. What nobody saved (the results of sums, of additions) is not known:
-# then it is said that the NaN may be older.
+# Looks back from a loss that is NaN or infinite, once for each structure, to where its forward first was.
+# Nothing is recorded for it: the graph that backward is about to go through still holds the inputs and results that it
+# saved. What a node made is known where it saved its result or a later one saved it as an input, and where the operand
+# that it saved is outside its domain. What nobody saved (the results of sums, of additions) is not known: then it is
+# said that the NaN may be older.
 
 MOST_ELEMENTS = 1 << 27  # looked at in all: about a fifth of a second
 

@@ -38,10 +38,9 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, Pa
 from tensormagic.reports.graph import no_numbers
 
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
-# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
-# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
-# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
-# after.
+# The tracer's mode is off the stack while the engine runs. Where a node's backward runs forward code of its own, as a
+# checkpoint computes its segment again, nodes are made, and a backward may run through them. So for these nodes the
+# mode is on the stack: from a hook that runs last before their backward until one that runs first after.
 
 
 class PythonBackwards:
@@ -368,10 +367,9 @@ class PassLog:
 There = tuple[Pass, TracedGraph, PassValues]
 
 
-# What a backward is to a pipeline schedule of torch's: of which microbatch it is, or no pass of the run at all.
-# In one ``schedule.step()`` each microbatch goes through each stage once, forward and back, in an order of the
-# schedule's. Before the first step it finds out shapes with a forward and a backward of memory that nobody has
-# filled.
+# What a backward is to a pipeline schedule of torch's: of which microbatch it is, or no pass of the run at all. In one
+# ``schedule.step()`` each microbatch goes through each stage once, forward and back, in any order. Before the first it
+# finds out shapes with a forward and a backward of memory that nobody has filled.
 
 _PIPELINING = "torch.distributed.pipelining"
 _MOST_FRAMES = 64

@@ -31,9 +31,8 @@ from tensormagic.reports import (
 from tensormagic.reports.graph import is_small
 from tensormagic.words import error_text
 
-# Keeps a bounded number of passes of a run of any length, evenly thinned, without losing the ones that matter.
-# The first, the last and pinned items are always kept. Of the others every k-th is kept, where k doubles whenever the
-# store is full: a loop of a million steps costs what one of a hundred does.
+# Keeps a bounded number of passes of a run of any length: the first, the last and pinned ones, and of the others every
+# k-th, where k doubles whenever the store is full: a loop of a million steps costs what one of a hundred does.
 
 Item = TypeVar("Item")
 
@@ -87,10 +86,9 @@ class Thinned(Generic[Item]):
 
 
 # One structure that passes went through, and what is kept of them: bounded, whatever the length of the run.
-# Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros)
-# costs several times as much where gradients are large, so it is taken in the first pass and then in as many of the
-# passes that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`. What it costs on a device
-# no clock here shows: there it is taken by count.
+# Of every pass the norms are taken. Everything else about a gradient costs several times as much where gradients are
+# large, so it is taken in the first pass and in as many of those that are kept as fit into a small share of the time.
+# What it costs on a device no clock here shows: there it is taken by count.
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run

@@ -133,10 +133,9 @@ def runs_python(node: Any) -> bool:
 
 
 # Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
-# For each hook torch makes a handle that can remove it, with a number of its own and a weak reference, in Python;
-# most of the time of hooking a node goes there. The hooks of one pass are removed together: one handle does for all
-# of them. It is what ``torch.autograd.function`` finds under the handle's name while hooks are put on, on that
-# thread.
+# For each hook torch makes a handle in Python that can remove it; most of the time of hooking a node goes there. The
+# hooks of one pass are removed together, by one handle: it is what ``torch.autograd.function`` finds under the handle's
+# name while hooks are put on, on that thread.
 
 _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
 _NAME = "hooks"  # as that module calls ``torch.utils.hooks``
@@ -181,12 +180,11 @@ class Hooks:
             self._others.pop().remove()
 
 
-# Says whether an autograd node was made on the thread that is traced.
-# Sequence numbers are counted by each thread for itself: two nodes of two threads can bear the same number, and only
-# one of them was made on the line that the tracer noted for it. Torch keeps with every node the number of the thread
-# that made it, and does not show it to Python. It is read from memory, at a place that is found by experiment: in
-# leaves' nodes made on two threads, the one word that is equal within a thread and not between them. Where the
-# experiment is not clear, nothing is read, and no node counts as another thread's.
+# Says whether an autograd node was made on the thread that is traced: each thread counts sequence numbers for itself,
+# and the tracer knows the lines of its own alone. Torch keeps with every node the number of the thread that made it,
+# and does not show it to Python. It is read from memory, at a place that is found by experiment: in leaves' nodes made
+# on two threads, the one word that is equal within a thread and not between them. Where the experiment is not clear,
+# nothing is read, and no node counts as another thread's.
 
 _HEAD = object.__basicsize__  # after it comes the pointer to the node, alone or beside that to its count
 _WORDS = 12  # of a node that are looked through; every node is larger
@@ -251,14 +249,12 @@ class NodeThreads:
 
 
 # Lets a deep graph go without overflowing the C stack, although it was walked.
-# Torch frees a chain of autograd nodes one after the other, whatever its length. But a node that Python has once
-# looked at keeps its Python wrapper as long as it lives, and such nodes are freed one *inside* the other: on torch
-# 2.13 some 200 bytes of stack a node, so that a chain of 40,000 steps, walked by anybody, ends the process when its
-# loss is let go. Looking must not do that.
+# Torch frees a chain of autograd nodes one after the other. But a node that Python has once looked at keeps its Python
+# wrapper as long as it lives, and such nodes are freed one *inside* the other: on torch 2.13 some 200 bytes of stack a
+# node, so that a chain of 40,000 steps, walked by anybody, ends the process when its loss is let go.
 # So every so many levels a node gets a `_DeallocStop`: an object in its metadata that holds the nodes below it, which
 # the node holds anyway. When the node is freed, the stop hands them to a list that is emptied once the C code above has
-# returned: the fall is as deep as the distance between two stops, and the next one begins from there. Nothing
-# lives longer by it than to the main thread's next call of a function or next turn of a loop.
+# returned: at the main thread's next call of a function or next turn of a loop.
 
 STRIDE = 1_000  # levels between two stops
 _KEY = "tensormagic"  # in the node's metadata

@@ -134,9 +134,8 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     return names
 
 
-# An existing graph: what backward would run through, looked at before it does. Nothing is run, hooked or kept.
-# The forward was not watched, so a node's line and module are not known; everything autograd itself keeps is: nodes,
-# edges, leaves with their names, shapes, and what is saved for backward, in how many bytes.
+# An existing graph: what backward would run through, looked at before it does. Nothing is run, hooked or kept. The
+# forward was not watched, so a node's line and module are not known; everything autograd itself keeps is.
 
 
 def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]) -> TraceReport:

@@ -206,9 +206,8 @@ def same_start(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 
 # Which autograd graphs keep a tensor or its storage: as a saved tensor of a node, or as the leaf it adds to.
-# Nothing is unpacked that a hook of the user's has packed: of what the hook made of it the tensors are looked for
-# that lie in it. What was changed in place since torch shows no more as saved; it is kept all the same, and read as
-# it lies there.
+# Of what a hook of the user's has packed the tensors are looked for that lie in what it made. What was changed in place
+# torch shows no more as saved; it is kept all the same, and read as it lies there.
 
 NODE_LIMIT = 5_000
 MOST_ITEMS = 64  # of a list that a custom Function keeps; objects that what a hook has packed is made of

@@ -60,13 +60,10 @@ def is_accumulate(node: Any) -> bool:
 
 
 class Walker:
-    """Walks graphs; two walks by one walker have equal signatures just where their structures are equal.
+    """Walks graphs; two walks by one walker have equal signatures just where their structures are equal."""
 
-    Attributes:
-        node_threads: Says which nodes were made on another thread. The roots are asked for in every walk, all nodes
-            once a structure; from when the first one is found, all nodes in every walk.
-    """
-
+    # Says which nodes were made on another thread. The roots are asked for in every walk, all nodes once a structure;
+    # from when the first one is found, all nodes in every walk.
     node_threads: NodeThreads | None = None
     _all_asked = False
 

@@ -19,28 +19,23 @@ from tensormagic.collectors.where.caller import foreign_caller, uncounted
 # after the variables of the frames around a call, and cannot take Python numbers while a dispatch mode is on; its
 # compiler cannot compile what replaces torch's own functions; ``torch.export`` makes a size that is compared a
 # constant. So all that a follower has on torch's stacks leaves at the door of each, and comes back behind it. A
-# dispatch mode leaves for the first call of a TorchScript function, too, whose graph is made simpler then by running
+# dispatch mode leaves for the first call of a TorchScript function, too, whose graph is simplified then by running
 # parts of it, and where a graph is printed, whose Python numbers are tensors.
 
 _TRACE, _SCRIPT, _EXPORT, _MAKE_FX = "torch.jit.trace", "torch.jit.script", "torch.export", "make_fx"
 
 # The innermost function that a user's own name for the outer one leads to as well; looked up where it is called.
 _DOORS: tuple[tuple[str, str, str], ...] = (
-    ("torch._C", "_create_function_from_trace", _TRACE),
-    ("torch._C", "_create_function_from_trace_with_dict", _TRACE),
+    ("torch._C", "_create_function_from_trace", _TRACE), ("torch._C", "_create_function_from_trace_with_dict", _TRACE),
     ("torch._C.ScriptModule", "_create_method_from_trace", _TRACE),
     ("torch._C.ScriptModule", "_create_method_from_trace_with_dict", _TRACE),
-    ("torch._C", "_create_graph_by_tracing", _TRACE),
-    ("torch.jit._trace", "_check_trace", _TRACE),
-    ("torch._C", "_jit_script_compile", _SCRIPT),
-    ("torch._C", "_jit_script_compile_overload", _SCRIPT),
-    ("torch._C", "_jit_script_class_compile", _SCRIPT),
-    ("torch._C", "_jit_script_interface_compile", _SCRIPT),
+    ("torch._C", "_create_graph_by_tracing", _TRACE), ("torch.jit._trace", "_check_trace", _TRACE),
+    ("torch._C", "_jit_script_compile", _SCRIPT), ("torch._C", "_jit_script_compile_overload", _SCRIPT),
+    ("torch._C", "_jit_script_class_compile", _SCRIPT), ("torch._C", "_jit_script_interface_compile", _SCRIPT),
     ("torch.jit._recursive", "create_script_module", _SCRIPT),
-    ("torch.export", "export", _EXPORT),  # the next is imported by the first call alone
-    ("torch.export._trace", "_export", _EXPORT),
+    ("torch.export", "export", _EXPORT), ("torch.export._trace", "_export", _EXPORT),  # imported by the first call
     ("torch.fx.experimental.proxy_tensor._MakefxTracer", "trace", _MAKE_FX),
-)
+)  # fmt: skip
 
 _PRINTED = (("torch._C.Graph", "__repr__"), ("torch._C.Graph", "str"), ("torch._C.Node", "__repr__"))
 _CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
@@ -151,11 +146,10 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
 
 # Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.
 # Dynamo guards on torch's stack of function modes. With a mode on it, a function that was compiled before is compiled
-# once more, and now Dynamo follows the mode's own Python code: the graph breaks at every call. So the mode steps
-# aside at the door. Every function that ``torch.compile`` returns switches Dynamo on through
-# ``_maybe_set_eval_frame`` of ``torch._dynamo.eval_frame``, and off again through the same, from the same frame; that
-# name is replaced while a trace is on, and put back with it. The nodes made between the two belong to the line that
-# called the compiled function.
+# once more, and now Dynamo follows the mode's own Python code: the graph breaks at every call. Every function that
+# ``torch.compile`` returns switches Dynamo on through ``_maybe_set_eval_frame`` of ``torch._dynamo.eval_frame``, and
+# off again through the same, from the same frame; that name is replaced. The nodes made between the two belong to the
+# line that called the compiled function.
 
 _MODULE = "torch._dynamo.eval_frame"
 

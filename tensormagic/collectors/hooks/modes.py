@@ -39,9 +39,8 @@ def dispatch_modes() -> list[Any]:
     return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
 
 
-# One function mode and one dispatch mode for all who follow what runs on a thread, and can leave it for a while.
-# What a mode costs, it costs once: a run within another adds its followers to the mode that is there already. The mode
-# is on torch's stack as long as one of them is there.
+# One function mode and one dispatch mode for all who follow what runs on a thread, and can leave it for a while: a run
+# within another adds its followers to the mode that is there, which is on torch's stack as long as one of them is.
 
 _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
 _Around = Callable[..., Any]

@@ -20,9 +20,9 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
 from tensormagic.collectors.where.source import foreign_frames, outwards
 
-# Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
-# Traces on two threads may begin and end in any order, and the user may replace the same function meanwhile. Each
-# replacement knows what lay below it: what ends in the midst of others is taken out of their midst.
+# Replaces functions of torch's for the duration of a trace, and puts them back whatever the order: traces on two
+# threads may begin and end in any, and the user may replace the same function meanwhile. Each replacement knows what
+# lay below it: what ends in the midst of others is taken out of their midst.
 
 
 class Replacement:
@@ -103,10 +103,10 @@ _layers: list[Replacement] = []
 _lock = RLock()
 
 
-# Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
-# Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and compiles
-# what Python code comes by, and what that calls: not as it says, a counter of torch's goes up and never down again. So
-# the tracer's own code runs with Dynamo off; the door to it is one function that is left alone.
+# Keeps Dynamo from compiling the tracer's own code: where a compiled function breaks its graph (it calls ``backward``),
+# Dynamo stays on while the call runs, and compiles what Python code comes by, and what that calls: not as it says, a
+# counter of torch's goes up and never down again. So the tracer's own code runs with Dynamo off; the door to it is one
+# function that is left alone.
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
@@ -296,10 +296,9 @@ def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
 
 
 # Sees every backward call: on whichever thread, under whichever name, from the user's code or from torch's own.
-# ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, also where they were imported by name
-# before, and with them everything of torch's that calls them (``torch.func``, ``torch.autograd.functional``, re-
-# entrant checkpointing, ``gradcheck``), hand over to one function, which `torch.autograd` looks up among its own
-# names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
+# ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, and with them everything of torch's that
+# calls them (``torch.func``, ``torch.autograd.functional``, re-entrant checkpointing, ``gradcheck``), hand over to one
+# function, which `torch.autograd` looks up among its own names. That name is replaced while somebody follows (1 µs).
 
 _RETAINS, _CREATES, _INPUTS = 1, 2, 3  # places among the arguments after the roots, of which gradients are the first
 

@@ -87,10 +87,10 @@ class OperationFollower(Follower):
 # Where a dispatch mode steps off, so that the run stays the user's: what came out there is looked at. What changes the
 # size of a storage by no operation is noted, too.
 # ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
-# only writes to a new tensor instead of in place, with the same result. What stands here does something else: it sums
-# in another order, multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined
-# (seen by comparing the operations with and without a mode for all of torch's own operator and module tables). There
-# a mode steps off, and the call or the node counts as a whole.
+# only writes to a new tensor instead of in place, with the same result. What stands here sums in another order,
+# multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined (seen by comparing
+# the operations with and without a mode for all of torch's own operator and module tables). There a mode steps off, and
+# the call or the node counts as a whole.
 
 
 def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -12,24 +12,14 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors import ops
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.ops import (
-    MOST_PLACES,
-    NEW,
-    ONE,
-    WHOLE,
-    GraphCosts,
-    NodeCost,
-    Place,
-    Places,
-    Row,
-    new_bytes,
-)
+from tensormagic.collectors.ops import NEW, ONE, WHOLE, GraphCosts, NodeCost, Place, Places, Row, new_bytes
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, Engine, sequence_number
 from tensormagic.collectors.where.source import SourceLines
@@ -37,11 +27,10 @@ from tensormagic.reports import Gap, Graph
 from tensormagic.reports.ops import OpsReport, OpUse
 from tensormagic.words import error_text
 
-# Times every ATen operation, and counts it where it was called from.
-# It runs for each operation, so it counts its own nanoseconds: about a microsecond beyond what any dispatch mode
-# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which
-# the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
-# where the stack is walked.
+# Times every ATen operation, and counts it where it was called from: about a microsecond beyond what any dispatch mode
+# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which the
+# function mode has just announced; the autograd engine, which names the node it works for; and everything else, where
+# the stack is walked.
 
 _ENGINE, _Tensor = Engine.code, torch.Tensor
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
@@ -225,9 +214,8 @@ def seconds_an_operation() -> float:
     return max(under - without, 0.0)
 
 
-# Level ``ops`` of a trace: follows each pass with it, and reports what was counted.
-# Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: the same up
-# to rounding, or with another check. There the mode is off, and the call or node is counted as a whole.
+# Level ``ops`` of a trace: follows each pass with it, and reports what was counted. Where torch computes otherwise
+# while a dispatch mode is on, the mode is off, and the call or node is counted as a whole.
 
 _COMPILED = (
     "{} calls went into functions compiled by torch.compile: the operations that these call are counted, their "
@@ -312,12 +300,10 @@ class OpRecorder(TracePart):
             seconds=row.seconds, nbytes=row.nbytes, mutated=tuple(name for _, name in row.written.slots),
             mutations=row.writes, failed=row.failed,
         ) for place, row in self._places.all_rows() if row.calls]  # fmt: skip
-        return {"ops": OpsReport(
-            uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
-            nodes=tuple(costs.report() for costs in list(self._costs.values())),
-            devices=tuple(sorted(self._counts.devices)),
-            compiled_calls=self._compiled.calls,
-        )}  # fmt: skip
+        uses.sort(key=lambda use: (-use.seconds, use.op))
+        nodes = tuple(costs.report() for costs in list(self._costs.values()))
+        found = OpsReport(tuple(uses), nodes, tuple(sorted(self._counts.devices)), self._compiled.calls)
+        return {"ops": found}
 
     @property
     def seconds(self) -> float:  # type: ignore[override]
@@ -329,7 +315,7 @@ class OpRecorder(TracePart):
         names = {row.name.removesuffix(WHOLE) for _, row in self._places.all_rows() if row.name.endswith(WHOLE)}
         reasons = (
             (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
-            (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
+            (self._places.overflowed, f"more than {ops.MOST_PLACES} lines, modules and phases: the rest have no line"),
             (self._compiled.calls, _COMPILED.format(self._compiled.calls)),
             (names, _WHOLE.format(", ".join(sorted(names)))),
         )

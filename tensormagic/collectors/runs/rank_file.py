@@ -20,6 +20,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
@@ -50,7 +51,6 @@ from tensormagic.words import error_text
 
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
-_AS_WRITTEN = getattr(os, "O_BINARY", 0)  # Windows would else change the ends of lines
 
 
 class RankFile(TracePart):
@@ -64,7 +64,8 @@ class RankFile(TracePart):
         self._forwards = Forwards(trace.late)
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
-        self._file, self._path, self._pid = -1, folder, 0
+        self._file: FileIO | None = None
+        self._path, self._pid = folder, 0
         self._gap = self._unsaved = ""
         self._hashed: dict[int, int] = {}  # a number for the hashes that were written, by step
         self._is_closed = False
@@ -75,16 +76,13 @@ class RankFile(TracePart):
 
     def enter(self, undoing: Undoing) -> None:
         """Begin to follow steps."""
-        undoing.callback(self._leave)
+        undoing.callback(leave_steps, self)
+        undoing.callback(setattr, self._recorder, "first_node", None)
         self._home, self._began = get_ident(), time.time()
         watch_steps(self)
         self._recorder.first_node = self._first_node
         if world_size() > 1:
             self._guarded(self._open)
-
-    def _leave(self) -> None:
-        leave_steps(self)
-        self._recorder.first_node = None
 
     def finish(self, error: BaseException | None) -> None:
         """Write how the run ended, and close the file."""
@@ -94,9 +92,8 @@ class RankFile(TracePart):
     def abandon(self) -> None:
         """Close the file, in a process that was forked from the one that writes it as well."""
         self._is_closed = True
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+        if self._file is not None:
+            self._file.close()
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be written."""
@@ -169,15 +166,15 @@ class RankFile(TracePart):
         self._folder.mkdir(parents=True, exist_ok=True)
         self._rank, self._pid, self._path = rank, os.getpid(), self._folder / _name(rank)
         self._path.with_suffix(".report.json").unlink(missing_ok=True)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _AS_WRITTEN, 0o644)
+        self._file = FileIO(self._path, "w")
         self._write("rank", v=FORMAT, rank=rank, world=world, host=socket.gethostname(), pid=self._pid, at=self._began)
 
     def _write(self, kind: str, **values: Any) -> None:
-        if self._file < 0:
+        if self._file is None:
             self._open()
         left = (json.dumps({"k": kind, **values}, separators=(",", ":")) + "\n").encode()
-        while left:  # of a line, a disk that is nearly full takes a part
-            left = left[os.write(self._file, left) :]
+        while left and self._file is not None:  # of a line, a disk that is nearly full takes a part
+            left = left[self._file.write(left) or 0 :]
 
     def _names(self) -> None:
         if known := self._leaves.known[self._named :]:
@@ -328,9 +325,8 @@ def peak_bytes() -> int:
     return int(most if sys.platform == "darwin" else most * 1024)
 
 
-# The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
-# The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
-# interface is private: where it is not as expected, nothing is reported.
+# The collectives that this process has begun, as torch's flight recorder, on by default, wrote them down: read at the
+# end. Its interface is private: where it is not as expected, nothing is reported.
 
 MOST = 2000
 _DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")

@@ -33,13 +33,13 @@ from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.collectors.where.source import outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
-# Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
-# A function mode is popped while its own ``__torch_function__`` runs, and pushed again when that returns; so are the
+# Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's. A
+# function mode is popped while its own ``__torch_function__`` runs, and pushed again when that returns; so are the
 # user's modes that lie above it. Whoever changes the stack in the midst of a call changes a part of it, and what is
 # pushed afterwards lies in the wrong place: ``with torch.device(...)`` takes the mode away that is on top at its end,
 # whichever that is, and the mode of ``torch.set_default_device`` has to lie at the bottom. So a change waits until no
-# mode is in the midst of a call on this thread. A backward begins in Python, where modes are pushed by a function
-# that torch looks up in `torch.overrides`; for the few microseconds until the change is made, that name is replaced.
+# mode is in the midst of a call on this thread: modes are pushed by a function that torch looks up in
+# `torch.overrides`; for the few microseconds until the change is made, that name is replaced.
 
 _PUSH = "_push_mode"
 
@@ -172,6 +172,7 @@ class SampledTracer(Tracer):
     def __init__(self, schedule: Schedule, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._pace, self._laps = schedule, PassTimer()
+        self._share = 2 * (schedule.budget or 0.5)  # rather more steps with norms alone than few with everything
         self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
         self._mine: set[int] = set()  # passes of this thread that were traced, until their numbers were looked at
@@ -290,10 +291,6 @@ class SampledTracer(Tracer):
         if at_home:
             self._mine.add(self._begun)
         return self._begun
-
-    def _time_to_share(self) -> float:
-        """Return a part of the run: rather more steps with norms alone than few with everything."""
-        return self.run.seconds * 2 * (self._pace.budget or 0.5)
 
     def _alarms(self) -> bool:
         """Return whether the gradients of the last pass whose numbers are known give reason to look at the next."""

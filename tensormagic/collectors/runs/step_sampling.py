@@ -13,10 +13,10 @@ from statistics import median
 from tensormagic.reports import Schedule, StepSampling
 
 # Estimates what tracing has cost so far, from the times of traced and of untraced steps.
-# A tracer's own clock misses the half of its cost that lies between its functions: torch's hand-over to a mode, the
-# engine's to a hook. So the time of each pass (from the end of the pass before it to its own end) is kept in two
-# parts: what the tracer's own code took, which is exact, and the rest. Passes of a kind, with and without the tracer,
-# then differ by a ratio of medians: a pause, a slow first step or an evaluation every hundred steps does not move it.
+# A tracer's own clock misses what lies between its functions: torch's hand-over to a mode, the engine's to a hook. So
+# the time of each pass (from the end of the pass before it) is kept in two parts: what the tracer's own code took, and
+# the rest. Of passes of a kind, with and without the tracer, the medians of the rest are compared: a pause, a slow
+# first step or an evaluation every hundred steps does not move them.
 
 SAMPLES = 31  # times kept of each kind of pass: the newest ones
 KINDS = 16  # kinds of passes that are distinguished; a loop has one or two
@@ -99,14 +99,12 @@ class Costs:
 
 
 # Knows no torch and no clock: it is called for each pass as it starts and as it ends. A pass that follows the tracer's
-# coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at
-# a time is one round of the loop: the passes from different lines, or of one step, until one would come again; which
-# pass follows which is learned on the way.
-# The rule of a budget: the first round is always traced. After that a round begins when the cost so far and that of
-# one more round fit into the budget less a reserve, and not much sooner after the last round than an even spread
-# would have it. A pass whose gradients turn NaN or infinite, or whose norm is a thousand times larger or smaller than
-# the one before it in the same graph, releases the reserve: up to `FOLLOW_UP` further rounds are traced as soon as
-# the whole budget pays for them.
+# coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at a
+# time is one round of the loop: the passes from different lines, or of one step, until one would come again.
+# The rule of a budget: the first round is always traced. After that a round begins when the cost so far and that of one
+# more round fit into the budget less a reserve, and not much sooner after the last than an even spread would have it. A
+# pass whose gradients turn NaN or infinite, or whose norm is a thousand times larger or smaller than the one before it
+# in the same graph, releases the reserve: up to `FOLLOW_UP` further rounds are traced as soon as the whole budget pays.
 
 RESERVE = 0.15  # share of the budget that is kept for findings
 EVENLY = 0.75  # of the time between two rounds at an even spread must have passed
@@ -152,11 +150,8 @@ class _Round:
 class StepSampler:
     """Called with every pass; says whether the tracer is to be there for what comes next: whether it is ``tracing``.
 
-    Args:
-        asked: Which steps.
-        now: Seconds, on the clock that `ends` is given.
-        later: Takes a callback for the time a pass took, once a device has come to its end; False where that clock
-            shows it.
+    ``now`` is in seconds, on the clock that `ends` is given. ``later`` takes a callback for the time a pass took, once
+    a device has come to its end; it returns False where that clock shows it.
     """
 
     def __init__(self, asked: Schedule, now: float, later: Later | None = None) -> None:

@@ -65,6 +65,7 @@ _AGAIN = "one pass went through the same graph several times: the first time is 
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
 _FORWARDS = "{} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
 _RUNNING = "a backward on another thread was still running when the trace ended: it was not kept"
+_UNREAD = "what was measured on a device could not be read: {}"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 _PASS_EVENTS = (
@@ -78,13 +79,15 @@ class Tracer(Listener):
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
     keeps_values = False  # the numbers of all tensors that have few elements; said before `start`
 
+    _share = 1.0  # of the run's seconds, of which what is measured beyond norms may take its share
+
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
         super().__init__(namespace, cell, **options)
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = self._new_recorder()
         self._lock = RLock()  # backward may run on several threads at once
-        self._late = Late(self._unread, self._lock)
+        self._late = Late(lambda error: self._add_gap("gradients", _UNREAD.format(error_text(error))), self._lock)
         self._passes = PassLog(self._leaves, self._late)
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._captures = Captures(self._recorder)
@@ -201,9 +204,6 @@ class Tracer(Listener):
                 lines = {at: line.label for at, line in enumerate(self._sites.locations)}
                 look_at_pass(followed.graph.report(), values, lines)
 
-    def _unread(self, error: Exception) -> None:
-        self._add_gap("gradients", f"what was measured on a device could not be read: {error_text(error)}")
-
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
         try:
@@ -234,7 +234,8 @@ class Tracer(Listener):
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
-        values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
+        full = graph.wants_statistics(self.run.seconds * self._share)
+        values = PassValues.of(number, graph.structure.size, full=full)
         few = self.keeps_values or (graph.is_small and graph.frames.keeps_next)
         if few and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
@@ -245,12 +246,14 @@ class Tracer(Listener):
         followed.graph, followed.recorder, followed.found, followed.is_open = graph, recorder, found, True
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
-        followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home)
+        if inside:
+            followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home)
         for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
         followed.clock = Stopwatch(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
-        followed.python_backwards.open(inside)
+        if followed.python_backwards is not None:
+            followed.python_backwards.open(inside)
         if len(roots) == 1 and isinstance(root := unwrap(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
             self._graphs.look_back(graph, found, values)
@@ -367,10 +370,6 @@ class Tracer(Listener):
     def _note_forward_mode(self, frame: FrameType) -> None:
         if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
             self._add_gap("backward", _FORWARDS.format(self._sites.locations[site].label))
-
-    def _time_to_share(self) -> float:
-        """Return the seconds of which what is measured beyond norms may take its share."""
-        return self.run.seconds
 
     @property
     def own_seconds(self) -> float:
