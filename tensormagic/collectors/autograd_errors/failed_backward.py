@@ -65,7 +65,7 @@ def _sends(followed: Following, node: Any, index: int) -> bool:
     for number, target in enumerate(inputs_of(node)):
         at = places.get(id(target), -1)
         part = values.parts.get((index, number))
-        alone = at >= 0 and structure.feeder[at] == index
+        alone = at not in structure.roots and [edge.source for edge in structure.edges if edge.target == at] == [index]
         if (part is not None and part[0] > 0) or (alone and values.norms[at] > 0):
             return True
     return False

@@ -156,9 +156,9 @@ def _together(first: Row | Coming, second: Row | Coming) -> Row | Coming:
     count = first.count + second.count
     mean = (first.mean * first.count + second.mean * second.count) / max(count, 1)
     spread = sum(row.count * (row.std**2 + (row.mean - mean) ** 2) for row in (first, second))
+    counted = ("count", "zero", "nan", "inf", "subnormal", "saturated")
     return dataclasses.replace(
-        first, count=count, norm=math.hypot(first.norm, second.norm), abs_max=max(first.abs_max, second.abs_max),
-        mean=mean, std=math.sqrt(spread / max(count, 1)), zero=first.zero + second.zero, nan=first.nan + second.nan,
-        inf=first.inf + second.inf, subnormal=first.subnormal + second.subnormal,
-        saturated=first.saturated + second.saturated,
+        first, norm=math.hypot(first.norm, second.norm), abs_max=max(first.abs_max, second.abs_max), mean=mean,
+        std=math.sqrt(spread / max(count, 1)),
+        **{name: getattr(first, name) + getattr(second, name) for name in counted},
     )  # fmt: skip

@@ -213,9 +213,7 @@ class PassRecorder:
                 self._history.short()
         self.seconds += perf_counter() - began
 
-    def _after(
-        self, index: int, contested: dict[int, tuple[int, int]], gradients: Sequence[torch.Tensor | None], _: Any
-    ) -> None:
+    def _after(self, index: int, contested: list[int], gradients: Sequence[torch.Tensor | None], _: Any) -> None:
         began = perf_counter()
         try:
             with self._quiet() if self._isolated or torch.is_grad_enabled() else nullcontext():

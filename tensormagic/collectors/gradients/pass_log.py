@@ -82,7 +82,9 @@ class Following:
     began: float  # When, in seconds of the run's clock.
     between_compiled: bool = False  # See `BackwardCall`.
     is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
-    outcome: str = "failed"  # How it ended.
+    outcome: str = "failed"  # How it ended,
+    seconds: float = 0.0  # after how long,
+    returned: bool = False  # and whether it handed gradients back, instead of leaving them in leaves.
     site: int | None = None  # The line that made the call.
     pass_context: PassContext | None = None  # Where it runs; None on the traced thread, outside any other.
     is_open: bool = False  # Whether its graph is known, and with it the next three.

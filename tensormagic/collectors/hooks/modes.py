@@ -86,7 +86,10 @@ class SharedMode:
 
     def place(self) -> int:
         """Return the place on this thread's stack; -1 where the mode is not on it."""
-        return next((at for at, mode in enumerate(type(self).stack()) if mode is self), -1)
+        for at, mode in enumerate(type(self).stack()):
+            if mode is self:
+                return at
+        return -1
 
     def go(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
@@ -106,7 +109,8 @@ class SharedMode:
 
     def be(self, there: Iterable[Any]) -> None:
         """Know who is there."""
-        self.there = tuple(sorted(there, key=_rank))
+        found = tuple(there)
+        self.there = tuple(sorted(found, key=_rank)) if len(found) > 1 else found
         self.plan()
 
     def plan(self) -> None:

@@ -308,10 +308,7 @@ class Tracer(Listener):
                 if arrival is not None or self._late:
                     self._passes.expect(graph.structure, recorder.values)
                 keeping = [keep for part in self._on["keep_pass"] if (keep := part.keep_pass(followed)) is not None]
-                followed.done = dataclasses.replace(
-                    followed.done, outcome=followed.outcome, reduced=followed.reduced, seconds=entered - followed.began,
-                    returned=not call.accumulates,
-                )  # fmt: skip
+                followed.seconds, followed.returned = entered - followed.began, not call.accumulates
                 self._late.then(arrival, partial(self._keep_pass, followed, keeping))
 
     def _keep_pass(self, followed: Following, keeping: Iterable[Callable[[Pass], None]]) -> None:
@@ -322,7 +319,8 @@ class Tracer(Listener):
         recorder.read()
         seconds = followed.clock.seconds()
         done = dataclasses.replace(
-            followed.done, seconds=followed.done.seconds if seconds is None else seconds,
+            followed.done, outcome=followed.outcome, reduced=followed.reduced, returned=followed.returned,
+            seconds=followed.seconds if seconds is None else seconds,
             reached=len(set(values.order)), finite=not values.bad, value=values.value,
         )  # fmt: skip
         if values.forward is not None:
