@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors import devices
+from tensormagic.collectors import devices, quiet
 from tensormagic.collectors.gradients.gradient_statistics import Coming, PassForward, Row, statistics_of
 from tensormagic.collectors.gradients.measures import elements_read, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
@@ -21,14 +21,6 @@ from tensormagic.collectors.gradients.pass_log import Following, TraceContext, T
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.objects.children import has_history, is_stale
-from tensormagic.collectors.quiet import (
-    dispatches_to_python,
-    local_shard,
-    outside_functorch,
-    unread_reason,
-    unwrap,
-    without_modes,
-)
 from tensormagic.reports import Gap
 from tensormagic.words import error_text
 
@@ -66,7 +58,7 @@ class ForwardMeter(TracePart):
         began = perf_counter()
         transformed = torch._C._functorch.peek_interpreter_stack() is not None
         try:
-            with torch._C.DisableTorchFunction(), outside_functorch() if transformed else without_modes():
+            with torch._C.DisableTorchFunction(), quiet.outside_functorch() if transformed else quiet.without_modes():
                 yield
         except Exception as error:
             self._missed(error)
@@ -75,12 +67,12 @@ class ForwardMeter(TracePart):
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
         if not has_history(x) or is_stale(x) or x.device.type == "meta":
             return
-        number, local = x.grad_fn._sequence_nr(), local_shard(x)
-        if dispatches_to_python(local):
-            self._gap = unread_reason(x)
+        number, local = x.grad_fn._sequence_nr(), quiet.local_shard(x)
+        if quiet.dispatches_to_python(local):
+            self._gap = quiet.unread_reason(x)
             return
         if made[0] <= number < made[1]:
-            row = self._measure(unwrap(local).detach())
+            row = self._measure(quiet.unwrap(local).detach())
             if len(self._rows[-1]) >= MOST_ROWS:
                 self._rows.append({})
             rows = self._rows[-1]
@@ -112,8 +104,8 @@ class ForwardMeter(TracePart):
             values.forward = forward = PassForward(structure, values.pass_number, self._missed)
             for index, node in zip(structure.index, found.nodes, strict=True):
                 if index in structure.leaf_of:  # seldom changes much: measured where gradients are measured in full
-                    leaf = unwrap(local_shard(node.variable))
-                    if values.table is None or dispatches_to_python(leaf):
+                    leaf = quiet.unwrap(quiet.local_shard(node.variable))
+                    if values.table is None or quiet.dispatches_to_python(leaf):
                         continue
                     if leaf.layout is torch.strided and leaf.numel() and not leaf.untyped_storage().nbytes():
                         continue  # FSDP lets go of the memory of a whole parameter between uses of it
@@ -143,8 +135,8 @@ class ForwardMeter(TracePart):
 def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
-    value = unwrap(local_shard(value))
-    if dispatches_to_python(value) or not value.is_cpu or not value.numel():
+    value = quiet.unwrap(quiet.local_shard(value))
+    if quiet.dispatches_to_python(value) or not value.is_cpu or not value.numel():
         return False
     return any(measure(value.detach())[1:])
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors import devices
+from tensormagic.collectors import devices, quiet
 from tensormagic.collectors.gradients import measures
 from tensormagic.collectors.gradients.gradient_statistics import (
     MOST_ELEMENTS,
@@ -37,15 +37,6 @@ from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.saved_tensors import REGULAR, saved_tensor, singular_slot
 from tensormagic.collectors.graphs.structure import Walk, is_accumulate
 from tensormagic.collectors.hooks.replacing import without_dynamo
-from tensormagic.collectors.quiet import (
-    dispatches_to_python,
-    graded,
-    is_replicated,
-    local_shard,
-    outside_functorch,
-    unread_reason,
-    unwrap,
-)
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 from tensormagic.words import error_text
 
@@ -172,10 +163,10 @@ class PassRecorder:
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
-        root = local_shard(root) if is_replicated(root) else root
-        if dispatches_to_python(root):
-            spread, reason = local_shard(root) is not root, f"the loss could not be read: {unread_reason(root)}"
-            self.values.loss_gap = _SPREAD if spread else reason
+        root = quiet.local_shard(root) if quiet.is_replicated(root) else root
+        if quiet.dispatches_to_python(root):
+            is_part, reason = quiet.local_shard(root) is not root, quiet.unread_reason(root)
+            self.values.loss_gap = _SPREAD if is_part else f"the loss could not be read: {reason}"
             return
         with self._quiet():
             value = root.detach().reshape(())
@@ -195,14 +186,14 @@ class PassRecorder:
     def _slowly(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         began = perf_counter()
         try:
-            if odd := any(map(dispatches_to_python, gradients)):
-                gradients = [*map(local_shard, gradients)]
-            if odd and any(map(dispatches_to_python, gradients)):
+            if odd := any(map(quiet.dispatches_to_python, gradients)):
+                gradients = [*map(quiet.local_shard, gradients)]
+            if odd and any(map(quiet.dispatches_to_python, gradients)):
                 self.values.norms[index] = UNREADABLE
-                self.values.gap = unread_reason(next(filter(dispatches_to_python, gradients)))
+                self.values.gap = quiet.unread_reason(next(filter(quiet.dispatches_to_python, gradients)))
             elif self._isolated or torch.is_grad_enabled():
                 with self._quiet():
-                    self._look(index, node, slot, [*map(unwrap, gradients)])
+                    self._look(index, node, slot, [*map(quiet.unwrap, gradients)])
             else:
                 self._look(index, node, slot, gradients)
         except Exception as error:
@@ -218,8 +209,8 @@ class PassRecorder:
         try:
             with self._quiet() if self._isolated or torch.is_grad_enabled() else nullcontext():
                 for input_number in contested:
-                    gradient = unwrap(local_shard(gradients[input_number]))
-                    if gradient is not None and not dispatches_to_python(gradient):
+                    gradient = quiet.unwrap(quiet.local_shard(gradients[input_number]))
+                    if gradient is not None and not quiet.dispatches_to_python(gradient):
                         self._look_at_part((index, input_number), gradient)
         except Exception as error:
             self.values.gap = error_text(error)
@@ -228,7 +219,7 @@ class PassRecorder:
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Keep the user's own dispatch modes and transforms from seeing the tracer's reductions, and autograd too."""
-        with graded(enabled=False), outside_functorch() if self._isolated else nullcontext():
+        with quiet.graded(enabled=False), quiet.outside_functorch() if self._isolated else nullcontext():
             yield
 
     # -- measuring ------------------------------------------------------------------------------------------------

@@ -142,8 +142,7 @@ class TracedGraph:
         self.order = array("i", dict.fromkeys(values.order))
         if values.first_nonfinite and not self.first_nonfinite:
             self.first_nonfinite = values.first_nonfinite
-        before = self.frames.last
-        if before is not None and before.pass_number == values.pass_number:
+        if self.frames.last is not None and self.frames.last.pass_number == values.pass_number:
             return False
         born = False
         if self.forward_nonfinite is None and values.forward is not None:

@@ -34,14 +34,7 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
-from tensormagic.collectors.training.parallel import (
-    Forwards,
-    ParallelWatcher,
-    buffers_of,
-    hash_each,
-    placed,
-    world_size,
-)
+from tensormagic.collectors.training import parallel
 from tensormagic.collectors.training.training import held_by, is_within_step
 from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, put, read_when_there, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
@@ -60,8 +53,8 @@ class RankFile(TracePart):
         self._folder, self._leaves, self._sites, self._late = folder, trace.leaves, trace.sites, trace.late
         self._recorder: ForwardRecorder = trace.recorder
         self._pass_log, self._begun = trace.passes, trace.begun
-        self._parallel: ParallelWatcher = trace.parts["parallel"]
-        self._forwards = Forwards(trace.late)
+        self._parallel: parallel.ParallelWatcher = trace.parts["parallel"]
+        self._forwards = parallel.Forwards(trace.late)
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
         self._file: FileIO | None = None
@@ -81,7 +74,7 @@ class RankFile(TracePart):
         self._home, self._began = get_ident(), time.time()
         watch_steps(self)
         self._recorder.first_node = self._first_node
-        if world_size() > 1:
+        if parallel.world_size() > 1:
             self._guarded(self._open)
 
     def finish(self, error: BaseException | None) -> None:
@@ -131,7 +124,7 @@ class RankFile(TracePart):
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
-        if get_ident() == self._home and (world_size() <= 1 or self._guarded(self._forwards.note, frame)):
+        if get_ident() == self._home and (parallel.world_size() <= 1 or self._guarded(self._forwards.note, frame)):
             self._recorder.first_node = None
 
     def begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -159,7 +152,7 @@ class RankFile(TracePart):
 
     def _open(self) -> None:
         rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-        if world_size() > 1:
+        if parallel.world_size() > 1:
             rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
         for dump in _DUMPS if not self._passes else ():
             self._newest[dump] = max((one["record_id"] for one in _entries(dump, lines=False)), default=-1)
@@ -213,7 +206,7 @@ class RankFile(TracePart):
             known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
             is_flat = "FSDP1" in self._parallel.kinds
             self._shards = [weakref.ref(each) for _, each in known if is_flat or local_shard(each) is not each]
-            if (spread := placed(known))["of"]:  # how the parameters are spread that are DTensors
+            if (spread := parallel.placed(known))["of"]:  # how the parameters are spread that are DTensors
                 self._write("placed", **spread)
             del known
         self._steps += 1
@@ -268,10 +261,10 @@ class RankFile(TracePart):
             if number is not None and type(local) in {torch.nn.Parameter, torch.Tensor} and local.device.type != "meta":
                 numbers.append(number)
                 held.append(local.detach())
-        hash_each(held, self._late, lambda at, found: hashes.__setitem__(numbers[at], found))
-        buffers = buffers_of(self._parallel.wrappers())
+        parallel.hash_each(held, self._late, lambda at, found: hashes.__setitem__(numbers[at], found))
+        buffers = parallel.buffers_of(self._parallel.wrappers())
         names, of_buffers = list(buffers), [0] * len(buffers)
-        hash_each(buffers.values(), self._late, of_buffers.__setitem__)
+        parallel.hash_each(buffers.values(), self._late, of_buffers.__setitem__)
         when: dict[str, Any] = {"step": self._steps, **({"end": True} if end else {})}
 
         def write() -> None:
@@ -290,7 +283,7 @@ class RankFile(TracePart):
             if not any(asked and each is None for asked, each in known):  # it may be held by another rank's error
                 self._hashes((each for _, each in known if each is not None), end=True)
             self._late.finish()
-        if world_size() > 1:
+        if parallel.world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self._sites))
         ended = {"passes": self._begun(), "peak": peak_bytes(), "at": time.time()}
         self._write("end", state=state, error=error[:2000], **ended)

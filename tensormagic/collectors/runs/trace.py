@@ -22,31 +22,16 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.gradients import pass_log
 from tensormagic.collectors.gradients.gradient_statistics import PassValues, SmallPass
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.pass_log import (
-    Following,
-    Microbatches,
-    PassLog,
-    PythonBackwards,
-    TraceContext,
-    TracePart,
-    hearing,
-    infers_shapes,
-    is_being_compiled,
-    pass_context,
-)
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
-from tensormagic.collectors.hooks.replacing import (
-    BackwardCall,
-    followed_backward,
-    noted_dual_levels,
-    plain_stacks,
-)
+from tensormagic.collectors.hooks.replacing import BackwardCall, followed_backward, noted_dual_levels, plain_stacks
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
@@ -88,7 +73,7 @@ class Tracer(Listener):
         self._recorder = self._new_recorder()
         self._lock = RLock()  # backward may run on several threads at once
         self._late = Late(lambda error: self._add_gap("gradients", _UNREAD.format(error_text(error))), self._lock)
-        self._passes = PassLog(self._leaves, self._late)
+        self._passes = pass_log.PassLog(self._leaves, self._late)
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._captures = Captures(self._recorder)
         self._shared = TraceContext(
@@ -102,7 +87,7 @@ class Tracer(Listener):
         self._shared.compiled = kept_compiled(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, self._add_gap)
-        self._microbatches = Microbatches()
+        self._microbatches = pass_log.Microbatches()
         self._running: list[Following] = []
         self._begun = self._home = 0
         self._sequence_at_last_pass = -1
@@ -130,7 +115,7 @@ class Tracer(Listener):
         """Note where the run begins."""
         self._forks = forks()
         self._home, self._walker.node_threads = get_ident(), NodeThreads()
-        self._on = {event: hearing(self._parts.values(), event) for event in _PASS_EVENTS}
+        self._on = {event: pass_log.hearing(self._parts.values(), event) for event in _PASS_EVENTS}
         self._recorder.origins.begin()
 
     def enter(self, undoing: Undoing) -> None:
@@ -176,7 +161,7 @@ class Tracer(Listener):
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
-        if captured or is_being_compiled() or infers_shapes():
+        if captured or pass_log.is_being_compiled() or pass_log.infers_shapes():
             return call.run()
         if devices.there.capturing():
             self._add_gap("backward", _CAPTURING)
@@ -214,7 +199,7 @@ class Tracer(Listener):
                 part.pass_called(roots, followed)
             nodes = start_nodes(roots)
             with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):
-                followed.pass_context = pass_context(self._running, self._home)
+                followed.pass_context = pass_log.pass_context(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)
                     if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
@@ -247,7 +232,7 @@ class Tracer(Listener):
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
         if inside:
-            followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home)
+            followed.python_backwards = pass_log.PythonBackwards(inside, self._recorder.put_on_top, self._home)
         for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
         followed.clock = Stopwatch(roots)
@@ -366,7 +351,8 @@ class Tracer(Listener):
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 
     def _note_forward_mode(self, frame: FrameType) -> None:
-        if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
+        site = None if get_ident() != self._home or pass_log.is_being_compiled() else self._sites.of_frame(frame)
+        if site is not None:
             self._add_gap("backward", _FORWARDS.format(self._sites.locations[site].label))
 
     @property
