@@ -386,23 +386,21 @@ class PassRecorder:
         """Return the hook of nearly every node in nearly every pass, given what torch gives a prehook.
 
         It takes the norm of one gradient, in a microsecond or a few; in a pass whose gradients are measured in full it
-        copies small ones, and leaves the measuring for later. It is one function with everything it needs at hand: what
-        it finds anything unusual in, it leaves to ``slowly``, which looks at everything and counts its own time. It is
-        the same function for all nodes: the engine says which one it is at. It calls no operation of torch's, so no
-        mode has to be kept from seeing it.
+        copies small ones, and leaves the measuring for later. What it finds anything unusual in, it leaves to
+        ``slowly``, which looks at everything and counts its own time. It is the same function for all nodes: the engine
+        says which one it is at. It calls no operation of torch's, so no mode has to be kept from seeing it.
         """
         index_of = dict(zip(map(id, nodes), self._structure.index, strict=True)).get  # its ids live as long as they
-        recorder, values, hand_on, take = self, self.values, self._hand_on, self._take_row
-        norms, bad, reached, current_node = values.norms, values.bad, values.order.append, _current_node
-        addresses, reads, versions = self._addresses, self._reads, self._versions
+        values, hand_on, take, squared = self.values, self._hand_on, self._take_row, measures.squared
+        norms, bad, reached, single = values.norms, values.bad, values.order.append, torch.float32
+        addresses, reads, versions, alone = self._addresses, self._reads, self._versions, measures.MOST_ALONE
         sender, first, full = self._structure.sender, self._first, values.table is not None
-        tensor, single, (least, largest) = torch.Tensor, torch.float32, measures.NORM_RELIABLE
-        view, bytes_at, float32, vdot = measures.view, measures.bytes_at, measures.float32, measures.vdot
-        squared, at_once, alone = measures.squared, measures.DOT_AT_ONCE, measures.MOST_ALONE
+        tensor, (least, largest), at_once = torch.Tensor, measures.NORM_RELIABLE, measures.DOT_AT_ONCE
+        view, bytes_at, vdot, float32 = measures.view, measures.bytes_at, measures.vdot, measures.float32
 
         def look(gradients: Gradients) -> None:
             began = perf_counter()
-            if (index := index_of(id(current_node()))) is None:
+            if (index := index_of(id(_current_node()))) is None:
                 return
             reached(index)
             try:
@@ -424,7 +422,7 @@ class PassRecorder:
                             hand_on(source, index)
                         else:
                             norms[index] = norms[source]
-                        recorder.seconds += perf_counter() - began
+                        self.seconds += perf_counter() - began
                         return
                     if 0 < count <= alone and address:
                         numbers = view(bytes_at(address), float32, count)
@@ -435,7 +433,7 @@ class PassRecorder:
                         )) < largest:  # fmt: skip
                             norms[index] = norm
                         if norms[index] != UNTOUCHED:
-                            recorder.seconds += perf_counter() - began
+                            self.seconds += perf_counter() - began
                             return
             except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
                 pass
