@@ -172,7 +172,7 @@ class SampledTracer(Tracer):
     def __init__(self, schedule: Schedule, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._pace, self._laps = schedule, PassTimer()
-        self._share = 2 * (schedule.budget or 0.5)  # rather more steps with norms alone than few with everything
+        self._share *= 2 * (schedule.budget or 0.5)  # rather more steps with norms alone than few with everything
         self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
         self._mine: set[int] = set()  # passes of this thread that were traced, until their numbers were looked at
