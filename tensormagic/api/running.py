@@ -175,7 +175,7 @@ class Trace(_Run[TraceReport]):
             if is_asked:
                 self._tracer.ask(part)
         if values:
-            self._tracer.record_values()
+            self._tracer.keeps_values = True
         if stop is not None:
             self._tracer.stop_at_non_finite()
         if ranks is not None:

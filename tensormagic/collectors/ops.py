@@ -5,11 +5,11 @@ from __future__ import annotations
 import os.path
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,11 +22,9 @@ from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
 
 # What one ATen operation does to memory: what its schema says, read once an op, and what a call allocated.
-#
-# A schema says which outputs are views and which are the written argument itself; the rest is new, nearly always. A
-# few operations return an argument's memory although their schema does not say so (``_unsafe_view``,
-# ``native_dropout`` outside training), so a storage is counted only where nothing else uses it, or where no argument
-# of the call does.
+# A schema says which outputs are views and which are the written argument itself; the rest is new, nearly always. A few
+# operations return an argument's memory although their schema does not say so (``_unsafe_view``, ``native_dropout``
+# outside training), so a storage is counted only where nothing else uses it, or where no argument of the call does.
 
 NOTHING, ONE, SEVERAL = range(3)  # tensors with memory of their own that an operation returns
 NEW = 2  # uses of a storage that only one tensor has, while its Python wrapper is looked at
@@ -214,7 +212,6 @@ class Places:
         return site, module, optimizes and not module
 
     def _path(self, frame: FrameType) -> str:
-        """Return the path of the module that is called in ``frame``; never raises, whatever the module is."""
         try:
             return self._module_path(frame)
         except Exception:  # half made still, as a lazy one is while it makes its parameters
@@ -230,102 +227,59 @@ class Places:
 
 
 # What the operations of each autograd node took. In the forward, that made it, a node is known by its sequence number,
-# which is there before the operation runs: the numbers wait in packed columns until a backward walks the graph. In the
-# backward, that it called, the engine names the node that it works for.
-
-MOST_WAITING = 1 << 18  # calls remembered until their backward comes (6 MB)
-SETTLED_CALLS = 1 << 11  # of these, how many at least stay when a pass has ended: its graph may be used once more
-
-
-class ForwardLog:
-    """What the calls took that made nodes, by the sequence number of the node; ``last`` is the next, when last seen."""
-
-    __slots__ = ("_bytes", "_marks", "_numbers", "_seconds", "last")
-
-    def __init__(self) -> None:
-        self._numbers, self._seconds, self._bytes = array("q"), array("d"), array("q")
-        self._marks = (0, 0)
-        self.last = 0
-
-    def add(self, number: int, seconds: float, nbytes: int) -> None:
-        """Note a call that made the node ``number``."""
-        self._numbers.append(number)
-        self._seconds.append(seconds)
-        self._bytes.append(nbytes)
-        if len(self._numbers) > MOST_WAITING:
-            self._drop(MOST_WAITING // 2)
-
-    def settle(self) -> None:
-        """Say that a pass has ended: what was called before the one before it may be forgotten."""
-        previous, last = self._marks
-        self._marks = (last, len(self._numbers))
-        drop = min(previous, len(self._numbers) - SETTLED_CALLS)
-        if drop > SETTLED_CALLS // 4:
-            self._drop(drop)
-
-    def _drop(self, count: int) -> None:
-        for column in (self._numbers, self._seconds, self._bytes):
-            del column[:count]
-        self._marks = (max(self._marks[0] - count, 0), max(self._marks[1] - count, 0))
-
-    def take(self, numbers: array[int]) -> tuple[Any, Any, Any]:
-        """Return the places in ``numbers`` of the nodes that are known here, and their seconds and bytes."""
-        if not self._numbers:
-            return (np.empty(0, np.int64),) * 3
-        wanted = np.frombuffer(numbers, np.int64)  # a leaf has the largest number there is: -1 here
-        known = np.frombuffer(self._numbers, np.int64)
-        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        found = np.flatnonzero(known[at] == wanted)
-        at = at[found]
-        return found, np.frombuffer(self._seconds)[at], np.frombuffer(self._bytes, np.int64)[at]
+# which is there before the operation runs: the numbers wait until a backward walks the graph. In the backward, that it
+# called, the engine names the node that it works for.
 
 
 class NodeCost:
-    """What the backward of one node took, over all passes, and the place at which its calls are counted."""
+    """What one node took over all passes: the backward of it, and the call that ``made`` it. Its calls have a place."""
 
-    __slots__ = ("nbytes", "place", "seconds")
+    __slots__ = ("made_bytes", "made_seconds", "nbytes", "place", "seconds")
 
     def __init__(self, place: Place) -> None:
-        self.seconds, self.nbytes, self.place = 0.0, 0, place
+        self.seconds = self.made_seconds = 0.0
+        self.nbytes, self.made_bytes, self.place = 0, 0, place
 
 
 class GraphCosts:
     """The costs of the nodes of one graph, added up over its passes."""
 
     def __init__(self, nodes: Sequence[Node], structure: GraphStructure, places: Places) -> None:
-        self._nodes, self._places, self._structure = nodes, places, structure
-        names = ((place, nodes[at].name) for place, at in enumerate(structure.index))
+        self._nodes, self._places, self._structure = [nodes[at] for at in structure.index], places, structure
         # The nodes that run with the mode off, since their backward asks: by place in the traversal.
-        self.asking = [(place, name) for place, name in names if name in ASKING_NODES]
-        self._site: int | None = None
-        self._passes = [0, 0]  # forward, backward
-        self._forward = np.zeros((2, structure.size))  # seconds and bytes by report index
-        self.by_place = [NodeCost(self._place_of(nodes[at])) for at in structure.index]
+        self.asking = [(place, node.name) for place, node in enumerate(self._nodes) if node.name in ASKING_NODES]
+        self._site: int | None = -1  # of the last backward call; none so far
+        self._forwards = self._backwards = 0
+        self.by_place = [NodeCost(places.at(None, "", "backward")) for _ in self._nodes]
 
-    def _place_of(self, node: Node) -> Place:
-        """Return where a node's calls are counted: at its line, or that of the backward call."""
-        return self._places.at(self._site if node.location is None else node.location, node.module, "backward")
+    def begin(self, site: int | None, made: Mapping[int, tuple[float, int]], found: Walk) -> dict[int, NodeCost]:
+        """Begin a pass from a line; returns what the backward of each live node took so far, by the node's ``id``.
 
-    def begin(self, site: int | None, log: ForwardLog, found: Walk) -> dict[int, NodeCost]:
-        """Begin a pass from a line; returns what the backward of each live node took so far, by the node's ``id``."""
-        if site != self._site:
+        ``made`` are seconds and bytes of the calls that made nodes, by sequence number.
+        """
+        if site != self._site:  # a node's calls are counted at its line, or that of the backward call
             self._site = site
-            for cost, at in zip(self.by_place, self._structure.index, strict=True):
-                cost.place = self._place_of(self._nodes[at])
-        known, seconds, nbytes = log.take(found.numbers)
-        if len(known):
-            at = np.frombuffer(self._structure.index, np.int32)[known]
-            self._forward[0, at] += seconds
-            self._forward[1, at] += nbytes
-            self._passes[0] += 1
-        self._passes[1] += 1
+            for cost, node in zip(self.by_place, self._nodes, strict=True):
+                cost.place = self._places.at(site if node.location is None else node.location, node.module, "backward")
+        known = False
+        for cost, number in zip(self.by_place, found.numbers, strict=True):
+            if number in made:
+                seconds, nbytes = made[number]
+                cost.made_seconds += seconds
+                cost.made_bytes += nbytes
+                known = True
+        self._forwards += known
+        self._backwards += 1
         return dict(zip(map(id, found.nodes), self.by_place, strict=True))
 
     def report(self) -> NodeCosts:
         """Return the means as plain data."""
-        forward, backward = self._passes
-        spent = np.zeros((2, self._structure.size))
-        spent[:, self._structure.index] = np.array([(cost.seconds, cost.nbytes) for cost in self.by_place]).T
-        rows = np.concatenate([self._forward / max(forward, 1), spent / max(backward, 1)])
-        columns = (array("f", row.astype(np.float32)) for row in rows)
-        return NodeCosts(self._structure.number, forward, backward, *columns)
+        costs = [cost for _, cost in sorted(zip(self._structure.index, self.by_place, strict=True), key=itemgetter(0))]
+        forwards, backwards = max(self._forwards, 1), max(self._backwards, 1)
+        return NodeCosts(
+            self._structure.number, self._forwards, self._backwards,
+            array("f", [cost.made_seconds / forwards for cost in costs]),
+            array("f", [cost.made_bytes / forwards for cost in costs]),
+            array("f", [cost.seconds / backwards for cost in costs]),
+            array("f", [cost.nbytes / backwards for cost in costs]),
+        )  # fmt: skip

@@ -300,8 +300,8 @@ class _Search:
         """Return it all as plain data."""
         x = self.x
         known = self.storages | {x._cdata} | ({x._base._cdata} if x._base is not None else set())
-        known |= {item.identity for item in saved if item.holds == "tensor" or item.is_original}
-        detached = sum(item.holds == "storage" and not item.is_original for item in saved)
+        known |= {item.identity for item in saved if item.holds == "tensor"}
+        detached = sum(item.holds == "storage" for item in saved)
         views = {holder.path for holder in self.found if holder.kind == "view"}  # x is their base: they hold x itself
         direct = [holder for holder in dict.fromkeys(self.found) if holder.kind == "view" or holder.path not in views]
         every = direct + [Holder(item.path, "graph", item.holds, item.nbytes) for item in saved if item.root != _OWN]

@@ -48,13 +48,14 @@ _ROUNDING = 1e-3
 def _sends(followed: Following, node: Any, index: int) -> bool:
     """Return whether a node has sent a gradient on that is not zero, as far as its numbers are known by now."""
     structure, values = followed.graph.structure, followed.recorder.values
-    targets = inputs_of(node)
-    if any(values.parts.get((index, number), (0.0,))[0] > 0 for number in range(len(targets))):
-        return True
-    fed = {id(target) for target in targets}
-    alone = (at for at, other in zip(structure.index, followed.nodes, strict=True)
-             if id(other) in fed and structure.feeder[at] == index)  # fmt: skip
-    return any(values.norms[at] > 0 for at in alone)
+    places = {id(other): at for at, other in zip(structure.index, followed.nodes, strict=True)}
+    for number, target in enumerate(inputs_of(node)):
+        at = places.get(id(target), -1)
+        part = values.parts.get((index, number))
+        alone = at not in structure.roots and [edge.source for edge in structure.edges if edge.target == at] == [index]
+        if (part is not None and part[0] > 0) or (alone and values.norms[at] > 0):
+            return True
+    return False
 
 
 def _unread_gradient(kind: Any) -> str:

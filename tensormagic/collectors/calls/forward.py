@@ -30,7 +30,7 @@ from tensormagic.reports.graph import Graph
 from tensormagic.words import count
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.pass_values import PassValues
+    from tensormagic.collectors.gradients.gradient_statistics import PassValues
 
 
 # Ends a run where a NaN or Inf is made, for the user who asks for it: ``--stop nan``.

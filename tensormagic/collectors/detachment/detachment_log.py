@@ -143,7 +143,7 @@ class DetachmentLog(TracePart):
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Say which nodes a pass that begins goes through. Never raises."""
-        nodes, structure, number = found.nodes, followed.graph.structure, followed.begun.number
+        nodes, structure, number = found.nodes, followed.graph.structure, followed.done.number
         try:
             wanted = bool(self._detached.open) or self._asked_late or number <= PASSES_WAITED
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])

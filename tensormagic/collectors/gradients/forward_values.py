@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -13,23 +13,14 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors import devices
-from tensormagic.collectors.gradients.gradient_statistics import statistics_of
-from tensormagic.collectors.gradients.measures import elements_read
+from tensormagic.collectors import devices, quiet
+from tensormagic.collectors.gradients.gradient_statistics import Coming, PassForward, Row, statistics_of
+from tensormagic.collectors.gradients.measures import elements_read, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
-from tensormagic.collectors.gradients.pass_values import Coming, PassForward, PassValues, Row
 from tensormagic.collectors.graphs.live_nodes import flat
-from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.objects.children import has_history, is_stale
-from tensormagic.collectors.quiet import (
-    dispatches_to_python,
-    local_shard,
-    outside_functorch,
-    unread_reason,
-    unwrap,
-    without_modes,
-)
 from tensormagic.reports import Gap
 from tensormagic.words import error_text
 
@@ -56,12 +47,19 @@ class ForwardMeter(TracePart):
         """Measure the outputs of a call that made the nodes ``made`` (from, to). Never raises."""
         if torch._C._current_autograd_node() is not None or devices.there.capturing():
             return
+        with self._measuring():
+            values = (*given[0], *(given[1] or {}).values())
+            for x in flat((values[0] if result is None and values else result,)):
+                self._look(x, made, values)
+
+    @contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """Leave out the user's modes and transforms; what is measured is detached: no graph grows. Never raises."""
         began = perf_counter()
+        transformed = torch._C._functorch.peek_interpreter_stack() is not None
         try:
-            with _aside():
-                values = (*given[0], *(given[1] or {}).values())
-                for x in flat((values[0] if result is None and values else result,)):
-                    self._look(x, made, values)
+            with torch._C.DisableTorchFunction(), quiet.outside_functorch() if transformed else quiet.without_modes():
+                yield
         except Exception as error:
             self._missed(error)
         self.seconds += perf_counter() - began
@@ -69,12 +67,12 @@ class ForwardMeter(TracePart):
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
         if not has_history(x) or is_stale(x) or x.device.type == "meta":
             return
-        number, local = x.grad_fn._sequence_nr(), local_shard(x)
-        if dispatches_to_python(local):
-            self._gap = unread_reason(x)
+        number, local = x.grad_fn._sequence_nr(), quiet.local_shard(x)
+        if quiet.dispatches_to_python(local):
+            self._gap = quiet.unread_reason(x)
             return
         if made[0] <= number < made[1]:
-            row = self._measure(unwrap(local).detach())
+            row = self._measure(quiet.unwrap(local).detach())
             if len(self._rows[-1]) >= MOST_ROWS:
                 self._rows.append({})
             rows = self._rows[-1]
@@ -85,8 +83,8 @@ class ForwardMeter(TracePart):
     def _measure(self, x: torch.Tensor) -> Row | Coming:
         """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
         if devices.there.holds(x):
-            coming = Coming()
-            self._far.ask(x, coming.came, full=True)
+            coming: Coming = []
+            self._far.ask(x, lambda _, row: coming.append(row), full=True)
             return coming
         if x.layout is not torch.strided or x.is_nested:
             return statistics_of(x, 0)
@@ -101,37 +99,29 @@ class ForwardMeter(TracePart):
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Hand over the rows of the nodes that a pass is about to go through. Never raises."""
-        began, values = perf_counter(), followed.recorder.values
-        try:
-            values.forward = self._taken(found.nodes, followed.graph.structure, values)
-        except Exception as error:
-            self._missed(error)
-        self.seconds += perf_counter() - began
-
-    def _taken(self, nodes: Sequence[Any], structure: GraphStructure, values: PassValues) -> PassForward:
-        found = PassForward(structure, values.pass_number, self._missed)
-        with _aside():
-            for index, node in zip(structure.index, nodes, strict=True):
+        structure, values = followed.graph.structure, followed.recorder.values
+        with self._measuring():
+            values.forward = forward = PassForward(structure, values.pass_number, self._missed)
+            for index, node in zip(structure.index, found.nodes, strict=True):
                 if index in structure.leaf_of:  # seldom changes much: measured where gradients are measured in full
-                    leaf = unwrap(local_shard(node.variable))
-                    if values.table is None or dispatches_to_python(leaf):
+                    leaf = quiet.unwrap(quiet.local_shard(node.variable))
+                    if values.table is None or quiet.dispatches_to_python(leaf):
                         continue
                     if leaf.layout is torch.strided and leaf.numel() and not leaf.untyped_storage().nbytes():
                         continue  # FSDP lets go of the memory of a whole parameter between uses of it
-                    found.rows[index] = self._measure(leaf.detach())
+                    forward.rows[index] = self._measure(leaf.detach())
                     continue
                 number = node._sequence_nr()
                 if rows := next((each for each in reversed(self._rows) if number in each), None):
-                    found.rows[index] = rows[number]
+                    forward.rows[index] = rows[number]
                     if number in self._given:
-                        found.given[index] = self._given[number]
+                        forward.given[index] = self._given[number]
             if self._far.asked:
                 self._far.send()
-                found.far, self._far = self._far, DeviceNumbers(0)
-        self._given.clear()
-        if self._rows[-1]:
-            self._rows.append({})
-        return found
+                forward.far, self._far = self._far, DeviceNumbers(0)
+            self._given.clear()
+            if self._rows[-1]:
+                self._rows.append({})
 
     def _missed(self, error: Exception) -> None:
         self._gap = error_text(error)
@@ -142,22 +132,13 @@ class ForwardMeter(TracePart):
         return (Gap("forward", reason),) if self._gap else ()
 
 
-@contextmanager
-def _aside() -> Iterator[None]:
-    """Leave out the user's modes and transforms; what is measured is detached: no graph grows. Seldom over 1 µs."""
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    with torch._C.DisableTorchFunction(), outside_functorch() if transformed else without_modes():
-        yield
-
-
 def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
-    value = unwrap(local_shard(value))
-    if dispatches_to_python(value) or not value.is_cpu or not value.numel():
+    value = quiet.unwrap(quiet.local_shard(value))
+    if quiet.dispatches_to_python(value) or not value.is_cpu or not value.numel():
         return False
-    row = statistics_of(value.detach(), 0)
-    return bool(row.nan or row.inf)
+    return any(measure(value.detach())[1:])
 
 
 def _together(first: Row | Coming, second: Row | Coming) -> Row | Coming:
@@ -167,9 +148,9 @@ def _together(first: Row | Coming, second: Row | Coming) -> Row | Coming:
     count = first.count + second.count
     mean = (first.mean * first.count + second.mean * second.count) / max(count, 1)
     spread = sum(row.count * (row.std**2 + (row.mean - mean) ** 2) for row in (first, second))
+    counted = ("count", "zero", "nan", "inf", "subnormal", "saturated")
     return dataclasses.replace(
-        first, count=count, norm=math.hypot(first.norm, second.norm), abs_max=max(first.abs_max, second.abs_max),
-        mean=mean, std=math.sqrt(spread / max(count, 1)), zero=first.zero + second.zero, nan=first.nan + second.nan,
-        inf=first.inf + second.inf, subnormal=first.subnormal + second.subnormal,
-        saturated=first.saturated + second.saturated,
+        first, norm=math.hypot(first.norm, second.norm), abs_max=max(first.abs_max, second.abs_max), mean=mean,
+        std=math.sqrt(spread / max(count, 1)),
+        **{name: getattr(first, name) + getattr(second, name) for name in counted},
     )  # fmt: skip

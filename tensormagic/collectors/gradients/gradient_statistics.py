@@ -1,255 +1,136 @@
-"""Everything that is shown about one gradient, in one pass over its memory; the elements of those in a small graph."""
+"""The numbers of one pass: all that is shown about each gradient, the elements of small ones, and the forward's."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.measures import (
-    NARROW,
     NORM_RELIABLE,
     PIECE,
     Measured,
     as_array,
-    count_where,
-    flat,
     ignore,
     of_numbers,
-    pieces,
-    row_as_it_lies,
     small_as_it_lies,
     vdot,
-    vector_norm,
 )
+from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.quiet import without_modes
-from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics, SmallValues
+from tensormagic.reports import (
+    MEASURES,
+    UNTOUCHED,
+    FirstNonfinite,
+    ForwardNonfinite,
+    ForwardValues,
+    GradientStatistics,
+    SmallValues,
+)
 from tensormagic.reports.base import quickly
 from tensormagic.reports.graph import FEW_ELEMENTS
 
-# A gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
-# squares and zeros are taken of each: memory is read once. Elements that a stride of 0 repeats are read once as well,
-# and counted as often as they are. On a device other than a CPU it is done otherwise: see `on_device`.
+# A plain gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
+# squares and zeros are taken of each: memory is read once. Any other, and one whose float32 sums are not enough, is
+# looked at as one on a device is, and read at once.
 
 _statistics = quickly(GradientStatistics)
 
 _SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
-_SUMMED_AS_THEY_ARE = (np.dtype(np.float32), np.dtype(np.float64))
 _CANCELS = 1e-3  # a variance below this share of the mean square has lost its digits in float32
-
-
-class _Sums(NamedTuple):
-    """What one go through memory gathers; ``low`` and ``high`` are NaN as soon as one element is not finite."""
-
-    low: float
-    high: float
-    total: float
-    squares: float
-    zero: int
+_ONES = np.ones(PIECE, np.float32)  # a dot product with them is a sum, in a quarter of the time of NumPy's own
 
 
 def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     """Return the statistics of a gradient on a CPU; mean and standard deviation are those of its finite elements."""
-    row = row_as_it_lies(gradient)
-    if row is not None and (found := statistics_of_row(row, pass_number)) is not None:
-        return found
-    values, repeated = flat(gradient)
-    count = values.numel()
-    if not count:
-        return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
-    sums = _summed(map(as_array, pieces(values)))
-    largest = max(abs(sums.low), abs(sums.high))
-    nan = inf = subnormal = saturated = 0
-    if math.isfinite(largest):
-        if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
-            squares = float(vector_norm(values, dtype=torch.float64).item()) ** 2
-            sums = sums._replace(squares=squares, total=float(values.sum(dtype=torch.float64).item()))
-        norm, zero, mean = math.sqrt(sums.squares * repeated), sums.zero, sums.total / count
-        deviation = _deviation(sums, mean, count)
-        if deviation is None:
-            deviation = values.double().std(correction=0).item()
-    else:
-        nan, inf = count_where(np.isnan, values), count_where(np.isinf, values)
-        norm = largest = math.nan if nan else math.inf
-        zero, (mean, deviation) = count_where(np.equal, values, 0), _middle_of_finite(values)
-    if gradient.dtype in NARROW:  # below its smallest normal number, zeros apart, and at its largest
-        limits = torch.finfo(gradient.dtype)
-        for part in (np.abs(as_array(piece)) for piece in pieces(values)):
-            subnormal += int(np.count_nonzero((part > 0) & (part < limits.smallest_normal)))
-            saturated += int(np.count_nonzero(part >= limits.max))
-    counts = [number * repeated for number in (zero, nan, inf, subnormal, saturated)]
-    return _statistics(pass_number, count * repeated, norm, largest, mean, deviation, *counts)
+    plain = type(gradient) is torch.Tensor and gradient.dtype is torch.float32 and gradient.layout is torch.strided
+    row = small_as_it_lies(gradient) if plain and gradient.is_cpu and not gradient.is_nested else None
+    if row is not None and (known := statistics_of_row(row, pass_number)) is not None:
+        return known
+    found: list[Any] = []
+    numbers = DeviceNumbers(pass_number)
+    numbers.ask(gradient, lambda _, statistics: found.append(statistics), full=True)
+    numbers.send()
+    numbers.read()
+    return found[0]  # type: ignore[no-any-return]
 
 
 def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
-    """Return the statistics of float32 numbers, shape (elements,); None where NumPy's sums of them are not enough."""
-    count = len(row)
-    sums = _summed((row,) if count <= PIECE else (row[at : at + PIECE] for at in range(0, count, PIECE)))
-    largest = max(abs(sums.low), abs(sums.high))
-    if largest and not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1]:
-        return None
-    mean = sums.total / count
-    if (deviation := _deviation(sums, mean, count)) is None:
-        return None
-    return _statistics(pass_number, count, math.sqrt(sums.squares), largest, mean, deviation, sums.zero, 0, 0, 0, 0)
+    """Return the statistics of float32 numbers, shape (elements,); None where NumPy's sums of them are not enough.
 
-
-def _summed(parts: Iterable[Any]) -> _Sums:
-    """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
-    least, most, total, squares, zero = math.inf, -math.inf, 0.0, 0.0, 0
-    for part in parts:
+    NumPy goes through them on one core: waiting for others at every piece takes longer.
+    """
+    count, least, most, total, squares, zero = len(row), math.inf, -math.inf, 0.0, 0.0, 0
+    for at in range(0, count, PIECE):
+        part = row[at : at + PIECE]
         low, high = float(_least(part)), float(_largest(part))
         if not math.isfinite(low + high):
-            return _Sums(math.nan, math.nan, total, squares, zero)
-        numbers = part if part.dtype in _SUMMED_AS_THEY_ARE else part.astype(np.float32)
+            return None
         least, most = min(least, low), max(most, high)
-        total += float(vdot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
-        squares += float(vdot(numbers, numbers))  # what is left of a type here is taken again
+        total += float(vdot(part, _ONES[: len(part)]))
+        squares += float(vdot(part, part))
         zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
-    return _Sums(least, most, total, squares, zero)
+    largest, mean, variance = max(abs(least), abs(most)), total / count, 0.0
+    if largest and not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1]:
+        return None
+    if least != most:  # Σ(x - m)² = Σx² - n·m², unless that cancels
+        variance = squares / count - mean * mean
+        if variance < _CANCELS * squares / count:
+            return None
+    return _statistics(pass_number, count, math.sqrt(squares), largest, mean, math.sqrt(variance), zero, 0, 0, 0, 0)
 
 
 _least, _largest = np.minimum.reduce, np.maximum.reduce  # of one row: in two thirds of the time of its methods
 
 
-@cache
-def _ones(char: str) -> Any:
-    """Return ones: a dot product with them is a sum, in a quarter of the time of NumPy's own."""
-    return np.ones(PIECE, char)
+Statistics = list["GradientStatistics | None"]
+"""Of one gradient of each node of a graph; None where none came."""
 
 
-def _deviation(sums: _Sums, mean: float, count: int) -> float | None:
-    """Return the standard deviation from the sums: Σ(x - m)² = Σx² - n·m²; None where that cancels."""
-    if sums.low == sums.high:
-        return 0.0
-    square = sums.squares / count
-    variance = square - mean * mean
-    return None if variance < _CANCELS * square else math.sqrt(variance)
-
-
-def _middle_of_finite(values: torch.Tensor) -> tuple[float, float]:
-    """Return mean and standard deviation of the finite elements; NaN twice where there are none."""
-    part = as_array(values.detach().reshape(-1))
-    finite = part[np.isfinite(part)].astype(np.float64)
-    with np.errstate(all="ignore"):  # as torch, which says nothing of float64's own end
-        return (float(finite.mean()), float(finite.std())) if len(finite) else (math.nan, math.nan)
-
-
-# -- kept -------------------------------------------------------------------------------------------------------------
-
-# ``dataclasses.astuple`` copies deeply, which takes 50 times as long
-_FIELDS = tuple(field.name for field in dataclasses.fields(GradientStatistics))
-_in_order = attrgetter(*_FIELDS)
-_COUNTS = frozenset({0, 1, 6, 7, 8, 9, 10})  # places of the whole numbers among them
-_MEASURED = [3, 4, 5, 6, 9, 10]  # places of `MEASURES`, the counts last
-
-
-class StatisticsTable:
-    """The statistics of one gradient of every node of a graph, packed: 89 bytes a node. ``there`` says of which."""
-
-    _WIDTH = len(_FIELDS)
-
-    def __init__(self, size: int) -> None:
-        self.there = bytearray(size)
-        self._numbers = array("d", [0.0]) * (size * self._WIDTH)
-
-    def __contains__(self, index: int) -> bool:
-        return bool(self.there[index])
-
-    def __len__(self) -> int:
-        return self.there.count(1)
-
-    def __setitem__(self, index: int, found: GradientStatistics) -> None:
-        at = index * self._WIDTH
-        self._numbers[at : at + self._WIDTH] = array("d", _in_order(found))
-        self.there[index] = 1
-
-    def fill(self, indices: Any, rows: Any) -> None:
-        """Give nodes, by index or by what is true of each, their statistics: a row of the fields; shape (nodes, 11)."""
-        self._rows()[indices] = rows
-        np.frombuffer(self.there, np.uint8)[indices] = 1
-
-    def learn(self, other: StatisticsTable) -> None:
-        """Take from another table what it knows of nodes whose statistics are not known here."""
-        missing = np.frombuffer(other.there, np.uint8) > np.frombuffer(self.there, np.uint8)
-        if missing.any():
-            self.fill(missing, other._rows()[missing])
-
-    def copy(self, source: int, index: int) -> None:
-        """Give a node the statistics of another, where that has any."""
-        at, to = source * self._WIDTH, index * self._WIDTH
-        self._numbers[to : to + self._WIDTH] = self._numbers[at : at + self._WIDTH]
-        self.there[index] = self.there[source]
-
-    def get(self, index: int) -> GradientStatistics | None:
-        """Return the statistics of the node with that index, or None where no gradient has reached it."""
-        if not self.there[index]:
-            return None
-        row = self._numbers[index * self._WIDTH : (index + 1) * self._WIDTH]
-        number, count, norm, largest, mean, std, *counts = row
-        return GradientStatistics(int(number), int(count), norm, largest, mean, std, *map(int, counts))
-
-    def every(self) -> list[GradientStatistics | None]:
-        """Return what `get` does of every node, in a third of the time."""
-        there = np.frombuffer(self.there, np.uint8) != 0
-        rows = self._rows()[there]
-        columns = [
-            (rows[:, at].astype(np.int64) if at in _COUNTS else rows[:, at]).tolist() for at in range(self._WIDTH)
-        ]
-        found = map(_statistics, *columns)
-        return [next(found) if here else None for here in there.tolist()]
-
-    def columns(self) -> array[float]:
-        """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
-        rows, there = self._rows(), np.frombuffer(self.there, np.uint8) != 0
-        packed = np.full((len(rows), len(MEASURES)), UNTOUCHED, np.float32)
-        known = rows[there][:, _MEASURED]
-        known[:, 3:] /= np.maximum(rows[there, 1:2], 1)
+def measures_of(table: Statistics) -> array[float]:
+    """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
+    packed = np.full((len(table), len(MEASURES)), UNTOUCHED, np.float32)
+    if known := [at for at, one in enumerate(table) if one is not None]:
+        rows = np.array([_measured(table[at]) for at in known], np.float64)
+        rows[:, 3:6] /= np.maximum(rows[:, 6:], 1)
         with np.errstate(all="ignore"):  # what float32 cannot hold is infinite in it, or 0
-            packed[there] = known
-        return array("f", packed.tobytes())
-
-    def _rows(self) -> Any:
-        return np.frombuffer(self._numbers, np.float64).reshape(-1, self._WIDTH)
+            packed[known] = rows[:, :6]
+    return array("f", packed.tobytes())
 
 
-# The statistics of many small gradients at once.
-#
-# A graph of a hundred thousand nodes has, as a rule, gradients of a few elements, and what takes time is to ask for
-# each number of each of them. So a small gradient is copied, and the copies of a few thousand are looked at together:
-# NumPy then takes every number of all of them in one go. Copied, not kept: the engine writes into a gradient that
-# nobody else holds, and would not where somebody does.
+_measured = attrgetter("abs_max", "mean", "std", "zero", "subnormal", "saturated", "count")
+
+
+# The statistics of many small gradients at once: what takes time is to ask for each number of each of them. So each is
+# copied, and the copies of a few thousand are looked at together by NumPy. Copied, not kept: the engine writes into a
+# gradient that nobody else holds, and would not where somebody does.
 
 MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
 _ROOM = 1 << 14  # elements that are looked at together: what NumPy makes of them on the way takes 30 bytes each
-
-Keep = Callable[[list[int], Any], None]
 
 
 class SmallGradients:
     """Copies of small gradients of one pass, to be looked at together.
 
-    ``keep`` is given node indices and, for each of them, a row of the fields of `GradientStatistics`, in order;
-    ``copy(source, index)`` gives a node the statistics of another. ``waiting`` are those still to be looked at.
+    ``keep`` is given the index of each node, and its statistics; ``waiting`` are those still to be looked at.
     """
 
-    def __init__(self, pass_number: int, keep: Keep, copy: Callable[[int, int], None]) -> None:
-        self._pass_number, self._keep, self._copy = pass_number, keep, copy
+    def __init__(self, pass_number: int, keep: Callable[[int, GradientStatistics], None]) -> None:
+        self._pass_number, self._keep = pass_number, keep
         self._room: Any = None
         self._used = 0
         self._starts: list[int] = []
         self._indices: list[int] = []
-        self._copies: list[tuple[int, int]] = []
         self.waiting: set[int] = set()
 
     def take(self, index: int, gradient: torch.Tensor) -> Measured | None:
@@ -281,67 +162,52 @@ class SmallGradients:
             return norm, 0, 0
         return of_numbers(copied)
 
-    def hands_on(self, source: int, index: int) -> bool:
-        """Note that a node received what ``source`` did; False where that is not waiting."""
-        if source not in self.waiting:
-            return False
-        self._copies.append((source, index))
-        self.waiting.add(index)
-        return True
-
     def settle(self) -> None:
         """Look at all that wait."""
         if not self._indices:
             return
-        indices, starts, copies = self._indices, self._starts, self._copies
-        self._indices, self._starts, self._copies, self.waiting = [], [], [], set()
-        used, self._used = self._used, 0
-        self._keep(indices, rows_of(self._room[:used], starts, self._pass_number))
-        for source, index in copies:
-            self._copy(source, index)
+        indices, starts, used = self._indices, self._starts, self._used
+        self._indices, self._starts, self._used, self.waiting = [], [], 0, set()
+        for index, found in zip(indices, statistics_of_each(self._room[:used], starts, self._pass_number), strict=True):
+            self._keep(index, found)
 
     def finish(self) -> None:
-        """Look at all that wait, and drop the callbacks: an object that holds this would else hold itself."""
+        """Look at all that wait, and drop the callback: an object that holds this would else hold itself."""
         try:
             self.settle()
         finally:
-            self._keep = self._copy = ignore
+            self._keep = ignore
 
 
-def rows_of(values: Any, starts: Any, pass_number: int) -> Any:
-    """Return a row of the fields of `GradientStatistics` for each stretch of float32 numbers, which ``starts`` begin.
+def statistics_of_each(values: Any, starts: Any, pass_number: int) -> list[GradientStatistics]:
+    """Return the statistics of each stretch of float32 numbers, which ``starts`` begin.
 
     Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest
     magnitude are NaN where one element is, else infinite where one is.
     """
+
+    def counted(marked: Any) -> Any:
+        return np.add.reduceat(marked.astype(np.int64), starts)
+
     with np.errstate(all="ignore"):  # the user may have asked for errors; 0 / 0 is the mean of nothing
         wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
-        counts = np.append(starts[1:], len(values)) - starts
-        rows = np.zeros((len(starts), 11))
-        rows[:, 0], rows[:, 1] = pass_number, counts
-        rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
-        rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
-        rows[:, 6] = _counted(wide == 0, starts)
-        finite = np.isfinite(wide)
-        numbers, all_finite = counts, finite.all()
-        if not all_finite:
-            rows[:, 7], rows[:, 8] = _counted(np.isnan(wide), starts), _counted(np.isinf(wide), starts)
-            numbers, wide = _counted(finite, starts), np.where(finite, wide, 0.0)
+        numbers = counts = np.append(starts[1:], len(values)) - starts
+        norms, largest = np.sqrt(np.add.reduceat(wide * wide, starts)), np.maximum.reduceat(np.abs(wide), starts)
+        zero, nan, inf, finite = counted(wide == 0), 0 * counts, 0 * counts, np.isfinite(wide)
+        if not (all_finite := finite.all()):
+            nan, inf, numbers = counted(np.isnan(wide)), counted(np.isinf(wide)), counted(finite)
+            wide = np.where(finite, wide, 0.0)
         means = np.add.reduceat(wide, starts) / numbers
         apart = wide - np.repeat(means, counts)
         apart = apart if all_finite else np.where(finite, apart, 0.0)
-        rows[:, 4], rows[:, 5] = means, np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
-    return rows
+        deviations = np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
+    columns = [each.tolist() for each in (counts, norms, largest, means, deviations, zero, nan, inf)]
+    return [_statistics(pass_number, *row, 0, 0) for row in zip(*columns, strict=True)]
 
 
-def _counted(marked: Any, starts: Any) -> Any:
-    return np.add.reduceat(marked.astype(np.int64), starts)
-
-
-# The numbers themselves, where a graph is small enough to be checked by hand: what was made, received and sent.
-#
-# The forward's results are noted as calls return them, those of a few elements alone; a pass through a small graph
-# has hooks of its own. On a device other than a CPU nothing is read: it would have to be waited for.
+# The numbers themselves, where a graph is small enough to be checked by hand: what the forward made, as calls returned
+# it, and what hooks saw received and sent. On a device other than a CPU nothing is read: it would have to be waited
+# for.
 
 _MOST_RESULTS = 512  # of a forward whose backward never comes
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -417,3 +283,81 @@ def _numbers(x: Any) -> Numbers:
             return tuple(map(float, x.detach().reshape(-1).tolist()))
     except Exception:
         return ()
+
+
+# The numbers of one pass, and of the forward before it.
+
+Row = GradientStatistics
+
+
+Coming = list["Row | None"]
+"""A row that is on its way from a device; empty until it is here."""
+
+
+class PassForward:
+    """What the forward of one pass made, by node index; ``missed`` is called with why something could not be read."""
+
+    def __init__(self, structure: GraphStructure, pass_number: int, missed: Callable[[Exception], None]) -> None:
+        self._structure, self._missed = structure, missed
+        self._pass_number = pass_number
+        self.rows: dict[int, Row | Coming] = {}  # measured, or to come from a device,
+        self.far: DeviceNumbers | None = None  # which brings them; None where there is nothing to come
+        self._measured: dict[int, Row] = {}  # those that are here, in order
+        self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
+
+    def fetch(self) -> None:
+        """Take what has come from devices; waits until it has. Never raises."""
+        try:
+            if self.far is not None:
+                self.far.read()
+                self.far = None
+            here = ((index, [row] if isinstance(row, Row) else row) for index, row in sorted(self.rows.items()))
+            came = ((index, row) for index, rows in here for row in rows)
+            self._measured = {index: row for index, row in came if row is not None}
+        except Exception as error:
+            self._missed(error)
+
+    def report(self) -> ForwardValues:
+        """Return the numbers, packed."""
+        table: Statistics = [None] * self._structure.size
+        norms = array("f", [UNTOUCHED]) * self._structure.size
+        bad: dict[str, tuple[int, int]] = {}
+        for index, row in self._measured.items():
+            table[index], norms[index] = row, row.norm
+            if row.nan or row.inf:
+                bad[str(index)] = (row.nan, row.inf)
+        return ForwardValues(norms, measures_of(table), bad)
+
+    def first_nonfinite(self) -> ForwardNonfinite | None:
+        """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
+        is_bad = {index: row for index, row in self._measured.items() if row.nan or row.inf}
+        index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)
+        if index is None:
+            return None
+        row = is_bad[index]
+        return ForwardNonfinite(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
+
+
+@dataclass(slots=True)
+class PassValues:
+    """The numbers of one pass: plain, written by the hooks, read by the sampler while it runs."""
+
+    pass_number: int  # From 1.
+    norms: array[float]  # By report index; `UNTOUCHED` until backward reaches the node.
+    bad: dict[int, tuple[int, int]] = field(default_factory=dict)  # Report index → (NaN count, Inf count).
+    order: list[int] = field(default_factory=list)  # Report indices in the order reached.
+    first_nonfinite: tuple[FirstNonfinite, ...] = ()  # Filled when the pass ends.
+    gap: str = ""  # Why something could not be measured; empty where all could.
+    loss_gap: str = ""  # Why the value is missing; empty where it is there, or is no number.
+    value: float | None = None  # The number that backward was called on, where it is one and can be read.
+    # (report index of a node, input number) → what it sent there, where several send to one slot.
+    parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    # The statistics of every gradient; None in a pass of which only the norms are taken.
+    table: Statistics | None = None
+    forward: PassForward | None = None  # What the forward made, where that was asked for.
+    small: SmallPass | None = None  # The numbers themselves, of a small graph.
+
+    @classmethod
+    def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:
+        """Return the values of a pass that is about to begin, through a graph of so many nodes."""
+        return cls(pass_number, array("f", [UNTOUCHED]) * size, table=[None] * size if full else None)

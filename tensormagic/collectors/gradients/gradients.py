@@ -12,37 +12,37 @@ On a CPU a reduction is read at once. On any other device nothing is read inside
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from math import sqrt
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from tensormagic.collectors import devices
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
-from tensormagic.collectors.gradients.measures import NO_NUMBERS, NORM_RELIABLE, Measured, elements_read, measure
+from tensormagic.collectors import devices, quiet
+from tensormagic.collectors.gradients import measures
+from tensormagic.collectors.gradients.gradient_statistics import (
+    MOST_ELEMENTS,
+    PassValues,
+    SmallGradients,
+    statistics_of,
+    statistics_of_row,
+)
 from tensormagic.collectors.gradients.nonfinite import SavedFacts, first_nonfinite_of, saved_facts
-from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers
-from tensormagic.collectors.gradients.pass_values import Gradients, PassNumbers, PassValues
+from tensormagic.collectors.gradients.on_device import ROOM, DeviceNumbers
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.saved_tensors import REGULAR, saved_tensor, singular_slot
-from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
+from tensormagic.collectors.graphs.structure import Walk, is_accumulate
 from tensormagic.collectors.hooks.replacing import without_dynamo
-from tensormagic.collectors.quiet import (
-    dispatches_to_python,
-    graded,
-    is_replicated,
-    local_shard,
-    outside_functorch,
-    unread_reason,
-    unwrap,
-    without_modes,
-)
-from tensormagic.reports import UNREADABLE, GradientStatistics
+from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 from tensormagic.words import error_text
 
+Gradients = Sequence["torch.Tensor | None"]
+
+_current_node: Callable[[], Any] = torch._C._current_autograd_node
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
 _SPREAD = "the loss is a DTensor, and each process has only a part; a trace does not ask other processes"
@@ -59,40 +59,33 @@ _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", 
                       "SplitWithSizesBackward0", "UnbindBackward0"})  # fmt: skip
 
 
-class PassRecorder(PassNumbers):
-    """Hooks the nodes of one walk, and takes the hooks away again; ``history`` is shared by all passes of the graph.
+class PassRecorder:
+    """Hooks the nodes of one walk, takes the hooks away again, and fills the values of the pass, by report index.
 
-    Attributes:
-        hooked: Sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
-            `close` on the report indices of nodes whose gradient such a hook may have changed on its way there.
+    Where ``wrapped``, what is inside the wrappers is measured that transforms (``torch.func``) put around gradients.
+    ``hooked`` are sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
+    `close` on the report indices of nodes whose gradient such a hook may have changed on its way there. ``seconds``
+    were spent in hooks, ``statistics_seconds`` of these in measuring gradients in full.
     """
 
     def __init__(
-        self,
-        found: Walk,
-        structure: GraphStructure,
-        values: PassValues,
-        first: StatisticsTable,
-        history: DeviceHistory | None = None,
+        self, found: Walk | None, graph: TracedGraph, values: PassValues, *, hooked: Collection[int], wrapped: bool
     ) -> None:
-        super().__init__(structure, values, first)
-        self.hooked: Collection[int] = ()
-        self._found: Walk | None = found
-        self._history = history or DeviceHistory()
+        self.values, self._structure, self._found, self.hooked = values, graph.structure, found, hooked
+        self._first, self._history = graph.first, graph.on_device  # all passes of the graph fill what is missing there
         self._far = DeviceNumbers(values.pass_number)
+        self.seconds = self.statistics_seconds = 0.0
+        self._small = SmallGradients(values.pass_number, self._keep_statistics)
+        # Where gradients lay that were looked at last. Three lists, and no tuple for each node: what Python has to look
+        # through for garbage, it looks through often.
+        self._addresses, self._reads, self._versions = ([0] * graph.structure.size for _ in range(3))
         self._may_ask: bool | None = None  # on a device; known with the first gradient there
         self._asks_all = True
         self._facts: dict[int, SavedFacts] = {}
         self._hooks = Hooks()
         self._padding: set[int] = set()
-        self._wrapped = False
-        self._isolated = torch._C._len_torch_dispatch_stack() > 0
+        self._isolated = wrapped or torch._C._len_torch_dispatch_stack() > 0
         self._plain = not devices.there.simulated and not self._isolated
-
-    def look_inside_wrappers(self) -> None:
-        """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
-        self._wrapped = self._isolated = True
-        self._plain = False
 
     def open(self, around: Callable[..., Any] | None = None, *, between_compiled: bool = False) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again.
@@ -102,7 +95,7 @@ class PassRecorder(PassNumbers):
         """
         assert self._found is not None
         nodes, structure, hooks = self._found.nodes, self._structure, self._hooks
-        before, after, slowly = self._before, self._after, self._slowly
+        before, after, slowly = self.received, self._after, self._slowly
         if around is not None:
             before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
         try:
@@ -110,19 +103,16 @@ class PassRecorder(PassNumbers):
             if between_compiled:
                 before, after = partial(without_dynamo, before), partial(without_dynamo, after)
                 look = partial(without_dynamo, look) if look is not None else None
-            with hooks.together() as handle:
+            with hooks.together():
                 for index, node in zip(structure.index, nodes, strict=True):
                     slot = None if type(node) in REGULAR else singular_slot(node)
                     usual = look is not None and slot is None
                     hook = look if usual else partial(before, index, node if slot else None, slot)
-                    if (other := node.register_prehook(hook)) is not handle:
-                        hooks.keep(other)
+                    hooks.keep(node.register_prehook(hook))
                 for place, contested in structure.contested.items():
                     if nodes[place].name() in _PADDING:
                         self._padding.add(structure.index[place])
-                    other = nodes[place].register_hook(partial(after, structure.index[place], contested))
-                    if other is not handle:
-                        hooks.keep(other)
+                    hooks.keep(nodes[place].register_hook(partial(after, structure.index[place], contested)))
             if self.values.small is not None:
                 self.values.small.open(self._found, structure, hooks, around)
         except BaseException:
@@ -136,7 +126,7 @@ class PassRecorder(PassNumbers):
         try:
             self._small.finish()
             if self._far.asked:
-                with graded(enabled=False), self._quiet():
+                with self._quiet():
                     self._far.send()
         except Exception as error:
             self._far.give_up()
@@ -164,27 +154,21 @@ class PassRecorder(PassNumbers):
             self._conclude()
 
     def _conclude(self) -> None:
-        values = self.values
-        if values.table is not None:
-            self._first.learn(values.table)
+        values, edges = self.values, self._structure.edges
         if values.bad and not self._far.asked:
-            values.first_nonfinite = first_nonfinite_of(
-                values, self._facts, self._first, self._structure.edges, self.hooked
-            )
+            values.first_nonfinite = first_nonfinite_of(values, self._facts, self._first, edges, self.hooked)
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
-        if is_replicated(root):
-            root = local_shard(root)
-        if dispatches_to_python(root):
-            self.values.loss_gap = (
-                _SPREAD if local_shard(root) is not root else f"the loss could not be read: {unread_reason(root)}"
-            )
+        root = quiet.local_shard(root) if quiet.is_replicated(root) else root
+        if quiet.dispatches_to_python(root):
+            is_part, reason = quiet.local_shard(root) is not root, quiet.unread_reason(root)
+            self.values.loss_gap = _SPREAD if is_part else f"the loss could not be read: {reason}"
             return
-        with graded(enabled=False), self._quiet():
+        with self._quiet():
             value = root.detach().reshape(())
             if value.is_floating_point() and value.device.type != "meta":
                 if devices.there.holds(value):
@@ -192,27 +176,24 @@ class PassRecorder(PassNumbers):
                 else:
                     self.values.value = value.item()
 
-    def observe_result(self, index: int, gradients: Sequence[torch.Tensor]) -> None:
-        """Record what ``autograd.grad`` handed back instead of passing it on: gradients of a node's outputs."""
-        self._before(index, None, None, gradients)
-
     # -- hooks: called by the engine; they return None, which leaves every gradient as it is ----------------------
 
-    def _before(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
+    def received(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
+        """Look at what a node received, or what ``autograd.grad`` handed back instead: gradients of its outputs."""
         self.values.order.append(index)
         self._slowly(index, node, slot, gradients)
 
     def _slowly(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         began = perf_counter()
         try:
-            if odd := any(map(dispatches_to_python, gradients)):
-                gradients = [*map(local_shard, gradients)]
-            if odd and any(map(dispatches_to_python, gradients)):
+            if odd := any(map(quiet.dispatches_to_python, gradients)):
+                gradients = [*map(quiet.local_shard, gradients)]
+            if odd and any(map(quiet.dispatches_to_python, gradients)):
                 self.values.norms[index] = UNREADABLE
-                self.values.gap = unread_reason(next(filter(dispatches_to_python, gradients)))
+                self.values.gap = quiet.unread_reason(next(filter(quiet.dispatches_to_python, gradients)))
             elif self._isolated or torch.is_grad_enabled():
-                with graded(enabled=False), self._quiet():
-                    self._look(index, node, slot, [*map(unwrap, gradients)] if self._wrapped else gradients)
+                with self._quiet():
+                    self._look(index, node, slot, [*map(quiet.unwrap, gradients)])
             else:
                 self._look(index, node, slot, gradients)
         except Exception as error:
@@ -223,32 +204,33 @@ class PassRecorder(PassNumbers):
                 self._history.short()
         self.seconds += perf_counter() - began
 
-    def _after(
-        self, index: int, contested: dict[int, tuple[int, int]], gradients: Sequence[torch.Tensor | None], _: Any
-    ) -> None:
+    def _after(self, index: int, contested: list[int], gradients: Sequence[torch.Tensor | None], _: Any) -> None:
         began = perf_counter()
         try:
-            with graded(enabled=False) if torch.is_grad_enabled() else nullcontext(), self._quiet():
+            with self._quiet() if self._isolated or torch.is_grad_enabled() else nullcontext():
                 for input_number in contested:
-                    gradient = local_shard(gradients[input_number])
-                    gradient = unwrap(gradient) if self._wrapped else gradient
-                    if gradient is not None and not dispatches_to_python(gradient):
+                    gradient = quiet.unwrap(quiet.local_shard(gradients[input_number]))
+                    if gradient is not None and not quiet.dispatches_to_python(gradient):
                         self._look_at_part((index, input_number), gradient)
         except Exception as error:
             self.values.gap = error_text(error)
         self.seconds += perf_counter() - began
 
-    def _quiet(self) -> Any:
-        """Keep the user's own dispatch modes and transforms from seeing the tracer's reductions."""
-        if self._wrapped:
-            return outside_functorch()
-        return without_modes() if self._isolated else nullcontext()
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Keep the user's own dispatch modes and transforms from seeing the tracer's reductions, and autograd too."""
+        with quiet.graded(enabled=False), quiet.outside_functorch() if self._isolated else nullcontext():
+            yield
 
     # -- measuring ------------------------------------------------------------------------------------------------
 
     def _look(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
-        if slot is not None:
-            self._look_into(index, node, slot)
+        saved = saved_tensor(node, slot) if slot is not None else None
+        if slot is not None and saved is not None and saved.numel() and saved.is_floating_point():
+            if not devices.there.holds(saved):
+                self._facts[index] = saved_facts(slot, saved)
+            elif self._has_room(saved.device):
+                self._far.counts(saved, lambda *counts: self._facts.__setitem__(index, (slot, *counts)))
         first = gradients[0]
         if len(gradients) > 1 or first is None:
             present = [gradient for gradient in gradients if gradient is not None]
@@ -257,39 +239,25 @@ class PassRecorder(PassNumbers):
             for gradient in present:
                 self._measure(index, gradient, partial(self._store, index))
         elif first.is_meta:
-            self.values.norms[index], self.values.gap = UNREADABLE, NO_NUMBERS
+            self.values.norms[index], self.values.gap = UNREADABLE, measures.NO_NUMBERS
         else:
             self._look_at_one(index, first)
-
-    def _look_into(self, index: int, node: Any, slot: str) -> None:
-        """Count the zeros and the like in a saved tensor that may explain a NaN, where its numbers can be looked at."""
-        saved = saved_tensor(node, slot)
-        if saved is None or not saved.numel() or not saved.is_floating_point():
-            return
-        if not devices.there.holds(saved):
-            self._facts[index] = saved_facts(slot, saved)
-        elif self._has_room(saved.device):
-
-            def keep(zero: int, negative: int, bad: int) -> None:
-                self._facts[index] = SavedFacts(slot, zero, negative, bad)
-
-            self._far.counts(saved, keep)
 
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         far, values = devices.there.holds(gradient), self.values
         if gradient.layout is torch.strided and not (far and gradient.is_nested):
-            self._addresses[index], self._reads[index] = gradient.data_ptr(), elements_read(gradient)
+            self._addresses[index], self._reads[index] = gradient.data_ptr(), measures.elements_read(gradient)
             self._versions[index] = gradient._version
             sender = self._structure.sender[index]
             if sender >= 0 and self._received(sender, gradient):
                 self._far.after(partial(self._hand_on, sender, index)) if far else self._hand_on(sender, index)
                 return
         if not far:
-            if values.table is not None or index not in self._first:
+            if values.table is not None or self._first[index] is None:
                 self._measure_in_full(index, gradient)
             else:
-                self._store(index, measure(gradient))
+                self._store(index, measures.measure(gradient))
         elif self._has_room(gradient.device):
             history = self._history
             full = self._asks_all and (values.table is not None or index not in history.asked_in_full)
@@ -299,13 +267,13 @@ class PassRecorder(PassNumbers):
         else:
             values.norms[index] = UNREADABLE
 
-    def _came(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
+    def _came(self, index: int, numbers: measures.Measured | None, found: GradientStatistics | None) -> None:
         """Keep what came from a device of a gradient; next time it is asked with care where its range was left."""
         if numbers is None:
             self.values.norms[index] = UNREADABLE
             return
-        careful = self._history.careful
-        (careful.discard if NORM_RELIABLE[0] < numbers[0] < NORM_RELIABLE[1] else careful.add)(index)
+        within, careful = measures.NORM_RELIABLE[0] < numbers[0] < measures.NORM_RELIABLE[1], self._history.careful
+        (careful.discard if within else careful.add)(index)
         if found is not None:
             self._keep_statistics(index, found)
         self._store(index, numbers)
@@ -321,8 +289,6 @@ class PassRecorder(PassNumbers):
             if not self._may_ask:
                 self.values.gap = _NO_ROOM
             elif not self._asks_all:
-                if self.values.table is not None:
-                    self._first.learn(self.values.table)
                 self.values.table, self.values.gap = None, _LITTLE_ROOM
         return self._may_ask
 
@@ -340,16 +306,140 @@ class PassRecorder(PassNumbers):
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
             self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
 
-    def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
+    def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[measures.Measured], None]) -> None:
         if not devices.there.holds(gradient):
-            store(measure(gradient))
+            store(measures.measure(gradient))
         elif self._has_room(gradient.device):
 
-            def keep(numbers: Measured | None, _: GradientStatistics | None) -> None:
+            def keep(numbers: measures.Measured | None, _: object) -> None:
                 if numbers is not None:
                     store(numbers)
 
             self._far.ask(gradient, keep, full=False, careful=index in self._history.careful)
+
+    # -- keeping --------------------------------------------------------------------------------------------------
+
+    def _received(self, index: int, gradient: torch.Tensor) -> bool:
+        """Return whether a gradient is, unchanged, what the node received."""
+        return (
+            gradient.data_ptr() == self._addresses[index] != 0
+            and gradient._version == self._versions[index]
+            and measures.elements_read(gradient) == self._reads[index]
+        )
+
+    def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
+        if self.values.table is not None:
+            self.values.table[index] = found
+        if self._first[index] is None:
+            self._first[index] = found
+
+    def _hand_on(self, source: int, index: int) -> None:
+        """Give a node the numbers of the one before it, whose gradient it received unchanged."""
+        values = self.values
+        values.norms[index] = values.norms[source]
+        if source in values.bad:
+            values.bad[index] = values.bad[source]
+        if source in self._small.waiting:
+            self._small.settle()
+        if (found := (self._first if values.table is None else values.table)[source]) is not None:
+            self._keep_statistics(index, found)
+
+    def _store(self, index: int, numbers: measures.Measured) -> None:
+        """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
+        norm, nan, inf = numbers
+        values = self.values
+        if values.norms[index] >= 0:
+            norm = math.hypot(values.norms[index], norm)
+        if nan or inf or index in values.bad:
+            before = values.bad.get(index, (0, 0))
+            values.bad[index] = (before[0] + nan, before[1] + inf)
+            norm = math.nan if values.bad[index][0] else math.inf
+        values.norms[index] = norm
+
+    def _measure_in_full(self, index: int, gradient: torch.Tensor) -> None:
+        began = perf_counter()
+        numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
+        if numbers is None:
+            found = statistics_of(gradient, self.values.pass_number)
+            if index in self._small.waiting:  # a node that is looked at twice keeps the later numbers
+                self._small.settle()
+            self._keep_statistics(index, found)
+            numbers = found.norm, found.nan, found.inf
+        self._store(index, numbers)
+        self.statistics_seconds += perf_counter() - began
+
+    def _take_row(self, index: int, gradient: torch.Tensor, numbers: Any) -> None:
+        """Measure a plain gradient in full, given its numbers; a small one waits for others."""
+        if gradient.requires_grad or gradient.is_neg():
+            return
+        began = perf_counter()
+        if len(numbers) <= MOST_ELEMENTS:
+            self._store(index, self._small.add(index, numbers))
+        elif (found := statistics_of_row(numbers, self.values.pass_number)) is not None:
+            self._keep_statistics(index, found)
+            self.values.norms[index] = found.norm
+        self.statistics_seconds += perf_counter() - began
+
+    def _usual_look(  # noqa: C901  (in one function: it runs for every node)
+        self, nodes: Sequence[Any], slowly: Callable[[int, None, None, Gradients], None]
+    ) -> Callable[[Gradients], None]:
+        """Return the hook of nearly every node in nearly every pass, given what torch gives a prehook.
+
+        It takes the norm of one gradient, in a microsecond or a few; in a pass whose gradients are measured in full it
+        copies small ones, and leaves the measuring for later. What it finds anything unusual in, it leaves to
+        ``slowly``, which looks at everything and counts its own time. It is the same function for all nodes: the engine
+        says which one it is at. It calls no operation of torch's, so no mode has to be kept from seeing it.
+        """
+        index_of = dict(zip(map(id, nodes), self._structure.index, strict=True)).get  # its ids live as long as they
+        values, hand_on, take, squared = self.values, self._hand_on, self._take_row, measures.squared
+        norms, bad, reached, single = values.norms, values.bad, values.order.append, torch.float32
+        addresses, reads, versions, alone = self._addresses, self._reads, self._versions, measures.MOST_ALONE
+        sender, first, full = self._structure.sender, self._first, values.table is not None
+        tensor, (least, largest), at_once = torch.Tensor, measures.NORM_RELIABLE, measures.DOT_AT_ONCE
+        view, bytes_at, vdot, float32 = measures.view, measures.bytes_at, measures.vdot, measures.float32
+
+        def look(gradients: Gradients) -> None:
+            began = perf_counter()
+            if (index := index_of(id(_current_node()))) is None:
+                return
+            reached(index)
+            try:
+                x: Any = gradients[0]
+                if (
+                    type(x) is tensor and x.dtype is single and x.is_cpu and (full or first[index] is not None)
+                    and norms[index] == UNTOUCHED and len(gradients) == 1
+                    # by rows, or by columns as the gradients of weights are: as `small_as_it_lies`, without a call
+                    and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
+                ):  # fmt: skip
+                    addresses[index] = address = x.data_ptr()
+                    reads[index] = count = x.numel()  # `elements_read` of such a one, without a call
+                    versions[index] = version = x._version
+                    source = sender[index]
+                    if source >= 0 and address == addresses[source] != 0 and (
+                        (count, version) == (reads[source], versions[source])
+                    ) and not (full and count <= MOST_ELEMENTS):  # fmt: skip
+                        if full or source in bad:
+                            hand_on(source, index)
+                        else:
+                            norms[index] = norms[source]
+                        self.seconds += perf_counter() - began
+                        return
+                    if 0 < count <= alone and address:
+                        numbers = view(bytes_at(address), float32, count)
+                        if full:
+                            take(index, x, numbers)
+                        elif least < (norm := sqrt(
+                            vdot(numbers, numbers) if count <= at_once else squared(numbers, count)
+                        )) < largest:  # fmt: skip
+                            norms[index] = norm
+                        if norms[index] != UNTOUCHED:
+                            self.seconds += perf_counter() - began
+                            return
+            except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
+                pass
+            slowly(index, None, None, gradients)
+
+        return look
 
 
 def _reason(error: Exception) -> str:

@@ -5,55 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
-from tensormagic.collectors.gradients.measures import as_array, count_where, elements_read, flat, measure
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, Statistics
+from tensormagic.collectors.gradients.measures import as_array, elements_read, flat, measure
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin, NonfiniteSource
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.pass_values import PassValues
-
-
 # Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.
 
 
-@dataclass(slots=True)
-class SavedFacts:
-    """What a suspicious saved tensor holds: counts of zeros, negatives, and NaN or Inf."""
-
-    name: str
-    zero: int = 0
-    negative: int = 0
-    bad: int = 0
+SavedFacts = tuple[str, int, int, int]
+"""What a suspicious saved tensor holds: the slot, and counts of zeros, negatives, and NaN or Inf."""
 
 
 def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
     """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
     low, high = (bound.item() for bound in torch.aminmax(saved))
-    finite = math.isfinite(low) and math.isfinite(high)
-    if finite and (low > 0 or high < 0):
-        return SavedFacts(slot, negative=saved.numel() if high < 0 else 0)
-    bad = 0 if finite else saved.numel() - count_where(np.isfinite, saved)
-    return SavedFacts(slot, count_where(np.equal, saved, 0), count_where(np.less, saved, 0), bad)
+    if math.isfinite(low) and math.isfinite(high) and (low > 0 or high < 0):
+        return slot, 0, saved.numel() if high < 0 else 0, 0
+    numbers = as_array(saved.detach().reshape(-1))
+    zero, negative, bad = (int(np.count_nonzero(each)) for each in (numbers == 0, numbers < 0, ~np.isfinite(numbers)))
+    return slot, zero, negative, bad
 
 
 # Where NaN and Inf were born: the edges on which something bad left a node that had received nothing bad.
-#
 # Worked out once a pass that met one, from the numbers that its hooks left.
 
 MOST_FIRST_NONFINITE = 8
 
 
 def first_nonfinite_of(
-    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge],
+    values: PassValues, facts: Mapping[int, SavedFacts], first: Statistics, edges: Sequence[Edge],
     hooked: Collection[int] = (),
 ) -> tuple[FirstNonfinite, ...]:  # fmt: skip
     """Return the first `MOST_FIRST_NONFINITE` places of a pass, in the order in which backward reached them.
@@ -71,11 +60,11 @@ def first_nonfinite_of(
         counts = values.bad[receiver] if part is None else part[1:]
         if not any(counts) or source in values.bad or values.norms[source] == UNTOUCHED:
             continue  # it is fine, or its source was bad already
-        known, about = first.get(receiver), facts.get(source, SavedFacts(""))
+        known, (name, zero, negative, saved_bad) = first[receiver], facts.get(source, ("", 0, 0, 0))
         found.append(FirstNonfinite(
             values.pass_number, source, receiver, edge.input_number, *counts,
             sum(counts) if known is None else known.count, values.norms[source],
-            about.name, about.zero, about.negative, about.bad,
+            name, zero, negative, saved_bad,
             certain=len(feeders[receiver]) == 1 or part is not None, hooked=receiver in hooked,
         ))  # fmt: skip
         if len(found) == MOST_FIRST_NONFINITE:
@@ -83,13 +72,11 @@ def first_nonfinite_of(
     return tuple(found)
 
 
-# Looks back from a loss that is NaN or infinite to where its forward first was, in what the nodes saved.
-#
-# Nothing is recorded for it while a run goes well: the graph that backward is about to go through still holds the
-# inputs and results that it saved. Only the loss, which is read anyway, says when to look; that is once for each
-# structure. What a node made is known where it saved its result or a later one saved it as an input, and where the
-# operand that it saved is outside its domain. What nobody saved (the results of sums, of additions) is not known:
-# then it is said that the NaN may be older.
+# Looks back from a loss that is NaN or infinite, once for each structure, to where its forward first was.
+# Nothing is recorded for it: the graph that backward is about to go through still holds the inputs and results that it
+# saved. What a node made is known where it saved its result or a later one saved it as an input, and where the operand
+# that it saved is outside its domain. What nobody saved (the results of sums, of additions) is not known: then it is
+# said that the NaN may be older.
 
 MOST_ELEMENTS = 1 << 27  # looked at in all: about a fifth of a second
 
@@ -141,9 +128,10 @@ def nonfinite_source(
         event = look.over_all()
     if event is None:
         return None
+    certain = True
     if event.source == "made":
         event.at = look.maker(event.at)
-    certain = event.source != "made" or event.zero + event.negative > 0 or look.is_fed_well(event.at)
+        certain = event.zero + event.negative > 0 or look.is_fed_well(event.at)
     return NonfiniteSource(
         pass_number, event.at, event.source, *event.counts, event.name, event.shape, event.zero, event.negative,
         certain=certain,
@@ -155,8 +143,8 @@ class _Look:
 
     def __init__(self, found: Walk, structure: GraphStructure, names: Mapping[str, Any]) -> None:
         self._edges, self._names, self._in_order = structure.edges, names, not found.foreign
-        self._indices = {id(node): index for index, node in zip(structure.index, found.nodes, strict=True)}
         self._nodes = dict(zip(structure.index, found.nodes, strict=True))
+        self._indices = {id(node): index for index, node in self._nodes.items()}
         self._known: dict[tuple[int, int, torch.dtype], Counts | None] = {}
         self._left = MOST_ELEMENTS
         self._results: dict[int, Counts] = {}  # what nodes made, and what leaves hold
@@ -186,20 +174,27 @@ class _Look:
 
     def _look_at(self, at: int) -> None:
         node = self._nodes[at]
-        if not is_accumulate(node):
-            for slot, saved in each_saved_tensor(node):
-                self._operand(at, slot, saved)
-            self._out_of_domain(at, node)
-        elif (counts := self._counts(node.variable)) is not None:
-            self._results[at] = counts
-            if counts.bad:
-                self._events.append(_Event(at, "leaf", counts, "", tuple(node.variable.shape)))
-
-    def _operand(self, at: int, slot: str, saved: torch.Tensor) -> None:
-        """Keep what a saved tensor says of the node that made it; one that no node made is data."""
-        counts = self._counts(saved)
-        if counts is None:
+        if is_accumulate(node):
+            if (counts := self._counts(node.variable)) is not None:
+                self._results[at] = counts
+                if counts.bad:
+                    self._events.append(_Event(at, "leaf", counts, "", tuple(node.variable.shape)))
             return
+        for slot, saved in each_saved_tensor(node):
+            if (counts := self._counts(saved)) is not None:
+                self._operand(at, slot, saved, counts)
+        # What an op made of an operand outside its domain, where it did not save its result.
+        slot, is_infinite, is_outside = _DOMAINS.get(node.name(), ("", _never, _never))
+        operand = saved_tensor(node, slot) if slot and at not in self._results else None
+        if operand is not None and operand.is_cpu and not operand.is_complex():
+            values = as_array(flat(operand.detach())[0])
+            zero, outside = int(np.count_nonzero(is_infinite(values))), int(np.count_nonzero(is_outside(values)))
+            if zero or outside:
+                self._results[at] = counts = Counts(outside, zero, values.size)
+                self._events.append(_Event(at, "made", counts, zero=zero, negative=outside))
+
+    def _operand(self, at: int, slot: str, saved: torch.Tensor, counts: Counts) -> None:
+        """Keep what a saved tensor says of the node that made it; one that no node made is data."""
         maker = self._indices.get(id(saved.grad_fn)) if saved.grad_fn is not None else None
         if maker is not None:
             before = self._results.get(maker)
@@ -209,18 +204,6 @@ class _Look:
         elif counts.bad and saved.grad_fn is None and not saved.requires_grad and not slot.startswith("result"):
             self._events.append(_Event(at, "data", counts, self._name_of(saved), tuple(saved.shape)))
 
-    def _out_of_domain(self, at: int, node: Any) -> None:
-        """Note what an op made of an operand outside its domain, where it did not save its result."""
-        slot, is_infinite, is_outside = _DOMAINS.get(node.name(), ("", _never, _never))
-        operand = saved_tensor(node, slot) if slot else None
-        if operand is None or at in self._results or not operand.is_cpu or operand.is_complex():
-            return
-        values = as_array(flat(operand.detach())[0])
-        zero, outside = int(np.count_nonzero(is_infinite(values))), int(np.count_nonzero(is_outside(values)))
-        if zero or outside:
-            self._results[at] = counts = Counts(outside, zero, values.size)
-            self._events.append(_Event(at, "made", counts, zero=zero, negative=outside))
-
     def _counts(self, x: torch.Tensor) -> Counts | None:
         """Count the NaN and Inf of a tensor; None where it cannot be looked at at once."""
         has_numbers = x.is_floating_point() or x.is_complex()
@@ -229,10 +212,8 @@ class _Look:
         key = (x.data_ptr(), elements_read(x), x.dtype)
         if key not in self._known:
             self._left -= x.numel()
-            self._known[key] = None
-            if self._left > 0:
-                _, nan, inf = measure(x if type(x) is torch.Tensor else x.detach())
-                self._known[key] = Counts(nan, inf, x.numel())
+            counts = measure(x if type(x) is torch.Tensor else x.detach()) if self._left > 0 else None
+            self._known[key] = Counts(*counts[1:], x.numel()) if counts is not None else None
         return self._known[key]
 
     def _name_of(self, x: torch.Tensor) -> str:

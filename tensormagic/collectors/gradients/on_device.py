@@ -67,11 +67,9 @@ class DeviceHistory:
     def begin(self) -> bool:
         """Count a pass; return whether to measure it in full: the first, each 2^k-th after it, and after a jump."""
         at, self.begun = self.begun, self.begun + 1
-        if self._jumped and at - self._asked_at >= _JUMPS_APART:
-            self._asked_at, self._jumped = at, False
-            return True
-        self._jumped = False
-        return at & (at - 1) == 0
+        follows, self._jumped = self._jumped and at - self._asked_at >= _JUMPS_APART, False
+        self._asked_at = at if follows else self._asked_at
+        return follows or at & (at - 1) == 0
 
     def rests(self) -> bool:
         """Return whether the pass that begins is left out, because there was no room on the device for its numbers."""
@@ -96,14 +94,14 @@ class DeviceHistory:
 class _Asked:
     """One gradient that was asked about."""
 
-    keep: Keep  # called with them once the numbers are here; with nothing where they could not be had
-    dtype: torch.dtype  # its type
-    count: int  # its elements that are stored
+    keep: Keep  # called with the numbers once they are here; with nothing where they could not be had
+    dtype: torch.dtype
+    count: int  # of the elements that are stored
     repeated: int  # how often each of them stands
     full: bool  # whether everything was asked
     sizes: list[int] = field(default_factory=list)  # how many elements each piece has; empty where there is one
     parts: list[list[float]] = field(default_factory=list)  # the numbers of each piece
-    lost: bool = False  # whether the numbers are lost
+    lost: bool = False
 
 
 class _Stream:
@@ -122,18 +120,14 @@ class _Stream:
     def settle(self) -> None:
         copies, self.copies, self.elements = self.copies, {}, 0
         for (_, _, narrow, full), waiting in copies.items():
-            tensors = [copy for copy, _ in waiting]
-            rows = torch.stack(tensors) if len(tensors) > 1 else tensors[0].unsqueeze(0)
-            tensors.clear()
+            rows = torch.stack([copy for copy, _ in waiting])
             self.add(_row_statistics(rows, narrow, full=full), [asked for _, asked in waiting])
 
 
 class DeviceNumbers:
-    """The numbers of one pass that come from devices.
+    """The numbers of one pass that come from devices."""
 
-    Attributes:
-        uncounted: Whether a gradient was not finite of which it was not counted how many elements are not.
-    """
+    uncounted = False  # whether a gradient was not finite of which it was not counted how many elements are not
 
     def __init__(self, pass_number: int) -> None:
         self._pass_number = pass_number
@@ -141,7 +135,6 @@ class DeviceNumbers:
         self._asked: list[_Asked] = []
         self._after: list[Callable[[], None]] = []
         self._sent: list[tuple[Arrival, _Stream]] = []
-        self.uncounted = False
 
     @property
     def asked(self) -> bool:
@@ -207,11 +200,7 @@ class DeviceNumbers:
             self._ask_for(found, lambda read: keep(*(int(sum(column)) for column in zip(*read, strict=True))))
 
     def _ask_for(self, numbers: list[torch.Tensor], keep: Callable[[list[list[float]]], None]) -> None:
-        def ignored(_: Measured | None, __: GradientStatistics | None) -> None:
-            if not asked.lost:
-                keep(asked.parts)
-
-        asked = _Asked(ignored, torch.float32, 0, 1, full=False)
+        asked = _Asked(lambda *_: None if asked.lost else keep(asked.parts), torch.float32, 0, 1, full=False)
         self._asked.append(asked)
         stream = self._streams.setdefault(devices.there.stream_of(numbers[0].device), _Stream())
         for each in numbers:
@@ -245,9 +234,7 @@ class DeviceNumbers:
 
     def read(self) -> list[float]:
         """Hand over all numbers, each to whom it concerns; waits until they are here."""
-        sent, self._sent = self._sent, []
-        asked, self._asked = self._asked, []
-        after, self._after = self._after, []
+        (sent, asked, after), self._sent, self._asked, self._after = (self._sent, self._asked, self._after), [], [], []
         for arrival, stream in sent:
             numbers, at = arrival.read(), 0
             for of, width in stream.of:
@@ -336,12 +323,9 @@ def _row_statistics(rows: torch.Tensor, narrow: torch.dtype | None, *, full: boo
     mean = total / (rows.shape[1] - bad).clamp_min(1)
     spread = vector_norm(good.sub_(mean.unsqueeze(1)).mul_(finite), dim=1)
     del good, finite
-    parts = [bad, nan, largest, norm, vector_norm(rows, 0, dim=1), total, spread]
-    if narrow is None:
-        edges = [bad.new_zeros(len(bad))] * 2
-    else:
+    small = at_most = bad.new_zeros(len(bad))
+    if narrow is not None:
         limits, sizes = torch.finfo(narrow), rows.abs()
-        edges = [
-            (sizes < limits.smallest_normal).sum(1, dtype=rows.dtype), (sizes >= limits.max).sum(1, dtype=rows.dtype)
-        ]  # fmt: skip
-    return torch.stack([*parts, *edges], 1)
+        small = (sizes < limits.smallest_normal).sum(1, dtype=rows.dtype)
+        at_most = (sizes >= limits.max).sum(1, dtype=rows.dtype)
+    return torch.stack((bad, nan, largest, norm, vector_norm(rows, 0, dim=1), total, spread, small, at_most), 1)

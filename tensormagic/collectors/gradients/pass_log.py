@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import weakref
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,14 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from tensormagic.collectors.devices import Late, Stopwatch
+from tensormagic.collectors.gradients.gradient_statistics import PassValues
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import (
     FREE_SECONDS,
     MOST_PASSES,
@@ -33,18 +31,16 @@ from tensormagic.collectors.hooks.capturing import kept_compiled
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import functorch_levels, unwrap
+from tensormagic.collectors.quiet import functorch_levels
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
 
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
-#
-# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
-# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
-# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
-# after.
+# The tracer's mode is off the stack while the engine runs. Where a node's backward runs forward code of its own, as a
+# checkpoint computes its segment again, nodes are made, and a backward may run through them. So for these nodes the
+# mode is on the stack: from a hook that runs last before their backward until one that runs first after.
 
 
 class PythonBackwards:
@@ -52,15 +48,12 @@ class PythonBackwards:
 
     def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
         self._put_on_top, self._home = put_on_top, home
-        self._handles: list[Any] = []
         self._undo: list[Callable[[], None]] = []
-        for node in nodes:
-            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
+        self._handles = [node.register_hook(partial(without_dynamo, self._leave)) for node in nodes]
 
     def open(self, nodes: Sequence[Any]) -> None:
         """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
-        for node in nodes:
-            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
+        self._handles += [node.register_prehook(partial(without_dynamo, self._enter)) for node in nodes]
 
     def close(self) -> None:
         """Take the hooks off; where a backward raised, the mode too."""
@@ -86,22 +79,26 @@ class Following:
     """A backward call that is being followed."""
 
     thread: int  # The thread that made the call.
-    site: int | None  # The line that did.
-    pass_context: PassContext | None  # Where it runs; None for one called on the traced thread, outside any other.
+    began: float  # When, in seconds of the run's clock.
+    between_compiled: bool = False  # See `BackwardCall`.
+    is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
+    outcome: str = "failed"  # How it ended,
+    seconds: float = 0.0  # after how long,
+    returned: bool = False  # and whether it handed gradients back, instead of leaving them in leaves.
+    site: int | None = None  # The line that made the call.
+    pass_context: PassContext | None = None  # Where it runs; None on the traced thread, outside any other.
     is_open: bool = False  # Whether its graph is known, and with it the next three.
-    begun: Pass = field(init=False)  # The pass.
+    done: Pass = field(init=False)  # The pass, as far as it is known.
     graph: TracedGraph = field(init=False)  # The graph it goes through.
     recorder: PassRecorder = field(init=False)  # Its hooks.
     python_backwards: PythonBackwards | None = None  # Its hooks on backwards that are Python code.
-    caller: FrameType | None = None  # The frame that made the call.
+    caller: FrameType | None = None  # The frame that made the call; dropped when it ends.
     # Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
     come_back: Callable[[], None] | None = None
     found: Walk | None = None  # The walk over its graph; dropped when it ends.
     suspects: tuple[Suspect, ...] = ()  # What its nodes saved and was written to behind autograd's back.
     # The number of the next node that this thread makes, when the call was made.
     sequence: int = field(default_factory=sequence_number)
-    between_compiled: bool = False  # See `BackwardCall`.
-    is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
     collectives: dict[int, int] = field(default_factory=dict)  # How many had begun before it; see `ParallelWatcher`.
     reduced: bool | None = None  # Whether it reduced its gradients over processes; None where that is not known.
     clock: Stopwatch = field(default_factory=Stopwatch)  # What the device takes that its roots are on.
@@ -198,17 +195,9 @@ class TracePart:
         """Return what could not be seen, and why."""
         return ()
 
-    def completed(self, graph: Graph) -> Graph:
-        """Return a graph of the report with what is known of it here."""
-        return graph
-
     def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:  # noqa: ARG002  (for those who point into graphs)
         """Return its fields of a `TraceReport`; ``graphs`` are those of the report, in its order."""
         return {}
-
-    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
-        """Return leaves of the run that no graph led to."""
-        return []
 
 
 def hearing(parts: Iterable[TracePart], event: str) -> tuple[TracePart, ...]:
@@ -227,34 +216,13 @@ def pass_context(running: Sequence[Following], home: int) -> PassContext | None:
     current = torch._C._current_autograd_node()
     nodes = zip(outer.graph.structure.index, outer.nodes, strict=False)  # none, where it ends on its thread just now
     on_behalf_of = next((index for index, node in nodes if node is current), None)
-    return PassContext(outer.begun.number, outer.begun.graph, on_behalf_of, name, levels)
+    return PassContext(outer.done.number, outer.done.graph, on_behalf_of, name, levels)
 
 
 def is_being_compiled() -> bool:
     """Return whether a backward is only being written down, by Dynamo, AOTAutograd or ``make_fx``, and not run."""
     proxies = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
     return proxies is not None or torch._guards.TracingContext.try_get() is not None
-
-
-def returned_gradients(
-    followed: Following, call: BackwardCall, result: Any, leaf_number: Callable[[torch.Tensor], int]
-) -> dict[int, list[torch.Tensor]]:
-    """Return, by report index, what a call returned for nodes that no hook saw a gradient arrive at.
-
-    What ``autograd.grad`` is asked for is taken out before it reaches the node that made it, or the leaf.
-    """
-    found: dict[int, list[torch.Tensor]] = {}
-    if call.accumulates or not followed.is_open:
-        return found
-    structure, norms = followed.graph.structure, followed.recorder.values.norms
-    places = {id(node): index for index, node in zip(structure.index, followed.nodes, strict=True)}
-    for asked, gradient in zip(call.inputs, result, strict=False):
-        is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
-        node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
-        index = structure.index_of_leaf.get(leaf_number(unwrap(asked))) if is_leaf else places.get(id(node))
-        if index is not None and isinstance(gradient, torch.Tensor) and norms[index] == UNTOUCHED:
-            found.setdefault(index, []).append(gradient)
-    return found
 
 
 # The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer.
@@ -275,38 +243,28 @@ class PassRow:
 
 
 class PassLog:
-    """The passes so far; those inside others apart. ``used`` are the leaves that a graph led to, by number."""
+    """The passes ``kept``, those inside others apart; ``used`` are the leaves that a graph led to, by number."""
 
     def __init__(self, leaves: Leaves, late: Late) -> None:
         self.leaves, self.late = leaves, late
-        self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
+        self.kept: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched = Counter[int]()
         self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
         self.used: set[int] = set()
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
-        self._updates_seen = 0
+        self._updates_seen = False
         # Of parameters in half precision: how many elements steps left as they were, and how many had a gradient.
         self.lost: dict[int, tuple[float, float]] = {}
         self._coming: deque[frozenset[int]] = deque()  # of each pass whose numbers are still to come: leaves reached
 
-    @property
-    def seen(self) -> int:
-        """How many passes there were."""
-        return self._rows.seen
-
-    @property
-    def last(self) -> PassRow | None:
-        """The pass that ended last."""
-        return self._rows.last
-
     def rows(self) -> tuple[PassRow, ...]:
         """Return the kept passes in the order in which they began."""
-        return tuple(sorted(self._rows.items(), key=lambda row: row.done.number))
+        return tuple(sorted(self.kept.items(), key=lambda row: row.done.number))
 
     def use(self, structure: GraphStructure) -> None:
         """Say that nodes of a new graph lead to its leaves."""
         self.used.update(structure.leaf_of.values())
-        self._rows.capacity = passes_to_keep(len(self.leaves.known))
+        self.kept.capacity = passes_to_keep(len(self.leaves.known))
 
     def expect(self, structure: GraphStructure, values: PassValues) -> None:
         """Note a pass that has ended, whose numbers are still to come from a device, or have to wait for such."""
@@ -347,7 +305,7 @@ class PassLog:
             norms[leaf] = found[0] if one else UNREADABLE
             clear &= one or self.leaves.known[leaf].is_unnamed
         self._touched.update(leaf for leaf, norm in enumerate(norms) if norm != UNTOUCHED)
-        self._rows.append(PassRow(done, norms), pin=bool(values.bad))
+        self.kept.append(PassRow(done, norms), pin=bool(values.bad))
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
@@ -356,26 +314,25 @@ class PassLog:
         After a pass on a device, whose time no clock here shows: the first, and each 2^k-th after it.
         """
         if self._coming:
-            after = self.seen + len(self._coming) - 1
+            after = self.kept.seen + len(self._coming) - 1
             return after & (after - 1) == 0
-        if self.last is None:
+        if self.kept.last is None:
             return False
-        return not self._updates_seen or (self._rows.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)
+        return not self._updates_seen or (self.kept.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)
 
-    def moved(self, ratios: Mapping[int, float]) -> None:
-        """Keep how far an optimizer's step moved parameters, beside the pass before it."""
-        if (row := self.last) is not None:
-            self._updates_seen += 1
-            row.updates = _filled(row.updates, ratios, len(row.norms))
-
-    def stepped(self, norms: Mapping[int, float]) -> None:
-        """Keep what an optimizer's step used, beside the pass before it."""
-        if (row := self.last) is not None:
-            row.stepped = _filled(row.stepped, norms, len(row.norms))
+    def note(self, column: Literal["updates", "stepped"], numbers: Mapping[int, float]) -> None:
+        """Keep how far an optimizer's step moved parameters, or what it used, beside the pass before it."""
+        if (row := self.kept.last) is not None:
+            self._updates_seen |= column == "updates"
+            known = getattr(row, column) or array("f", [UNTOUCHED]) * len(row.norms)
+            for number, value in numbers.items():
+                if number < len(known):
+                    known[number] = value
+            setattr(row, column, known)
 
     def frame(self, there: There | None, structure: int, step: int, seconds: float, *, running: bool) -> LiveFrame:
         """Return what a live panel shows of a run that has come to a pass: small copies, made on the panel's thread."""
-        finished = self.last
+        finished = self.kept.last
         last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
         if there is None:
             return LiveFrame(structure, 0, 0, step, False, -1, 0, array("f"), last, row, seconds)  # noqa: FBT003
@@ -389,8 +346,12 @@ class PassLog:
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
         rows, leaves = self.rows(), list(self.leaves.known)
-        norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
-        stepped = _columns([row.stepped for row in rows] if any(row.stepped for row in rows) else [], len(leaves))
+        norms, updates = [row.norms for row in rows], [row.updates for row in rows]
+        stepped = [row.stepped for row in rows] if any(row.stepped for row in rows) else []
+
+        def column(numbers: list[array[float]], at: int) -> array[float]:
+            return array("f", [row[at] if at < len(row) else UNTOUCHED for row in numbers])
+
         # Which share of a parameter's elements stayed where they were, of those that had a gradient.
         lost = {number: stayed / had for number, (stayed, had) in list(self.lost.items()) if had}
         used, touched, replaced = self.used, self._touched.get, self.leaves.replaced
@@ -398,8 +359,8 @@ class PassLog:
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter,
                 leaf.requires_grad or touched(number, 0) > 0,  # it was looked at before it was unfrozen
-                number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
-                stepped[number], lost.get(number, -1.0),
+                number in used, leaf.owner, column(norms, number), touched(number, 0), column(updates, number),
+                number in replaced, column(stepped, number), lost.get(number, -1.0),
             )
             for number, leaf in enumerate(leaves)
         ])  # fmt: skip
@@ -408,28 +369,9 @@ class PassLog:
 There = tuple[Pass, TracedGraph, PassValues]
 
 
-def _filled(before: array[float], numbers: Mapping[int, float], size: int) -> array[float]:
-    """Return a column with some numbers put in; `UNTOUCHED` is where none is known."""
-    column = before or array("f", [UNTOUCHED]) * size
-    for number, value in numbers.items():
-        if number < size:
-            column[number] = value
-    return column
-
-
-def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
-    """Return the first ``count`` columns of rows that may be shorter; `UNTOUCHED` is where they are."""
-    table = np.full((count, len(rows)), UNTOUCHED, np.float32)
-    for at, row in enumerate(rows):
-        table[: len(row), at] = np.frombuffer(row, np.float32)[:count] if len(row) else UNTOUCHED
-    return [array("f", column.tobytes()) for column in table]
-
-
-# What a backward is to a pipeline schedule of torch's: of which microbatch it is, or no pass of the run at all.
-#
-# In one ``schedule.step()`` each microbatch goes through each stage once, forward and back, in an order of the
-# schedule's. Before the first step it finds out shapes with a forward and a backward of memory that nobody has
-# filled.
+# What a backward is to a pipeline schedule of torch's: of which microbatch it is, or no pass of the run at all. In one
+# ``schedule.step()`` each microbatch goes through each stage once, forward and back, in any order. Before the first it
+# finds out shapes with a forward and a backward of memory that nobody has filled.
 
 _PIPELINING = "torch.distributed.pipelining"
 _MOST_FRAMES = 64

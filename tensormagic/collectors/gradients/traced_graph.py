@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, Statistics, measures_of
 from tensormagic.collectors.gradients.nonfinite import nonfinite_source
 from tensormagic.collectors.gradients.on_device import DeviceHistory
-from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.nodes import describe_nodes, new_node
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, make_structure
@@ -32,10 +31,8 @@ from tensormagic.reports import (
 from tensormagic.reports.graph import is_small
 from tensormagic.words import error_text
 
-# Keeps a bounded number of passes of a run of any length, evenly thinned, without losing the ones that matter.
-#
-# The first, the last and pinned items are always kept. Of the others every k-th is kept, where k doubles whenever the
-# store is full: a loop of a million steps costs what one of a hundred does.
+# Keeps a bounded number of passes of a run of any length: the first, the last and pinned ones, and of the others every
+# k-th, where k doubles whenever the store is full: a loop of a million steps costs what one of a hundred does.
 
 Item = TypeVar("Item")
 
@@ -89,11 +86,9 @@ class Thinned(Generic[Item]):
 
 
 # One structure that passes went through, and what is kept of them: bounded, whatever the length of the run.
-#
-# Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros)
-# costs several times as much where gradients are large, so it is taken in the first pass and then in as many of the
-# passes that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`. What it costs on a device
-# no clock here shows: there it is taken by count.
+# Of every pass the norms are taken. Everything else about a gradient costs several times as much where gradients are
+# large, so it is taken in the first pass and in as many of those that are kept as fit into a small share of the time.
+# What it costs on a device no clock here shows: there it is taken by count.
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
@@ -104,10 +99,9 @@ FREE_SECONDS = 0.02  # after these
 class TracedGraph:
     """One structure with everything that is known about it."""
 
-    def __init__(self, structure: GraphStructure, nodes: tuple[Node, ...]) -> None:
-        self.structure = structure
-        self.nodes = nodes
-        self.first = StatisticsTable(structure.size)
+    def __init__(self, structure: GraphStructure, nodes: tuple[Node, ...], *, inner: bool) -> None:
+        self.structure, self.nodes = structure, nodes
+        self.first: Statistics = [None] * structure.size
         self.on_device = DeviceHistory()
         self.frames: Thinned[Frame] = Thinned(passes_to_keep(structure.size))
         self.order = array("i")
@@ -115,18 +109,17 @@ class TracedGraph:
         self.forward_nonfinite: ForwardNonfinite | None = None
         self.nonfinite_source: NonfiniteSource | None = None
         self.looked_back = False  # whether that was looked for
-        self.passes = 0
-        self.bad_passes = 0
+        self.passes = self.bad_passes = 0
         self.is_small = is_small(nodes)
-        self.inner = False  # whether all its passes ran inside other passes
+        self.inner = inner  # whether all its passes ran inside other passes
         self.collects = False  # whether a pass left gradients in leaves, as that of a loss does
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the user's Python code
         contested = {(structure.index[place], at) for place, inputs in structure.contested.items() for at in inputs}
-        ends = ((edge.source, edge.input_number) for edge in structure.edges)
+        ends = [(edge.source, edge.input_number) for edge in structure.edges]
         self._shared = tuple(at for at, end in enumerate(ends) if end in contested)
+        self._ends = [ends[at] for at in self._shared]
         self._statistics_seconds = 0.0
         self._statistics_cost = 0.0  # of the last pass that was measured in full
-        self._described: tuple[int, tuple[Node, ...]] = (0, nodes)
 
     def wants_statistics(self, seconds: float) -> bool:
         """Return whether the pass that begins is to be measured in full, ``seconds`` into the run."""
@@ -149,18 +142,16 @@ class TracedGraph:
         self.order = array("i", dict.fromkeys(values.order))
         if values.first_nonfinite and not self.first_nonfinite:
             self.first_nonfinite = values.first_nonfinite
-        before = self.frames.last
-        if before is not None and before.pass_number == values.pass_number:
+        if self.frames.last is not None and self.frames.last.pass_number == values.pass_number:
             return False
         born = False
         if self.forward_nonfinite is None and values.forward is not None:
             self.forward_nonfinite = values.forward.first_nonfinite()
             born = self.forward_nonfinite is not None
-        keys = [(self.structure.edges[at].source, self.structure.edges[at].input_number) for at in self._shared]
         frame = Frame(
             values.pass_number, values.norms, {str(index): counts for index, counts in values.bad.items()},
-            values.table.columns() if values.table is not None else array("f"),
-            array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys]),
+            measures_of(values.table) if values.table is not None else array("f"),
+            array("f", [values.parts[end][0] if end in values.parts else UNTOUCHED for end in self._ends]),
             values.forward.report() if values.forward is not None else None,
             values.small.report() if values.small is not None else None,
         )  # fmt: skip
@@ -170,10 +161,7 @@ class TracedGraph:
 
     def report(self) -> Graph:
         """Return what is known as plain data."""
-        structure, (count, nodes) = self.structure, self._described
-        if (now := len(self.first)) != count:  # put together only where more is known
-            nodes = tuple(map(_with_statistics, self.nodes, self.first.every()))
-            self._described = (now, nodes)
+        structure, nodes = self.structure, tuple(map(_with_statistics, self.nodes, self.first))
         return Graph(
             number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), first_nonfinite=self.first_nonfinite,
@@ -211,14 +199,9 @@ class GraphBook:
     """The graphs so far; ``add_gap`` is called with what could not be kept: section and reason."""
 
     def __init__(
-        self,
-        walker: Walker,
-        leaves: Leaves,
-        origins: Origins,
-        namespace: Mapping[str, Any],
-        *,
+        self, walker: Walker, leaves: Leaves, origins: Origins, namespace: Mapping[str, Any],
         add_gap: Callable[[str, str], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._walker, self._leaves, self._origins = walker, leaves, origins
         self._namespace, self._add_gap = namespace, add_gap
         self._graphs: list[TracedGraph] = []
@@ -242,8 +225,7 @@ class GraphBook:
         structure = make_structure(len(self._graphs) + 1, found)
         with quiet():  # reading what a node saves is an operation, which a mode of the user's would see
             nodes = describe_nodes(found, structure, self._leaves, self._origins, self._namespace)
-        graph = TracedGraph(structure, nodes)
-        graph.inner = inner
+        graph = TracedGraph(structure, nodes, inner=inner)
         graph.python_places = tuple(place for place, node in enumerate(found.nodes) if runs_python(node))
         self._graphs.append(graph)
         if found.foreign:
@@ -262,7 +244,4 @@ class GraphBook:
 
     def by_use(self) -> list[TracedGraph]:
         """Return the graphs of losses, the most used first, then those of penalties, last those inside other passes."""
-        return sorted(
-            self._graphs,
-            key=lambda graph: (graph.inner, not graph.collects, -graph.passes, graph.structure.number),
-        )
+        return sorted(self._graphs, key=lambda graph: (graph.inner, not graph.collects, -graph.passes))

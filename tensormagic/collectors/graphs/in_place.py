@@ -22,13 +22,10 @@ from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 
 # Remembers which lines wrote to which memory in place: a backward that finds a saved tensor changed can name them.
-#
-# Autograd counts writes and compares the count when backward comes to a saved tensor; who wrote is not kept. Here
-# each write leaves five numbers: the address written to, the version afterwards, the sequence numbers of autograd
-# around it, and its line. What is saved keeps its memory alive, so that an address within it, written to after it was
-# saved, is its own. An optimizer's step is one event, of which the versions of its parameters are kept.
-#
-# A write costs about half a microsecond, a call that writes nothing no more than looking it up.
+# Autograd counts writes; who wrote is not kept. Here each write leaves the address written to, the version afterwards,
+# the sequence numbers of autograd around it, and its line (half a microsecond). What is saved keeps its memory alive,
+# so that an address within it, written to after it was saved, is its own. An optimizer's step is one event, of which
+# the versions of its parameters are kept.
 
 MOST_WRITES = 2048  # remembered; the oldest are forgotten first
 MOST_STEPS = 8  # of optimizers
@@ -143,11 +140,10 @@ class WriteBook:
 
 
 # Finds writes that autograd cannot see to tensors that a graph has saved: its gradients are then silently wrong.
-#
-# ``x.data`` shares the memory of ``x`` and not its count of writes. So what ``.data`` returned is known for as long
-# as it lives, and a write through it is noted with the memory it reached. When a backward begins, the nodes that were
-# made before such a write are asked what they have saved; where no such write came after the graph's oldest node
-# (weights that are clamped after each step, averages of weights) nothing is asked at all.
+# ``x.data`` shares the memory of ``x`` and not its count of writes. So what ``.data`` returned is known for as long as
+# it lives, and a write through it is noted with the memory it reached. When a backward begins, the nodes that were made
+# before such a write are asked what they have saved; where none came after the graph's oldest node (weights that are
+# clamped after each step, averages of weights) nothing is asked at all.
 
 MOST_UNTRACKED_WRITES = 128
 MOST_ALIASES = 512
@@ -245,9 +241,8 @@ class UntrackedWrites:
 
     def reaching(self, _: Any, saved: torch.Tensor, writes: list[Untracked]) -> tuple[WriteRecord, ...]:
         """Return which of them reached a tensor; none where what was there at first may have been put back."""
-        if (region := region_of(saved)) is None:
-            return ()
-        records = tuple(write for write, reached in writes if overlap(region, reached) == "yes")
+        region = region_of(saved)
+        records = tuple(one for one, reached in writes if region is not None and overlap(region, reached) == "yes")
         # Weights are swapped for a while so.
         return () if len(records) > 1 and records[-1].call in _RESTORING else records
 

@@ -133,28 +133,26 @@ def runs_python(node: Any) -> bool:
 
 
 # Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
-#
-# For each hook torch makes a handle that can remove it, with a number of its own and a weak reference, in Python;
-# most of the time of hooking a node goes there. The hooks of one pass are removed together: one handle does for all
-# of them. It is what ``torch.autograd.function`` finds under the handle's name while hooks are put on, on that
-# thread.
+# For each hook torch makes a handle in Python that can remove it; most of the time of hooking a node goes there. The
+# hooks of one pass are removed together, by one handle: it is what ``torch.autograd.function`` finds under the handle's
+# name while hooks are put on, on that thread.
 
 _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
 _NAME = "hooks"  # as that module calls ``torch.utils.hooks``
 
 
 class Hooks:
-    """The hooks of one pass; ``handle`` is what torch returns for one put on `together`."""
+    """The hooks of one pass."""
 
     def __init__(self) -> None:
         self._tables: list[Any] = []  # torch's tables that hooks stand in under the handle's number
         self._others: list[Any] = []
-        self.handle = RemovableHandle(OrderedDict())
+        self._handle = RemovableHandle(OrderedDict())
 
     @contextmanager
     def together(self) -> Iterator[Any]:
         """Let all hooks that this thread puts on in the block share one handle, which the block is given."""
-        here, handle, note = get_ident(), self.handle, self._tables.append
+        here, handle, note = get_ident(), self._handle, self._tables.append
 
         def standing_in(module: Any) -> SimpleNamespace:
             def make(table: Any, **others: Any) -> Any:
@@ -169,25 +167,24 @@ class Hooks:
             yield handle
 
     def keep(self, handle: Any) -> None:
-        """Remember a hook that has a handle of its own."""
-        self._others.append(handle)
+        """Remember a hook by what torch returned for it."""
+        if handle is not self._handle:
+            self._others.append(handle)
 
     def remove(self) -> None:
         """Take all hooks off."""
-        number = self.handle.id
+        number = self._handle.id
         while self._tables:
             self._tables.pop().pop(number, None)
         while self._others:
             self._others.pop().remove()
 
 
-# Says whether an autograd node was made on the thread that is traced.
-#
-# Sequence numbers are counted by each thread for itself: two nodes of two threads can bear the same number, and only
-# one of them was made on the line that the tracer noted for it. Torch keeps with every node the number of the thread
-# that made it, and does not show it to Python. It is read from memory, at a place that is found by experiment: in
-# leaves' nodes made on two threads, the one word that is equal within a thread and not between them. Where the
-# experiment is not clear, nothing is read, and no node counts as another thread's.
+# Says whether an autograd node was made on the thread that is traced: each thread counts sequence numbers for itself,
+# and the tracer knows the lines of its own alone. Torch keeps with every node the number of the thread that made it,
+# and does not show it to Python. It is read from memory, at a place that is found by experiment: in leaves' nodes made
+# on two threads, the one word that is equal within a thread and not between them. Where the experiment is not clear,
+# nothing is read, and no node counts as another thread's.
 
 _HEAD = object.__basicsize__  # after it comes the pointer to the node, alone or beside that to its count
 _WORDS = 12  # of a node that are looked through; every node is larger
@@ -224,11 +221,8 @@ def _place() -> int | None:
     columns = list(zip(*words, strict=False))
     if (NO_NUMBER,) * 4 not in columns:
         return None  # no sequence number where all nodes have one: this is not what a node looks like
-    places = [
-        at
-        for at, (a, b, c, d) in enumerate(columns)
-        if a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
-    ]
+    told = (at for at, (a, b, c, d) in enumerate(columns) if a == b != c == d)
+    places = [at for at in told if min(columns[at]) > 0 and max(columns[at]) < _LARGEST_THREAD_NUMBER]
     return places[0] if len(places) == 1 else None
 
 
@@ -249,24 +243,18 @@ class NodeThreads:
         """Return whether ``node`` was made on another thread (0.5 µs); False also where that cannot be known."""
         if type(node).__basicsize__ == self._size:
             return self._number(node) != self._home
-        return isinstance(node, BackwardCFunction) and any(
-            self._number(target) != self._home
-            for target in next_nodes(node)
-            if type(target).__basicsize__ == self._size and not hasattr(target, "variable")
-        )
+        behind = next_nodes(node) if isinstance(node, BackwardCFunction) else ()
+        plain = (each for each in behind if type(each).__basicsize__ == self._size and not hasattr(each, "variable"))
+        return any(self._number(each) != self._home for each in plain)
 
 
 # Lets a deep graph go without overflowing the C stack, although it was walked.
-#
-# Torch frees a chain of autograd nodes one after the other, whatever its length. But a node that Python has once
-# looked at keeps its Python wrapper as long as it lives, and such nodes are freed one *inside* the other: on torch
-# 2.13 some 200 bytes of stack a node, so that a chain of 40,000 steps, walked by anybody, ends the process when its
-# loss is let go. Looking must not do that.
-#
+# Torch frees a chain of autograd nodes one after the other. But a node that Python has once looked at keeps its Python
+# wrapper as long as it lives, and such nodes are freed one *inside* the other: on torch 2.13 some 200 bytes of stack a
+# node, so that a chain of 40,000 steps, walked by anybody, ends the process when its loss is let go.
 # So every so many levels a node gets a `_DeallocStop`: an object in its metadata that holds the nodes below it, which
 # the node holds anyway. When the node is freed, the stop hands them to a list that is emptied once the C code above has
-# returned: the fall is as deep as the distance between two stops, and the next one begins from there. Nothing
-# lives longer by it than to the main thread's next call of a function or next turn of a loop.
+# returned: at the main thread's next call of a function or next turn of a loop.
 
 STRIDE = 1_000  # levels between two stops
 _KEY = "tensormagic"  # in the node's metadata
@@ -340,12 +328,9 @@ def dealloc_stops(links: Sequence[Sequence[tuple[int, int, int]]]) -> DeallocSto
     levels = [0] * count  # of every node the length of the longest way down from it
     for place in reversed(order):
         levels[place] = 1 + max([levels[target] for target in ends[place]], default=-1)
-    found = []
-    for place, targets in enumerate(ends):
-        band = levels[place] // STRIDE
-        if band > 1 and (below := tuple({t for t in targets if STRIDE <= levels[t] < band * STRIDE})):
-            found.append((place, below))
-    return tuple(found)
+    bands = ((place, levels[place] // STRIDE * STRIDE) for place in range(count))
+    found = ((place, tuple({t for t in ends[place] if STRIDE <= levels[t] < band})) for place, band in bands if band)
+    return tuple((place, below) for place, below in found if below)
 
 
 MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before

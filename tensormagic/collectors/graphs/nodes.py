@@ -7,8 +7,8 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from tensormagic.collectors.graphs.saved_tensors import is_custom, live_saved, r
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.quiet import number, numbers, quiet
+from tensormagic.collectors.quiet import number, numbers, quiet, told
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.errors import NoGraphError
 from tensormagic.reports import Cell, Graph, Node, ParameterSeries, SavedTensor, SavedTotals, TraceReport
@@ -28,10 +28,17 @@ from tensormagic.reports.base import quickly
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 
-Outputs = tuple[tuple[tuple[int, ...], ...], str, str]  # shapes, then dtype and device of the first
-_Saved = tuple[str, tuple[Any, ...], str, int, str]  # the fields of `SavedTensor`, with a size as torch gives it
+_LEAF = (
+    "{} is a leaf: nothing was computed to make it, so there is no graph; give something computed from it, such as a "
+    "loss"
+)
+_UNGRADED = (
+    "{} has no graph: it does not require grad. Either nothing it was computed from requires grad, or it was made "
+    "under torch.no_grad() or inference_mode(), by detach(), or as integers"
+)
 
 new_node = quickly(Node)
+_saved = lru_cache(maxsize=4096)(SavedTensor)  # a model repeats few of them many times
 
 _VERSION_NUMBER = re.compile(r"Backward\d*$")
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -58,7 +65,9 @@ def describe_nodes(
     variables = _variables(found, namespace)
     described: dict[int, Node] = {}
     for place, node in enumerate(found.nodes):
-        index, name = structure.index[place], _bare_name(node.name())
+        # Without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts.
+        name = sys.intern(node.name().rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
+        index = structure.index[place]
         if index in structure.leaf_of:
             shapes, dtype, device = _outputs((node.variable,))
             described[index] = new_node(
@@ -80,51 +89,16 @@ def describe_nodes(
     return tuple([described[index] for index in range(structure.size)])
 
 
-@lru_cache(maxsize=1024)
-def _bare_name(name: str) -> str:
-    """Return a node's name without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts."""
-    return sys.intern(name.rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
-
-
-def _outputs(outputs: Iterable[Any]) -> Outputs:
+def _outputs(outputs: Sequence[Any]) -> tuple[tuple[tuple[int, ...], ...], str, str]:
     """Return the shapes of tensors or of what represents them, and dtype and device of the first."""
-    found = tuple([(_size(output), output.dtype, output.device) for output in outputs])
-    words: Outputs = _looked_up(_described_outputs, found)
-    return words
+    shapes = tuple([_size(output) for output in outputs])
+    return (shapes, _plain(outputs[0].dtype), str(outputs[0].device)) if shapes else ((), "", "")
 
 
-def _looked_up(described: Any, found: Any) -> Any:
+def _size(sized: Any) -> tuple[int, ...]:
     try:
-        return described(found)
-    except TypeError:  # symbolic sizes cannot be looked up
-        return described.__wrapped__(found)
-
-
-# A model repeats few shapes many times: what represents all equal ones is made once, and looked up by what torch says.
-@lru_cache(maxsize=4096)
-def _described_outputs(found: tuple[tuple[tuple[Any, ...], torch.dtype, torch.device], ...]) -> Outputs:
-    shapes = tuple(_numbers(size) for size, _, _ in found)
-    return (shapes, _plain(found[0][1]), str(found[0][2])) if found else ((), "", "")
-
-
-@lru_cache(maxsize=4096)
-def _described_saved(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
-    return tuple(
-        SavedTensor(slot, _numbers(size), dtype, number(nbytes), state) for slot, size, dtype, nbytes, state in found
-    )
-
-
-def _size(sized: Any) -> tuple[Any, ...]:
-    try:
-        return tuple(sized.shape)
-    except RuntimeError:  # nested
-        return ()
-
-
-def _numbers(size: tuple[Any, ...]) -> tuple[int, ...]:
-    try:
-        return numbers(size)
-    except (RuntimeError, TypeError, AttributeError):  # nested or jagged sizes
+        return numbers(sized.shape)
+    except (RuntimeError, TypeError, AttributeError):  # nested or jagged
         return ()
 
 
@@ -139,39 +113,29 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     What the user packed with saved-tensor hooks is not unpacked: that would run their code.
     """
     of_torch = not is_custom(node)
-    found: list[_Saved] = []
+    found: list[SavedTensor] = []
     for slot in read_slots(node, MAX_SAVED):
         if slot.state != "ok":
-            found.append((slot.name, (), "", 0, slot.state))
+            found.append(_saved(slot.name, (), "", 0, slot.state))
         for name, x in tensors_in(slot) if not (of_torch and slot.several) else ():
-            found.append((name, _size(x), _plain(x.dtype), x.numel() * x.element_size(), "ok"))
-    words: tuple[SavedTensor, ...] = _looked_up(_described_saved, tuple(found[:MAX_SAVED]))
-    return words
-
-
-def _grad_fn(x: torch.Tensor) -> Any:
-    try:
-        return x.grad_fn
-    except Exception:  # a view that was changed in a way that autograd forbids, or a class of the user's
-        return None
+            found.append(_saved(name, _size(x), _plain(x.dtype), number(x.numel() * x.element_size()), "ok"))
+    return tuple(found[:MAX_SAVED])
 
 
 def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     """Return traversal place → the name under which the namespace holds what the node made."""
-    places = {id(node): place for place, node in enumerate(found.nodes)}
+    places = {id(node): place for place, node in enumerate(found.nodes) if not is_accumulate(node)}
     names: dict[int, str] = {}
     for name, value in list(namespace.items()):
         if is_kind(value, torch.Tensor) and not name.startswith("_"):
-            place = places.get(id(_grad_fn(value)))
-            if place is not None and not is_accumulate(found.nodes[place]):
+            maker = told(partial(getattr, value, "grad_fn"), None)  # not of a view that autograd forbids, for one
+            if (place := places.get(id(maker))) is not None:
                 names.setdefault(place, name)
     return names
 
 
-# An existing graph: what backward would run through, looked at before it does. Nothing is run, hooked or kept.
-#
-# The forward was not watched, so a node's line and module are not known; everything autograd itself keeps is: nodes,
-# edges, leaves with their names, shapes, and what is saved for backward, in how many bytes.
+# An existing graph: what backward would run through, looked at before it does. Nothing is run, hooked or kept. The
+# forward was not watched, so a node's line and module are not known; everything autograd itself keeps is.
 
 
 def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]) -> TraceReport:
@@ -183,38 +147,24 @@ def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]
     with quiet():
         start = root.grad_fn
         if start is None:
-            raise NoGraphError(_without_graph(root, name))
+            raise NoGraphError((_LEAF if root.requires_grad else _UNGRADED).format(name))
         leaves = Leaves(namespace, ModuleNames(namespace))
         found = Walker(Origins(), leaves).walk([start])
         structure = make_structure(1, found)
         nodes = list(describe_nodes(found, structure, leaves, Origins(), namespace))
         (at,) = structure.roots
         nodes[at] = dataclasses.replace(nodes[at], variable=nodes[at].variable or name)
+        parameters = tuple(
+            ParameterSeries(leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+                            True, leaf.owner, array("f"), 0)  # noqa: FBT003
+            for leaf in leaves.known
+        )  # fmt: skip
         return TraceReport(
             title=name, state="drawn", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0,
             graphs=(Graph(number=1, nodes=tuple(nodes), edges=structure.edges, roots=structure.roots),),
             forward_nodes=sum(node.kind != "accumulate" for node in nodes),
-            parameters=tuple(
-                ParameterSeries(
-                    leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
-                    True, leaf.owner, array("f"), 0,  # noqa: FBT003
-                )
-                for leaf in leaves.known
-            ),
-            saved=_saved_totals(found),
+            parameters=parameters, saved=_saved_totals(found),
         )  # fmt: skip
-
-
-def _without_graph(root: torch.Tensor, name: str) -> str:
-    if root.requires_grad:
-        return (
-            f"{name} is a leaf: nothing was computed to make it, so there is no graph; give something computed from "
-            f"it, such as a loss"
-        )
-    return (
-        f"{name} has no graph: it does not require grad. Either nothing it was computed from requires grad, or it was "
-        f"made under torch.no_grad() or inference_mode(), by detach(), or as integers"
-    )
 
 
 def _saved_totals(found: Walk) -> SavedTotals:

@@ -165,9 +165,8 @@ class Saved(NamedTuple):
 def saved_by(node: Any) -> Iterator[Saved]:
     """Yield what a node has saved, as far as it is there: not what was freed, nor what hooks have packed."""
     for slot in read_slots(node):
-        there = [(at, raw.data) for at, raw in enumerate(slot.raw) if raw is not None and not is_packed(raw)]
-        for at, tensor in there:
-            if isinstance(tensor, torch.Tensor):
+        for at, raw in enumerate(slot.raw):
+            if raw is not None and not is_packed(raw) and isinstance(tensor := raw.data, torch.Tensor):
                 changed = slot.versions
                 if changed is not None and (tensor.is_inference() or tensor._version != changed[1]):
                     changed = None
@@ -207,10 +206,8 @@ def same_start(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 
 # Which autograd graphs keep a tensor or its storage: as a saved tensor of a node, or as the leaf it adds to.
-#
-# Nothing is unpacked that a hook of the user's has packed: of what the hook made of it the tensors are looked for
-# that lie in it. What was changed in place since torch shows no more as saved; it is kept all the same, and read as
-# it lies there.
+# Of what a hook of the user's has packed the tensors are looked for that lie in what it made. What was changed in place
+# torch shows no more as saved; it is kept all the same, and read as it lies there.
 
 NODE_LIMIT = 5_000
 MOST_ITEMS = 64  # of a list that a custom Function keeps; objects that what a hook has packed is made of
@@ -226,7 +223,6 @@ class SavedHere:
     holds: Literal["tensor", "storage"]  # the tensor itself, or another one over its storage
     nbytes: int  # bytes of the saved tensor where it is another one
     identity: int  # of the C++ tensor
-    is_original: bool  # whether the node keeps that very tensor, rather than a detached one of its own
 
 
 def saved_in_graphs(
@@ -243,10 +239,9 @@ def saved_in_graphs(
             for slot, tensor in kept_by(node):
                 same = tensor is not None and tensor._cdata == x._cdata
                 if tensor is not None and (same or (storage is not None and storage_of(tensor) == storage)):
-                    found.append(SavedHere(
-                        name, path_of(node, name, slot), "tensor" if same else "storage", number(tensor.nbytes),
-                        tensor._cdata, is_original=same,
-                    ))  # fmt: skip
+                    holds: Literal["tensor", "storage"] = "tensor" if same else "storage"
+                    path, nbytes = path_of(node, name, slot), number(tensor.nbytes)
+                    found.append(SavedHere(name, path, holds, nbytes, tensor._cdata))
     return found, len(seen) < NODE_LIMIT
 
 

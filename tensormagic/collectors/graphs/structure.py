@@ -60,20 +60,17 @@ def is_accumulate(node: Any) -> bool:
 
 
 class Walker:
-    """Walks graphs; two walks by one walker have equal signatures just where their structures are equal.
+    """Walks graphs; two walks by one walker have equal signatures just where their structures are equal."""
 
-    Attributes:
-        node_threads: Says which nodes were made on another thread. The roots are asked for in every walk, all nodes
-            once a structure; from when the first one is found, all nodes in every walk.
-    """
+    # Says which nodes were made on another thread. The roots are asked for in every walk, all nodes once a structure;
+    # from when the first one is found, all nodes in every walk.
+    node_threads: NodeThreads | None = None
+    _all_asked = False
 
     def __init__(self, origins: Origins, leaves: Leaves) -> None:
-        self._origins = origins
-        self._leaves = leaves
+        self._origins, self._leaves = origins, leaves
         self._types: dict[type, int] = {}
         self._stops: tuple[array[int], DeallocStops] = (array("i"), ())  # of the deep graph that was walked last
-        self._all_asked = False
-        self.node_threads: NodeThreads | None = None
 
     def walk(self, roots: Iterable[Any]) -> Walk:
         """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
@@ -88,9 +85,8 @@ class Walker:
                 links = node.next_functions
                 number, sequence = -1, NO_NUMBER
                 if not links and is_accumulate(node):
-                    if (known := leaf_number(variable := node.variable)) is None:
-                        known = self._leaves.number(unwrap(variable))
-                    number = known
+                    known = leaf_number(variable := node.variable)
+                    number = self._leaves.number(unwrap(variable)) if known is None else known
                 elif self._all_asked and self._is_foreign(node):
                     foreign.add(place)
                 else:
@@ -170,13 +166,12 @@ class GraphStructure:
     roots: tuple[int, ...]  # Report indices of the roots.
     leaf_of: dict[int, int]  # Report index → leaf number, for the leaves only.
     index_of_leaf: dict[int, int]  # And back; the last one where several stand for one leaf.
-    # Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a slot that several
-    # edges feed: only there does a gradient arrive summed.
-    contested: dict[int, dict[int, tuple[int, int]]]
-    # Report index → report index of the one node that feeds it, or -1 where there is not exactly one.
-    feeder: array[int]
-    # The same of a node that may send on the very memory that it received, else -1. Memory that it was done with may
-    # come again from the allocator, in a hook of the user's or in compiled code: its address alone proves nothing.
+    # Traversal place of a node → its inputs whose edges lead into a slot that several edges feed: only there does a
+    # gradient arrive summed.
+    contested: dict[int, list[int]]
+    # Report index → report index of the one node that feeds it, if that may send on the very memory that it received,
+    # else -1. Memory that it was done with may come again from the allocator, in a hook of the user's or in compiled
+    # code: its address alone proves nothing.
     sender: array[int]
 
     @property
@@ -200,45 +195,33 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     leaf = [not ends and is_accumulate(node) for ends, node in zip(links, found.nodes, strict=True)]
     order = _creation_order(found.nodes, links, leaf)
     count = len(order)
-    index, feeder = array("i", [0]) * count, array("i", [count]) * count
-    for at, place in enumerate(order):
-        index[place] = at
+    index, sender = array("i", sorted(range(count), key=order.__getitem__)), array("i", [count]) * count
     leaf_of = {index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf}
     feeding: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    computed = set()  # what receives something new
     for place, ends in enumerate(links):
         node = found.nodes[place]
         sends_on = node.name() in _SENDING_ON
         for which, target, slot in ends:
             feeding.setdefault((target, slot), []).append((place, which))
-            at = index[target]
-            feeder[at] = index[place] if feeder[at] == count else -1
-            if not sends_on or (which and saved_argument(node, "alpha", 0) != 1):
-                computed.add(at)
-    contested: dict[int, dict[int, tuple[int, int]]] = {}
-    for (target, slot), sources in feeding.items():
+            same = sends_on and (not which or saved_argument(node, "alpha", 0) == 1)
+            sender[index[target]] = index[place] if same and sender[index[target]] == count else -1
+    contested: dict[int, list[int]] = {}
+    for sources in feeding.values():
         for place, which in sources if len(sources) > 1 else ():
-            contested.setdefault(place, {})[which] = (index[target], slot)
+            contested.setdefault(place, []).append(which)
     roots = tuple(index[place] for place in found.roots)
     for at in roots:
-        feeder[at] = -1
+        sender[at] = -1
     known = list(range(count))  # one object a number: the edges name each several times
-    return GraphStructure(
-        number=number,
-        signature=found.signature,
-        index=index,
-        edges=tuple(
-            _edge(known[at], known[index[target]], which, slot)
-            for at, place in enumerate(order)
-            for which, target, slot in links[place]
-        ),
-        roots=roots,
-        leaf_of=leaf_of,
-        index_of_leaf={number: at for at, number in leaf_of.items()},
-        contested=contested,
-        feeder=array("i", [-1 if one == count else one for one in feeder]),
-        sender=array("i", [-1 if one == count or at in computed else one for at, one in enumerate(feeder)]),
+    edges = tuple(
+        _edge(known[at], known[index[target]], which, slot)
+        for at, place in enumerate(order)
+        for which, target, slot in links[place]
     )
+    return GraphStructure(
+        number, found.signature, index, edges, roots, leaf_of, {leaf: at for at, leaf in leaf_of.items()}, contested,
+        sender,
+    )  # fmt: skip
 
 
 def _creation_order(nodes: list[Any], links: Links, leaf: list[bool]) -> list[int]:

@@ -15,33 +15,27 @@ from tensormagic.collectors.hooks.replacing import Replacements
 from tensormagic.collectors.where.caller import foreign_caller, uncounted
 
 # Leaves the run alone while torch itself writes down what runs: ``torch.jit``, ``torch.export``, ``make_fx``.
-#
 # TorchScript's tracer records every attribute of a module and every size that anybody reads meanwhile, names values
 # after the variables of the frames around a call, and cannot take Python numbers while a dispatch mode is on; its
 # compiler cannot compile what replaces torch's own functions; ``torch.export`` makes a size that is compared a
 # constant. So all that a follower has on torch's stacks leaves at the door of each, and comes back behind it. A
-# dispatch mode leaves for the first call of a TorchScript function, too, whose graph is made simpler then by running
+# dispatch mode leaves for the first call of a TorchScript function, too, whose graph is simplified then by running
 # parts of it, and where a graph is printed, whose Python numbers are tensors.
 
 _TRACE, _SCRIPT, _EXPORT, _MAKE_FX = "torch.jit.trace", "torch.jit.script", "torch.export", "make_fx"
 
 # The innermost function that a user's own name for the outer one leads to as well; looked up where it is called.
 _DOORS: tuple[tuple[str, str, str], ...] = (
-    ("torch._C", "_create_function_from_trace", _TRACE),
-    ("torch._C", "_create_function_from_trace_with_dict", _TRACE),
+    ("torch._C", "_create_function_from_trace", _TRACE), ("torch._C", "_create_function_from_trace_with_dict", _TRACE),
     ("torch._C.ScriptModule", "_create_method_from_trace", _TRACE),
     ("torch._C.ScriptModule", "_create_method_from_trace_with_dict", _TRACE),
-    ("torch._C", "_create_graph_by_tracing", _TRACE),
-    ("torch.jit._trace", "_check_trace", _TRACE),
-    ("torch._C", "_jit_script_compile", _SCRIPT),
-    ("torch._C", "_jit_script_compile_overload", _SCRIPT),
-    ("torch._C", "_jit_script_class_compile", _SCRIPT),
-    ("torch._C", "_jit_script_interface_compile", _SCRIPT),
+    ("torch._C", "_create_graph_by_tracing", _TRACE), ("torch.jit._trace", "_check_trace", _TRACE),
+    ("torch._C", "_jit_script_compile", _SCRIPT), ("torch._C", "_jit_script_compile_overload", _SCRIPT),
+    ("torch._C", "_jit_script_class_compile", _SCRIPT), ("torch._C", "_jit_script_interface_compile", _SCRIPT),
     ("torch.jit._recursive", "create_script_module", _SCRIPT),
-    ("torch.export", "export", _EXPORT),  # the next is imported by the first call alone
-    ("torch.export._trace", "_export", _EXPORT),
+    ("torch.export", "export", _EXPORT), ("torch.export._trace", "_export", _EXPORT),  # imported by the first call
     ("torch.fx.experimental.proxy_tensor._MakefxTracer", "trace", _MAKE_FX),
-)
+)  # fmt: skip
 
 _PRINTED = (("torch._C.Graph", "__repr__"), ("torch._C.Graph", "str"), ("torch._C.Node", "__repr__"))
 _CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
@@ -52,37 +46,31 @@ _UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it wa
 class Captures:
     """What torch wrote down while modes were off its stacks: a follower's function mode, and its ``dispatch`` modes.
 
-    Args:
-        mode: The function mode, where it has one.
-        beside: What else is replaced while these are there.
-        made: Called with what the first call of a TorchScript function returned, its name, and the frame of the call.
+    ``beside`` is what else is replaced while these are there. ``made`` is called with what the first call of a
+    TorchScript function returned: its name, that, and the frame of the call.
     """
 
     def __init__(
-        self,
-        mode: StepsAside | None = None,
-        *,
-        beside: Replacements | None = None,
+        self, mode: StepsAside | None = None, *, beside: Replacements | None = None,
         made: Callable[[str, Any, FrameType], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._modes, self._made = [mode] if mode is not None else [], made
         self._beside = Replacements() if beside is None else beside
         self.dispatch: list[StepsAside] = []  # known when the run begins
         self._replaced = Replacements()
-        self._names: dict[str, None] = {}
-        self._looked_at: dict[str, None] = {}  # what ran untouched, but is known by what it returned
+        self._untouched: dict[str, bool] = {}  # what ran so, and whether it is known by what it returned
         self._called: set[str] = set()
 
     @property
     def gap(self) -> str:
         """Why what torch wrote down was not followed; empty where it wrote nothing down."""
-        return _UNTOUCHED.format(" and ".join(self._names)) if self._names else ""
+        names = [name for name, is_known in self._untouched.items() if not is_known]
+        return _UNTOUCHED.format(" and ".join(names)) if names else ""
 
     @property
     def gap_of_listeners(self) -> str:
         """The same for those who do not look at what is returned."""
-        names = self._names | self._looked_at
-        return _UNTOUCHED.format(" and ".join(names)) if names else ""
+        return _UNTOUCHED.format(" and ".join(self._untouched)) if self._untouched else ""
 
     def __enter__(self) -> None:
         doors: list[tuple[str, str, Callable[[Any], Any]]]
@@ -117,7 +105,7 @@ class Captures:
             if not (left := self._leave(modes)):  # aside already, or on another thread
                 return original(*args, **kwargs)
             if what and not _is_for_torch(what, sys._getframe(1)):
-                self._names[what] = None
+                self._untouched[what] = False
             try:
                 return original(*args, **kwargs)
             finally:
@@ -139,10 +127,8 @@ class Captures:
                 result = original(script, *args, **kwargs)
             finally:
                 self._come_back(left, frame)
-            if self._made is None:
-                self._names[_FIRST_CALL] = None
-            else:
-                self._looked_at[_FIRST_CALL] = None
+            self._untouched[_FIRST_CALL] = self._made is not None
+            if self._made is not None:
                 self._made(_FIRST_CALL, result, frame)
             return result
 
@@ -159,13 +145,11 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
 
 
 # Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.
-#
 # Dynamo guards on torch's stack of function modes. With a mode on it, a function that was compiled before is compiled
-# once more, and now Dynamo follows the mode's own Python code: the graph breaks at every call. So the mode steps
-# aside at the door. Every function that ``torch.compile`` returns switches Dynamo on through
-# ``_maybe_set_eval_frame`` of ``torch._dynamo.eval_frame``, and off again through the same, from the same frame; that
-# name is replaced while a trace is on, and put back with it. The nodes made between the two belong to the line that
-# called the compiled function.
+# once more, and now Dynamo follows the mode's own Python code: the graph breaks at every call. Every function that
+# ``torch.compile`` returns switches Dynamo on through ``_maybe_set_eval_frame`` of ``torch._dynamo.eval_frame``, and
+# off again through the same, from the same frame; that name is replaced. The nodes made between the two belong to the
+# line that called the compiled function.
 
 _MODULE = "torch._dynamo.eval_frame"
 

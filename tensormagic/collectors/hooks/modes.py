@@ -39,10 +39,8 @@ def dispatch_modes() -> list[Any]:
     return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
 
 
-# One function mode and one dispatch mode for all who follow what runs on a thread, and can leave it for a while.
-#
-# What a mode costs, it costs once: a run within another adds its followers to the mode that is there already. The mode
-# is on torch's stack as long as one of them is there.
+# One function mode and one dispatch mode for all who follow what runs on a thread, and can leave it for a while: a run
+# within another adds its followers to the mode that is there, which is on torch's stack as long as one of them is.
 
 _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
 _Around = Callable[..., Any]
@@ -63,28 +61,24 @@ class SharedMode:
     pop: Callable[[], Any]
 
     @classmethod
-    def set_stack(cls, modes: list[Any]) -> None:
+    def set_stack(cls, modes: list[Any], *, again: bool = True) -> None:
         """Put these modes on this thread's stack, the outermost first, and no others, whatever comes meanwhile."""
         try:
-            cls._set_stack(modes)
+            for _ in cls.stack():
+                cls.pop()
+            for mode in modes:
+                cls.push(mode)
         except BaseException:
-            cls._set_stack(modes)
+            if again:
+                cls.set_stack(modes, again=False)
             raise
-
-    @classmethod
-    def _set_stack(cls, modes: list[Any]) -> None:
-        for _ in cls.stack():
-            cls.pop()
-        for mode in modes:
-            cls.push(mode)
 
     @classmethod
     def of_this_thread(cls) -> Any:
         """Return the mode to follow by on this thread: a new one, unless one is on top, or waits for its followers."""
-        modes, known = cls.stack(), _latest.get((get_ident(), cls))
-        if modes and isinstance(modes[-1], cls):
+        if (modes := cls.stack()) and isinstance(modes[-1], cls):
             return modes[-1]
-        waiting = known() if known is not None else None
+        waiting = _latest.get((get_ident(), cls), lambda: None)()
         if waiting is None or waiting.there or not waiting.followers:
             waiting = cls()
             _latest[get_ident(), cls] = ref(waiting)
@@ -115,8 +109,8 @@ class SharedMode:
 
     def be(self, there: Iterable[Any]) -> None:
         """Know who is there."""
-        found = list(there)
-        self.there = tuple(sorted(found, key=_rank) if len(found) > 1 else found)
+        found = tuple(there)
+        self.there = tuple(sorted(found, key=_rank)) if len(found) > 1 else found
         self.plan()
 
     def plan(self) -> None:
@@ -181,18 +175,17 @@ class Follower:
         if place >= 0:
             if len(mode.there) == 1:
                 mode.go_off()
-            mode.be([other for other in mode.there if other is not self])
+            mode.be(other for other in mode.there if other is not self)
         return place
 
     def come_back(self, place: int) -> None:
         """Come back to where `leave` said; nothing is done for -1, and where this is there already."""
         mode = self.mode
-        if place < 0 or mode is None or self not in mode.followers:
-            return
-        if self not in mode.there:
-            mode.be((*mode.there, self))
-        if not mode.is_aside and mode.place() < 0:
-            mode.go(place)
+        if place >= 0 and mode is not None and self in mode.followers:
+            if self not in mode.there:
+                mode.be((*mode.there, self))
+            if not mode.is_aside and mode.place() < 0:
+                mode.go(place)
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this is on it; the run is then as if nobody looked."""
@@ -326,8 +319,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._callers = Callers()
-        self._made = self._callers.made
+        self.let_go()
         self._plans: dict[int, _Plan] = {}
         self._plans_of: dict[tuple[Any, ...], dict[int, _Plan]] = {}
 
@@ -421,8 +413,7 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
     """Keep what the tool does itself from being an operation of the run, for any of its modes on this thread."""
 
     def __enter__(self) -> None:
-        self._number = sequence_number()
-        modes = dispatch_modes() if _depth() else []
+        self._number, modes = sequence_number(), dispatch_modes() if _depth() else []
         self._left = [(at, mode) for at, mode in enumerate(modes) if isinstance(mode, SharedMode)]
         for _, mode in self._left:
             mode.go_off()
@@ -446,8 +437,7 @@ def unseen(hook: Callable[..., Any], index: int, what: Any, *given: Any) -> Any:
     Switching dispatch to Python off takes a third of the time that leaving the stack and coming back takes. But a
     subclass of tensors needs it: it is done where there is one plain gradient, and nothing else is looked at.
     """
-    gradients = given[-1]
-    if what is None and len(gradients) == 1 and type(gradients[0]) is torch.Tensor:
+    if what is None and len(given[-1]) == 1 and type(given[-1][0]) is torch.Tensor:
         guard = _no_python_dispatch()
         try:
             return hook(index, what, *given)

@@ -20,10 +20,9 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
 from tensormagic.collectors.where.source import foreign_frames, outwards
 
-# Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
-#
-# Traces on two threads may begin and end in any order, and the user may replace the same function meanwhile. Each
-# replacement knows what lay below it: what ends in the midst of others is taken out of their midst.
+# Replaces functions of torch's for the duration of a trace, and puts them back whatever the order: traces on two
+# threads may begin and end in any, and the user may replace the same function meanwhile. Each replacement knows what
+# lay below it: what ends in the midst of others is taken out of their midst.
 
 
 class Replacement:
@@ -33,12 +32,11 @@ class Replacement:
     function that this torch does not have is not replaced.
     """
 
-    __slots__ = ("_below", "_make", "_name", "_ours", "_owner")
+    _below: Any = None
+    _ours: Any = None
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self._owner, self._name, self._make = owner, name, make
-        self._below: Any = None
-        self._ours: Any = None
 
     def __enter__(self) -> Replacement:
         with _lock:
@@ -105,11 +103,10 @@ _layers: list[Replacement] = []
 _lock = RLock()
 
 
-# Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
-#
-# Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and compiles
-# what Python code comes by, and what that calls: not as it says, a counter of torch's goes up and never down again. So
-# the tracer's own code runs with Dynamo off; the door to it is one function that is left alone.
+# Keeps Dynamo from compiling the tracer's own code: where a compiled function breaks its graph (it calls ``backward``),
+# Dynamo stays on while the call runs, and compiles what Python code comes by, and what that calls: not as it says, a
+# counter of torch's goes up and never down again. So the tracer's own code runs with Dynamo off; the door to it is one
+# function that is left alone.
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
@@ -147,71 +144,58 @@ def skip_in_dynamo(function: _Function, *, inside: bool = False) -> _Function:
 skip_in_dynamo(without_dynamo)
 
 
-# Notes the lines of custom ``autograd.Function`` calls, which a function mode does not see.
-#
-# ``Function.apply`` asks one question of its module, whether the class has a ``setup_context``, and then hands over
-# to C++, which numbers the node before it runs the forward. So the node that a call makes is the next one, and the
-# caller of whoever asks is the line. The answer is given before the forward runs: no frame of ours is ever in its
-# stack, nothing is added to a traceback or a warning. The question costs about 1 µs more.
+# Notes calls of torch's that no mode is told of, with the frames that make them. What notes them has returned before
+# the function that is called does anything: no frame of ours is ever in a traceback or a warning.
 
 _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 
+def _noted(owner: Any, name: str, note: Callable[..., None]) -> Replacement:
+    """Call ``note`` with the calling frame and the arguments whenever a function is called; not in another torch."""
+
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        @uncounted
+        def instead(*args: Any) -> Any:
+            without_dynamo(note, foreign_caller(sys._getframe(1)), *args)
+            return original(*args)
+
+        return skip_in_dynamo(instead)
+
+    return Replacement(owner, name, noting)
+
+
 def noted_applies(note: Callable[[FrameType | None], None]) -> Replacement:
-    """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread."""
+    """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread.
 
-    def asking(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def is_setup_context_defined(method: Any) -> Any:
-            caller = foreign_caller(sys._getframe(1))
-            if caller.f_code is _APPLY:
-                without_dynamo(note, caller.f_back)
-            return original(method)
+    A function mode does not see these. ``Function.apply`` asks one question of its module, whether the class has a
+    ``setup_context``, and then hands over to C++, which numbers the node before it runs the forward. So the node that a
+    call makes is the next one. In another torch these nodes have the line of the next call, and say so.
+    """
 
-        return skip_in_dynamo(is_setup_context_defined)
+    def asked(frame: FrameType, _: object) -> None:
+        if frame.f_code is _APPLY:
+            note(frame.f_back)
 
-    # In another torch these nodes have the line of the next call, and say so.
-    return Replacement(_MODULE, "_is_setup_context_defined", asking)
-
-
-# Notes where derivatives are taken forwards: there no graph is built, so none can be shown, and that is said.
-#
-# ``torch.func.jvp`` and ``jacfwd``, ``torch.autograd.forward_ad`` and ``functional.jvp(strategy="forward-mode")`` all
-# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code runs.
+    return _noted(_MODULE, "_is_setup_context_defined", asked)
 
 
 def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
-    """Call ``note`` with the calling frame whenever a level of dual numbers is entered, until the block ends."""
+    """Call ``note`` with the calling frame whenever derivatives are taken forwards: there no graph is built.
 
-    def entering(original: Callable[[], Any]) -> Callable[[], Any]:
-        def enter_dual_level() -> Any:
-            without_dynamo(note, sys._getframe(1))
-            return original()
-
-        return skip_in_dynamo(enter_dual_level)
-
-    return Replacement(forward_ad, "enter_dual_level", entering)
+    ``torch.func.jvp`` and ``jacfwd``, ``torch.autograd.forward_ad`` and ``functional.jvp(strategy="forward-mode")`` all
+    enter a level of dual numbers by one function, which returns before the user's code runs.
+    """
+    return _noted(forward_ad, "enter_dual_level", note)
 
 
-# Notes the lines of `torch.manual_seed` and `torch.seed`, which are no operations: no mode is told of them.
-#
-# Both hand the seed to a function of their module, too, for devices that other packages bring. It returns before they
-# do: no frame of ours stands in a traceback of theirs.
+def noted_seeds(note: Callable[[FrameType, int], None]) -> Replacement:
+    """Call ``note`` with the frame of torch's that sets it and the seed whenever torch is seeded.
 
-
-def noted_seeds(note: Callable[[int, FrameType], None]) -> Replacement:
-    """Call ``note`` with the seed and the frame of torch's that sets it whenever torch is seeded."""
-
-    def seeding(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        @uncounted
-        def seed_custom_device(seed: Any) -> Any:
-            without_dynamo(note, int(seed), sys._getframe(1))
-            return original(seed)
-
-        return skip_in_dynamo(seed_custom_device)
-
-    # In another torch the next draw shows it.
-    return Replacement(torch.random, "_seed_custom_device", seeding)
+    ``torch.manual_seed`` and ``torch.seed`` are no operations, and hand the seed to a function of their module, too,
+    for devices that other packages bring. In another torch the next draw shows it.
+    """
+    return _noted(torch.random, "_seed_custom_device", note)
 
 
 def plain_stacks() -> Replacement:
@@ -289,36 +273,32 @@ class Transparent(Replacements):
 
 def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
     """Print every tensor whose class has no ``__repr__`` of its own as ``text`` says; returns what ends that."""
+
+    def printing(below: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(below)  # who counts the calls of a run sees it under torch's name
+        def instead(self: Any, **contents: Any) -> str:
+            if contents.get("tensor_contents") is not None or torch._C._get_tracing_state() is not None:
+                return below(self, **contents)  # a trace of TorchScript would record how the numbers were read
+            if has_torch_function_unary(self):
+                own: Any = torch.Tensor.__repr__
+                return str(handle_torch_function(own, (self,), self))
+            try:
+                return text(self)
+            except Exception:  # printing never raises where torch's would not
+                return below(self, **contents)
+
+        return skip_in_dynamo(instead, inside=True)
+
     replaced = Replacements()
     for owner in (torch.Tensor, torch.nn.Parameter):
-        replaced.put(owner, "__repr__", functools.partial(_instead, text))
+        replaced.put(owner, "__repr__", printing)
     return replaced.remove_all
 
 
-def _instead(text: Callable[[torch.Tensor], str], below: Callable[..., str]) -> Callable[..., str]:
-    """Return what replaces a ``__repr__``; what it cannot do, ``below`` does."""
-
-    @functools.wraps(below)  # who counts the calls of a run sees it under torch's name
-    def instead(self: Any, **contents: Any) -> str:
-        if contents.get("tensor_contents") is not None or torch._C._get_tracing_state() is not None:
-            return below(self, **contents)  # a trace of TorchScript would record how the numbers were read
-        if has_torch_function_unary(self):
-            own: Any = torch.Tensor.__repr__
-            return str(handle_torch_function(own, (self,), self))
-        try:
-            return text(self)
-        except Exception:  # printing never raises where torch's would not
-            return below(self, **contents)
-
-    return skip_in_dynamo(instead, inside=True)
-
-
 # Sees every backward call: on whichever thread, under whichever name, from the user's code or from torch's own.
-#
-# ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, also where they were imported by name
-# before, and with them everything of torch's that calls them (``torch.func``, ``torch.autograd.functional``, re-
-# entrant checkpointing, ``gradcheck``), hand over to one function, which `torch.autograd` looks up among its own
-# names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
+# ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, and with them everything of torch's that
+# calls them (``torch.func``, ``torch.autograd.functional``, re-entrant checkpointing, ``gradcheck``), hand over to one
+# function, which `torch.autograd` looks up among its own names. That name is replaced while somebody follows (1 µs).
 
 _RETAINS, _CREATES, _INPUTS = 1, 2, 3  # places among the arguments after the roots, of which gradients are the first
 
@@ -374,8 +354,11 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
         compiler = switch_dynamo(None)
         run = original if compiler is None else functools.partial(with_dynamo, compiler, original)
+        # Those on this thread, the one that began first at the beginning; where there is none, those of the last one's.
+        threads = [thread for thread, _ in _followers]
+        here = get_ident() if get_ident() in threads else next(reversed(threads), None)
         try:
-            for follower in _followers_here():
+            for follower in [follower for thread, follower in _followers.copy() if thread == here]:
                 run = functools.partial(_telling, follower, compiler is not None, run)
             return run(roots, *args, **kwargs)
         except BaseException as error:
@@ -397,11 +380,3 @@ def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any
     made = functools.partial(run, roots, *args, **kwargs)
     retains, creates = (len(args) > at and bool(args[at]) for at in (_RETAINS, _CREATES))
     return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, creates, between))
-
-
-def _followers_here() -> list[Follower]:
-    """Return whom to tell of a call on this thread, the one that began first at the beginning."""
-    followers, here = _followers.copy(), get_ident()
-    if followers and not any(thread == here for thread, _ in followers):
-        here = followers[-1][0]
-    return [follower for thread, follower in followers if thread == here]

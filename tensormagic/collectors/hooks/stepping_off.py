@@ -86,12 +86,11 @@ class OperationFollower(Follower):
 
 # Where a dispatch mode steps off, so that the run stays the user's: what came out there is looked at. What changes the
 # size of a storage by no operation is noted, too.
-#
 # ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
-# only writes to a new tensor instead of in place, with the same result. What stands here does something else: it sums
-# in another order, multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined
-# (seen by comparing the operations with and without a mode for all of torch's own operator and module tables). There
-# a mode steps off, and the call or the node counts as a whole.
+# only writes to a new tensor instead of in place, with the same result. What stands here sums in another order,
+# multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined (seen by comparing
+# the operations with and without a mode for all of torch's own operator and module tables). There a mode steps off, and
+# the call or the node counts as a whole.
 
 
 def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -104,14 +103,10 @@ def _is_complex(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return isinstance(given, torch.Tensor) and given.is_complex()
 
 
-def _always(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
-    return True
-
-
 _CALLS: tuple[tuple[Any, str, Callable[[tuple[Any, ...], dict[str, Any]], bool]], ...] = (
-    (torch._C._nn, "cross_entropy_loss", _smooths_with_weights), (torch, "ctc_loss", _always),
+    (torch._C._nn, "cross_entropy_loss", _smooths_with_weights), (torch, "ctc_loss", lambda *_: True),
     (torch, "pinverse", _is_complex), (torch.Tensor, "pinverse", _is_complex),
-    (torch.linalg, "pinv", _is_complex), (torch.linalg, "lstsq", _always),
+    (torch.linalg, "pinv", _is_complex), (torch.linalg, "lstsq", lambda *_: True),
 )  # fmt: skip
 ASKING_CALLS = {getattr(owner, name): asks for owner, name, asks in _CALLS}
 ASKING_NODES = frozenset({
@@ -226,14 +221,10 @@ class SteppingOff(OperationListener):
             starts = [x.grad_fn if isinstance(x, torch.Tensor) else getattr(x, "node", None) for x in call.roots]
             asking = (node for node in self._walk(filter(None, starts), sys.maxsize) if node.name() in ASKING_NODES)
             before = partial(without_dynamo, self._before)
-            handles = [
-                handle
-                for node in asking
-                for handle in (
-                    node.register_prehook(before),
-                    node.register_hook(partial(without_dynamo, self._after, node.name())),
-                )
-            ]
+            handles: list[Any] = []
+            for node in asking:
+                after = partial(without_dynamo, self._after, node.name())
+                handles += [node.register_prehook(before), node.register_hook(after)]
         try:
             return call.run()
         finally:
@@ -290,26 +281,17 @@ class RunState:
 class Listener:
     """One question to a run. What is not overridden is not needed. What a run calls stands below in its order.
 
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that runs, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        title: A name for the run.
-        clock: Seconds, monotonic.
+    Names are looked up in ``namespace``, which is read and never written; ``cell`` is the source that runs, ``title`` a
+    name for the run, both for the report; ``cell_number`` gives a cell's execution count from its file name.
     """
 
     used_before: ClassVar[str]  # the error for somebody who starts the run twice
     operations: OperationListener | None = None  # what is handed operations, where the listener has that
 
     def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        title: str = "",
+        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, title: str = "",
         clock: Callable[[], float] = perf_counter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.run = RunState(cell, clock)  # shared by all that listen to one run
         self._namespace, self._title = namespace, title
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()

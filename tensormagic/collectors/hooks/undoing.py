@@ -10,16 +10,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 from weakref import ref
 
 # How a run begins and ends: by steps, each registered before it takes effect, and undone whatever comes.
-#
-# Ctrl-C becomes an exception wherever Python's code stands. What had begun by then has to end, and what ends has to
-# end to the last step: a mode that stays on torch's stack makes every later cell another one. So a step may be undone
-# before it took effect, and twice; one that was interrupted while it was undone is undone once more. Besides, signals
-# wait for the few microseconds that it takes, on the main thread, where alone Python handles them, and come after it.
+# Ctrl-C becomes an exception wherever Python's code stands, and what ends has to end to the last step: a mode that
+# stays on torch's stack makes every later cell another one. So a step may be undone before it took effect, and twice;
+# one that was interrupted while it was undone is undone once more. Besides, signals wait for the few microseconds that
+# it takes, on the main thread, where alone Python handles them, and come after it.
 
 # What the functions of these names in `signal` are but for words for numbers, which take twenty times as long.
 getsignal: Callable[[int], Any] = _signal.getsignal
@@ -81,18 +80,15 @@ class Undoing:
         self._signals.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.close()
+            return
         try:
-            if error is None:
-                self._signals.__exit__()
+            self._signals.__exit__()
         except BaseException:
             self.close()
             raise
-        finally:
-            if error is not None:
-                self.close()
 
     def callback(self, undo: Callable[..., object], *arguments: Any, of_thread: bool = False) -> None:
         """Register what undoes a step that comes now; it may be called before that took effect, and twice."""
@@ -130,10 +126,8 @@ class Undoing:
 _left: dict[int, list[Callable[[], object]]] = {}  # by thread, what another thread could not undo
 
 
-# Ends traces in processes that were forked from a traced one: a data loader's workers are not part of the run.
-#
-# A forked process begins as a copy, with the tracer's mode on its stack: what it runs would be slower, and tracebacks
-# that it sends back as text would hold the tracer's frames.
+# Ends traces in processes that were forked from a traced one, as a data loader's workers are: with the tracer's mode on
+# the stack what they run would be slower, and tracebacks that they send back as text would hold the tracer's frames.
 
 
 _running: dict[int, ref[Any]] = {}
@@ -144,17 +138,12 @@ def abandon_in_children(trace: Any) -> None:
     _running[id(trace)] = ref(trace, partial(_running.pop, id(trace)))  # C alone: no interrupt is lost
 
 
+_forks: list[None] = []
+
+
 def forks() -> int:
     """Return how many processes were forked from this one since tracing was first used."""
-    return _forks
-
-
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks  # noqa: PLW0603
-    _forks += 1
+    return len(_forks)
 
 
 def _abandon_all() -> None:
@@ -164,4 +153,4 @@ def _abandon_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_abandon_all, after_in_parent=_count_fork)
+    os.register_at_fork(after_in_child=_abandon_all, after_in_parent=partial(_forks.append, None))

@@ -199,7 +199,7 @@ class DrawListener(Listener, OperationListener):
 
     def enter(self, undoing: Undoing) -> None:
         """Be told where torch is seeded."""
-        undoing.enter_context(noted_seeds(lambda *given: self._guarded(self._log.seeded, *given)))
+        undoing.enter_context(noted_seeds(lambda frame, seed: self._guarded(self._log.seeded, seed, frame)))
 
     def wants(self, op: Any) -> Any:
         """Return an operation that may draw."""

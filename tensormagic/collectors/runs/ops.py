@@ -12,25 +12,14 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors import ops
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.ops import (
-    MOST_PLACES,
-    NEW,
-    ONE,
-    WHOLE,
-    ForwardLog,
-    GraphCosts,
-    NodeCost,
-    Place,
-    Places,
-    Row,
-    new_bytes,
-)
+from tensormagic.collectors.ops import NEW, ONE, WHOLE, GraphCosts, NodeCost, Place, Places, Row, new_bytes
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, Engine, sequence_number
 from tensormagic.collectors.where.source import SourceLines
@@ -38,17 +27,17 @@ from tensormagic.reports import Gap, Graph
 from tensormagic.reports.ops import OpsReport, OpUse
 from tensormagic.words import error_text
 
-# Times every ATen operation, and counts it where it was called from.
-#
-# It runs for each operation, so it counts its own nanoseconds: about a microsecond beyond what any dispatch mode
-# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which
-# the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
-# where the stack is walked.
+# Times every ATen operation, and counts it where it was called from: about a microsecond beyond what any dispatch mode
+# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which the
+# function mode has just announced; the autograd engine, which names the node it works for; and everything else, where
+# the stack is walked.
 
 _ENGINE, _Tensor = Engine.code, torch.Tensor
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
+
+MOST_WAITING = 1 << 18  # node-making calls remembered, until their backward comes or comes again
 
 _Call = Any  # a function: call(func, args, kwargs)
 
@@ -66,7 +55,9 @@ class OpCounts(OperationListener):
         self._frame: FrameType | None = None  # of the call of the user's that is under way
         self._code: CodeType | None = None
         self.place: Place | None = None  # of that call, once it was looked up
-        self.log = ForwardLog()  # of the operations that made autograd nodes, until their backward comes
+        # Seconds and bytes of the operations that made nodes, by sequence number, and the next number, when last seen.
+        self.made: dict[int, tuple[float, int]] = {}
+        self._last = 0
         self.no_node = NodeCost(places.at(None, "", "backward"))  # on behalf of no node that is known
         self.node_of: Callable[[int, NodeCost], NodeCost] = _no_node  # by ``id``, in the pass under way
         self.gap = ""  # why something could not be counted
@@ -80,7 +71,7 @@ class OpCounts(OperationListener):
         if _graph_task() != -1:  # forward code that a backward runs, such as a checkpoint's
             return call(func, args, kwargs)
         self._frame, self._code = frame, line.__code__
-        self.log.last = sequence_number()
+        self._last = sequence_number()
         try:
             return call(func, args, kwargs)
         finally:
@@ -102,7 +93,7 @@ class OpCounts(OperationListener):
         nbytes = new_bytes(result, (*args, *kwargs.values()))
         row.nbytes += nbytes
         if (after := sequence_number()) > before:
-            self.log.add(after - 1, seconds, nbytes)
+            self._keep(after - 1, seconds, nbytes)
         return result
 
     def wants(self, op: Any) -> Any:
@@ -114,11 +105,11 @@ class OpCounts(OperationListener):
     ) -> Any:
         """Make the call, and count it."""
         code = _ENGINE if above is None else above.f_code  # of a thread of the engine's, where no Python is above
-        node, grown, log = None, 0, self.log
+        node, grown = None, 0
         if code is self._code:
             place = self.place or self._find_place()
-            if (grown := sequence_number()) > log.last:
-                log.last, place = grown, place.grown
+            if (grown := sequence_number()) > self._last:
+                self._last, place = grown, place.grown
             else:
                 grown = 0
         elif code is _ENGINE or code is Engine.stand_in:
@@ -151,7 +142,7 @@ class OpCounts(OperationListener):
             except Exception:  # no storage of its own: sparse, nested, no tensor at all
                 nbytes = self._bytes(row, result, args, kwargs)
         if grown:
-            log.add(grown - 1, seconds, nbytes)
+            self._keep(grown - 1, seconds, nbytes)
         elif node is not None:
             node.seconds += seconds
             node.nbytes += nbytes
@@ -159,7 +150,13 @@ class OpCounts(OperationListener):
 
     def pass_over(self, number: int) -> None:
         """Know that the nodes below this number are not the run's."""
-        self.log.last = number
+        self._last = number
+
+    def _keep(self, number: int, seconds: float, nbytes: int) -> None:
+        self.made[number] = seconds, nbytes
+        if len(self.made) > MOST_WAITING:
+            for old in list(self.made)[: MOST_WAITING // 2]:
+                del self.made[old]
 
     def _bytes(self, row: Row, result: Any, args: Any, kwargs: Any) -> int:
         """Return the bytes that a call allocated, looked for everywhere, and add them to its row. Never raises."""
@@ -176,8 +173,8 @@ class OpCounts(OperationListener):
         return place.add(func)
 
     def _find_place(self) -> Place:
-        self.place = place = self._places.of(self._frame)
-        return place
+        self.place = self._places.of(self._frame)
+        return self.place
 
     def _elsewhere(self, above: FrameType) -> tuple[Place, int, NodeCost | None]:
         """Return where to count a call that Python code made and nobody announced."""
@@ -186,8 +183,8 @@ class OpCounts(OperationListener):
             site = self._places.own_site(above, _ENGINE)
             return node.place if site is None else self._places.at(site, node.place.module, "backward"), 0, node
         place = (self.place or self._find_place()) if self._frame is not None else self._places.of(above)
-        if (grown := sequence_number()) > self.log.last:
-            self.log.last = grown
+        if (grown := sequence_number()) > self._last:
+            self._last = grown
             return place.grown, grown, None
         return place, 0, None
 
@@ -199,28 +196,26 @@ _CALLS, _ROUNDS = 50, 8
 
 @cache
 def seconds_an_operation() -> float:
-    """Return what an operation takes longer under `OpMode`: the least of a few rounds (1 to 2 ms, once a process)."""
+    """Return what an operation takes longer when it is counted: the least of a few rounds (1 to 2 ms, once)."""
+    frame, op, x = sys._getframe(), torch.ops.aten.neg.default._op, torch.zeros(1)
+    line = Callers().standing_in_for(frame)
+
+    def timed(make: Callable[..., Any]) -> float:
+        began = perf_counter()
+        for _ in range(_CALLS):
+            make(line, line, frame, op, (x,), {})
+        return (perf_counter() - began) / _CALLS
+
     with quiet():
-        counts, x = OpCounts(Places(SourceLines(), lambda _: "")), torch.zeros(1)
+        counts = OpCounts(Places(SourceLines(), lambda _: ""))
         with counts.follower:
-            under = min(_timed(counts.within, x) for _ in range(_ROUNDS))
-        without = min(_timed(lambda call, _, __, *given: call(*given), x) for _ in range(_ROUNDS))
+            under = min(timed(counts.within) for _ in range(_ROUNDS))
+        without = min(timed(lambda call, _, __, *given: call(*given)) for _ in range(_ROUNDS))
     return max(under - without, 0.0)
 
 
-def _timed(make: Callable[..., Any], x: torch.Tensor) -> float:
-    frame, op = sys._getframe(), torch.ops.aten.neg.default._op
-    line = Callers().standing_in_for(frame)
-    began = perf_counter()
-    for _ in range(_CALLS):
-        make(line, line, frame, op, (x,), {})
-    return (perf_counter() - began) / _CALLS
-
-
-# Level ``ops`` of a trace: follows each pass with it, and reports what was counted.
-#
-# Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: the same up
-# to rounding, or with another check. There the mode is off, and the call or node is counted as a whole.
+# Level ``ops`` of a trace: follows each pass with it, and reports what was counted. Where torch computes otherwise
+# while a dispatch mode is on, the mode is off, and the call or node is counted as a whole.
 
 _COMPILED = (
     "{} calls went into functions compiled by torch.compile: the operations that these call are counted, their "
@@ -240,7 +235,7 @@ class OpRecorder(TracePart):
         self._left: tuple[int, float] | None = None  # the mode's place and the time, while an asking node runs
         self._home = 0
         self._counts = self._recorder.ops = OpCounts(self._places)
-        self.follower, self._no_node = self._counts.follower, self._counts.node_of
+        self.follower = self._counts.follower
         self._compiled = trace.compiled
         self._seconds_an_operation = seconds_an_operation()
 
@@ -254,11 +249,10 @@ class OpRecorder(TracePart):
         """Follow a pass through a graph that is about to begin; another thread's is not."""
         if get_ident() != self._home:
             return
-        structure = followed.graph.structure
-        costs = self._costs.get(structure.number)
-        if costs is None:
-            costs = self._costs[structure.number] = GraphCosts(followed.graph.nodes, structure, self._places)
-        known = costs.begin(followed.site, self._counts.log, found)
+        graph = followed.graph
+        if (costs := self._costs.get(graph.structure.number)) is None:
+            costs = self._costs[graph.structure.number] = GraphCosts(graph.nodes, graph.structure, self._places)
+        known = costs.begin(followed.site, self._counts.made, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
         self._counts.node_of = known.get
@@ -276,10 +270,9 @@ class OpRecorder(TracePart):
         if self._left is not None:
             self._return()
         handles = self._passes.pop()[2]
-        while handles:
-            handles.pop().remove()
-        self._counts.node_of = self._passes[-1][0].get if self._passes else self._no_node
-        self._counts.log.settle()
+        for handle in handles:
+            handle.remove()
+        self._counts.node_of = self._passes[-1][0].get if self._passes else _no_node
 
     def _end(self) -> None:
         while self._passes and get_ident() == self._home:
@@ -307,12 +300,10 @@ class OpRecorder(TracePart):
             seconds=row.seconds, nbytes=row.nbytes, mutated=tuple(name for _, name in row.written.slots),
             mutations=row.writes, failed=row.failed,
         ) for place, row in self._places.all_rows() if row.calls]  # fmt: skip
-        return {"ops": OpsReport(
-            uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
-            nodes=tuple(costs.report() for costs in list(self._costs.values())),
-            devices=tuple(sorted(self._counts.devices)),
-            compiled_calls=self._compiled.calls,
-        )}  # fmt: skip
+        uses.sort(key=lambda use: (-use.seconds, use.op))
+        nodes = tuple(costs.report() for costs in list(self._costs.values()))
+        found = OpsReport(tuple(uses), nodes, tuple(sorted(self._counts.devices)), self._compiled.calls)
+        return {"ops": found}
 
     @property
     def seconds(self) -> float:  # type: ignore[override]
@@ -324,7 +315,7 @@ class OpRecorder(TracePart):
         names = {row.name.removesuffix(WHOLE) for _, row in self._places.all_rows() if row.name.endswith(WHOLE)}
         reasons = (
             (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
-            (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
+            (self._places.overflowed, f"more than {ops.MOST_PLACES} lines, modules and phases: the rest have no line"),
             (self._compiled.calls, _COMPILED.format(self._compiled.calls)),
             (names, _WHOLE.format(", ".join(sorted(names)))),
         )

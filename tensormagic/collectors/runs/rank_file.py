@@ -20,11 +20,12 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -33,14 +34,7 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
-from tensormagic.collectors.training.parallel import (
-    Forwards,
-    ParallelWatcher,
-    buffers_of,
-    hash_each,
-    placed,
-    world_size,
-)
+from tensormagic.collectors.training import parallel
 from tensormagic.collectors.training.training import held_by, is_within_step
 from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, put, read_when_there, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
@@ -50,17 +44,6 @@ from tensormagic.words import error_text
 
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
-_AS_WRITTEN = getattr(os, "O_BINARY", 0)  # Windows would else change the ends of lines
-_LOOKED_AT = 1 << 20  # bytes at either end of another rank's file in which its hashes are looked up
-
-
-class PassEnd(NamedTuple):
-    """What is known when a pass ends."""
-
-    at: float  # Seconds since the epoch.
-    is_kept: bool = False  # Whether its norms are written down.
-    held: array[float] | None = None  # Norms of the shards' gradients that lie here; None where nothing is sharded.
-    forward: Any = None  # What its forward was given.
 
 
 class RankFile(TracePart):
@@ -70,11 +53,12 @@ class RankFile(TracePart):
         self._folder, self._leaves, self._sites, self._late = folder, trace.leaves, trace.sites, trace.late
         self._recorder: ForwardRecorder = trace.recorder
         self._pass_log, self._begun = trace.passes, trace.begun
-        self._parallel: ParallelWatcher = trace.parts["parallel"]
-        self._forwards = Forwards(trace.late)
+        self._parallel: parallel.ParallelWatcher = trace.parts["parallel"]
+        self._forwards = parallel.Forwards(trace.late)
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
-        self._file, self._path, self._pid = -1, folder, 0
+        self._file: FileIO | None = None
+        self._path, self._pid = folder, 0
         self._gap = self._unsaved = ""
         self._hashed: dict[int, int] = {}  # a number for the hashes that were written, by step
         self._is_closed = False
@@ -85,16 +69,13 @@ class RankFile(TracePart):
 
     def enter(self, undoing: Undoing) -> None:
         """Begin to follow steps."""
-        undoing.callback(self._leave)
+        undoing.callback(leave_steps, self)
+        undoing.callback(setattr, self._recorder, "first_node", None)
         self._home, self._began = get_ident(), time.time()
         watch_steps(self)
         self._recorder.first_node = self._first_node
-        if world_size() > 1:
+        if parallel.world_size() > 1:
             self._guarded(self._open)
-
-    def _leave(self) -> None:
-        leave_steps(self)
-        self._recorder.first_node = None
 
     def finish(self, error: BaseException | None) -> None:
         """Write how the run ended, and close the file."""
@@ -104,15 +85,13 @@ class RankFile(TracePart):
     def abandon(self) -> None:
         """Close the file, in a process that was forked from the one that writes it as well."""
         self._is_closed = True
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+        if self._file is not None:
+            self._file.close()
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be written."""
-        short = [f"this rank's file ends early: {self._gap}"] if self._gap else []
-        short += [f"this rank's full report was not saved: {self._unsaved}"] if self._unsaved else []
-        return tuple(Gap("ranks", reason) for reason in short)
+        short = {"file ends early": self._gap, "full report was not saved": self._unsaved}
+        return tuple(Gap("ranks", f"this rank's {what}: {why}") for what, why in short.items() if why)
 
     def keep_report(self, report: Callable[[], TraceReport]) -> None:
         """Save the report of a run that has ended beside the file, where it is to be looked at; never raises.
@@ -136,25 +115,16 @@ class RankFile(TracePart):
         if first == self._path or not first.is_file():
             return False
         with first.open("rb") as file:
-            begin = file.read(_LOOKED_AT)
-            file.seek(max(len(begin), file.seek(0, os.SEEK_END) - _LOOKED_AT))
-            lines = [*begin.splitlines(), *file.read().splitlines()]
-        hashes = (json.loads(line) for line in lines if line.startswith(b'{"k":"hash"') and line.endswith(b"}"))
-        return any(self._hashed.get(_moment(one), hash(one["of"])) != hash(one["of"]) for one in hashes)
+            lines = [line for line in file if line.startswith(b'{"k":"hash"') and line.endswith(b"}\n")]
+        return any(self._hashed.get(_moment(one), hash(one["of"])) != hash(one["of"]) for one in map(json.loads, lines))
 
     def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
         """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
-        if followed.is_inner:
-            return None
-        return partial(self._guarded, self._pass, self._guarded(self._gathered) or PassEnd(time.time()))
+        return None if followed.is_inner else self._guarded(self._gathered)
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
-        if get_ident() != self._home:
-            return
-        if world_size() > 1:
-            self._guarded(self._forward, frame)
-        else:
+        if get_ident() == self._home and (parallel.world_size() <= 1 or self._guarded(self._forwards.note, frame)):
             self._recorder.first_node = None
 
     def begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -181,32 +151,26 @@ class RankFile(TracePart):
         return result
 
     def _open(self) -> None:
-        several = world_size() > 1
-        distributed = torch.distributed
-        rank = distributed.get_rank() if several else int(os.environ.get("RANK", "0"))
-        world = distributed.get_world_size() if several else int(os.environ.get("WORLD_SIZE", "1"))
+        rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        if parallel.world_size() > 1:
+            rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
         for dump in _DUMPS if not self._passes else ():
             self._newest[dump] = max((one["record_id"] for one in _entries(dump, lines=False)), default=-1)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._rank, self._pid, self._path = rank, os.getpid(), self._folder / _name(rank)
         self._path.with_suffix(".report.json").unlink(missing_ok=True)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _AS_WRITTEN, 0o644)
+        self._file = FileIO(self._path, "w")
         self._write("rank", v=FORMAT, rank=rank, world=world, host=socket.gethostname(), pid=self._pid, at=self._began)
 
     def _write(self, kind: str, **values: Any) -> None:
-        if self._file < 0:
+        if self._file is None:
             self._open()
         left = (json.dumps({"k": kind, **values}, separators=(",", ":")) + "\n").encode()
-        while left:  # of a line, a disk that is nearly full takes a part
-            left = left[os.write(self._file, left) :]
-
-    def _forward(self, frame: FrameType) -> None:
-        if self._forwards.note(frame):
-            self._recorder.first_node = None
+        while left and self._file is not None:  # of a line, a disk that is nearly full takes a part
+            left = left[self._file.write(left) or 0 :]
 
     def _names(self) -> None:
-        known = self._leaves.known[self._named :]
-        if known:
+        if known := self._leaves.known[self._named :]:
             self._write("names", names=[leaf.name for leaf in known])
             self._named += len(known)
         place = (tuple(self._parallel.kinds), self._parallel.replicas(), self._parallel.shares())
@@ -214,27 +178,26 @@ class RankFile(TracePart):
             self._place = place
             self._write("place", kinds=place[0], replicas=place[1], shares=place[2])
 
-    def _gathered(self) -> PassEnd:
+    def _gathered(self) -> Callable[[Pass], None]:
         self._ended += 1
-        is_kept = self._is_kept(self._ended)
+        is_kept, at = _is_kept(self._ended), time.time()
         shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
         forward = self._forwards.taken(drops=self._recorder.calls.drops)
         held = self._norms(shards) if shards else None
-        end = PassEnd(time.time(), is_kept, held, forward)
-        self._recorder.first_node = self._first_node if self._is_kept(self._ended + 1) else None
-        return end
+        self._recorder.first_node = self._first_node if _is_kept(self._ended + 1) else None
 
-    def _pass(self, end: PassEnd, done: Pass) -> None:
-        if (row := self._pass_log.last) is None or row.done is not done:
-            return
-        self._names()
-        self._passes += 1
-        line = "" if done.location is None else self._sites.locations[done.location].label
-        self._write(
-            "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=end.at,
-            norms=_packed(row.norms) if end.is_kept else None, held=None if end.held is None else _packed(end.held),
-            forward=end.forward,
-        )  # fmt: skip
+        def write(done: Pass) -> None:
+            if (row := self._pass_log.kept.last) is None or row.done is not done:
+                return
+            self._names()
+            self._passes += 1
+            line = "" if done.location is None else self._sites.locations[done.location].label
+            self._write(
+                "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=at,
+                norms=_packed(row.norms if is_kept else None), held=_packed(held), forward=forward,
+            )  # fmt: skip
+
+        return partial(self._guarded, write)
 
     def _step(self, optimizer: torch.optim.Optimizer) -> None:
         self._names()
@@ -243,14 +206,14 @@ class RankFile(TracePart):
             known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
             is_flat = "FSDP1" in self._parallel.kinds
             self._shards = [weakref.ref(each) for _, each in known if is_flat or local_shard(each) is not each]
-            if (spread := placed(known))["of"]:  # how the parameters are spread that are DTensors
+            if (spread := parallel.placed(known))["of"]:  # how the parameters are spread that are DTensors
                 self._write("placed", **spread)
             del known
         self._steps += 1
         rates = self._rates(optimizer)
-        used = self._norms(held_by(optimizer)) if self._is_kept(self._steps) else None
+        used = self._norms(held_by(optimizer)) if _is_kept(self._steps) else None
         write = partial(self._write, "step", n=self._steps, lr=rates, at=time.time())
-        self._late.then(None, lambda: self._guarded(lambda: write(used=None if used is None else _packed(used))))
+        self._late.then(None, lambda: self._guarded(lambda: write(used=_packed(used))))
 
     def _rates(self, optimizer: torch.optim.Optimizer) -> list[float]:
         """Return the learning rates; one that lies on a device is put there when it comes."""
@@ -298,20 +261,21 @@ class RankFile(TracePart):
             if number is not None and type(local) in {torch.nn.Parameter, torch.Tensor} and local.device.type != "meta":
                 numbers.append(number)
                 held.append(local.detach())
-        hash_each(held, self._late, lambda at, found: hashes.__setitem__(numbers[at], found))
-        buffers = buffers_of(self._parallel.wrappers())
-        of_buffers = [0] * len(buffers)
-        hash_each(buffers.values(), self._late, of_buffers.__setitem__)
+        parallel.hash_each(held, self._late, lambda at, found: hashes.__setitem__(numbers[at], found))
+        buffers = parallel.buffers_of(self._parallel.wrappers())
+        names, of_buffers = list(buffers), [0] * len(buffers)
+        parallel.hash_each(buffers.values(), self._late, of_buffers.__setitem__)
         when: dict[str, Any] = {"step": self._steps, **({"end": True} if end else {})}
-        write = partial(self._write_hashes, when, hashes, list(buffers), of_buffers)
-        self._late.then(None, lambda: self._guarded(write))
 
-    def _write_hashes(self, when: dict[str, Any], hashes: list[int], names: list[str], of: list[int]) -> None:
-        packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
-        self._write("hash", **when, of=packed)
-        self._hashed[_moment(when)] = hash(packed)
-        if names:
-            self._write("buffers", **when, of={name: f"{each:016x}" for name, each in zip(names, of, strict=True)})
+        def write() -> None:
+            packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
+            self._write("hash", **when, of=packed)
+            self._hashed[_moment(when)] = hash(packed)
+            if names:
+                named = {name: f"{each:016x}" for name, each in zip(names, of_buffers, strict=True)}
+                self._write("buffers", **when, of=named)
+
+        self._late.then(None, lambda: self._guarded(write))
 
     def _end(self, state: str, error: str) -> None:
         if self._passes:
@@ -319,14 +283,10 @@ class RankFile(TracePart):
             if not any(asked and each is None for asked, each in known):  # it may be held by another rank's error
                 self._hashes((each for _, each in known if each is not None), end=True)
             self._late.finish()
-        if world_size() > 1:
+        if parallel.world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self._sites))
         ended = {"passes": self._begun(), "peak": peak_bytes(), "at": time.time()}
         self._write("end", state=state, error=error[:2000], **ended)
-
-    @staticmethod
-    def _is_kept(number: int) -> bool:
-        return number <= EVERY_ONE or number % SELDOM == 0
 
 
 def _name(rank: int) -> str:
@@ -338,8 +298,12 @@ def _moment(when: dict[str, Any]) -> int:
     return -1 if when.get("end") else int(when["step"])
 
 
-def _packed(numbers: array[Any]) -> str:
-    return base64.b64encode(numbers.tobytes()).decode()
+def _packed(numbers: array[Any] | None) -> str | None:
+    return None if numbers is None else base64.b64encode(numbers.tobytes()).decode()
+
+
+def _is_kept(number: int) -> bool:
+    return number <= EVERY_ONE or number % SELDOM == 0
 
 
 def peak_bytes() -> int:
@@ -354,10 +318,8 @@ def peak_bytes() -> int:
     return int(most if sys.platform == "darwin" else most * 1024)
 
 
-# The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
-#
-# The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
-# interface is private: where it is not as expected, nothing is reported.
+# The collectives that this process has begun, as torch's flight recorder, on by default, wrote them down: read at the
+# end. Its interface is private: where it is not as expected, nothing is reported.
 
 MOST = 2000
 _DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")

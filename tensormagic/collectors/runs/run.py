@@ -74,16 +74,12 @@ class Run:
         if run.began:
             raise TraceError(self._each[0].used_before)
         try:
-            with aside(), calls_aside(0):
-                for each in self._each:
-                    each.prepare()
+            self._call("prepare")
         except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
             run.state, run.error = "failed", error_text(error)
             raise
         run.began = run.clock()
-        with aside(), calls_aside(0):
-            for each in self._each:
-                each.begin()
+        self._call("begin")
         abandon_in_children(self)
         with self._undoing as undoing:
             for each in self._each:
@@ -105,18 +101,20 @@ class Run:
                 each.last_look()
             self._undoing.close()
             run.ended = run.clock()
-        with aside(), calls_aside(0):
-            for each in self._each:
-                each.finish(error, frame)
+        self._call("finish", error, frame)
         run.state = state_after(error)
         run.error = error_text(error) if error is not None else ""
         if error is not None:
-            with aside(), calls_aside(0):
-                for each in self._each:
-                    each.explain(error)
+            self._call("explain", error)
             strip_own_frames(error)
         for each in self._each:
             each.ended()
+
+    def _call(self, step: str, *given: Any) -> None:
+        """Let each listener do a step, so that what it does with torch is no event of the run."""
+        with aside(), calls_aside(0):
+            for each in self._each:
+                getattr(each, step)(*given)
 
     def abandon(self) -> None:
         """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import sys
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -17,17 +16,16 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import PassTimer
-from tensormagic.collectors.gradients.measures import Measured, measure
+from tensormagic.collectors.gradients.measures import Measured
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
-from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
+from tensormagic.collectors.hooks.undoing import SignalsWait
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
@@ -35,26 +33,23 @@ from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.collectors.where.source import outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
-# Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
-#
-# A function mode is popped while its own ``__torch_function__`` runs, and pushed again when that returns; so are the
+# Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's. A
+# function mode is popped while its own ``__torch_function__`` runs, and pushed again when that returns; so are the
 # user's modes that lie above it. Whoever changes the stack in the midst of a call changes a part of it, and what is
 # pushed afterwards lies in the wrong place: ``with torch.device(...)`` takes the mode away that is on top at its end,
 # whichever that is, and the mode of ``torch.set_default_device`` has to lie at the bottom. So a change waits until no
-# mode is in the midst of a call on this thread. A backward begins in Python, where modes are pushed by a function
-# that torch looks up in `torch.overrides`; for the few microseconds until the change is made, that name is replaced.
+# mode is in the midst of a call on this thread: modes are pushed by a function that torch looks up in
+# `torch.overrides`; for the few microseconds until the change is made, that name is replaced.
 
 _PUSH = "_push_mode"
 
 
 def _within_a_call(frame: FrameType | None) -> bool:
     """Return whether a function mode's ``__torch_function__`` is running in ``frame`` or above it."""
-    for each in outwards(frame):
-        code = each.f_code
-        first = code.co_varnames[0] if code.co_name == "__torch_function__" and code.co_argcount else None
-        if first is not None and isinstance(each.f_locals.get(first), TorchFunctionMode):
-            return True
-    return False
+    calls = (
+        each for each in outwards(frame) if each.f_code.co_name == "__torch_function__" and each.f_code.co_argcount
+    )
+    return any(isinstance(each.f_locals.get(each.f_code.co_varnames[0]), TorchFunctionMode) for each in calls)
 
 
 class SampledRecorder(ForwardRecorder):
@@ -65,7 +60,6 @@ class SampledRecorder(ForwardRecorder):
         self._tracer = tracer  # told when this comes and when it leaves
         self._wanted = True
         self._door: Replacement | None = None  # while a change of the stack is still to be made
-        self._with_it = Undoing()
         self._signals = SignalsWait()
         self._home = 0
         self._aside = self._left_at_door = self._joined = False
@@ -73,17 +67,8 @@ class SampledRecorder(ForwardRecorder):
         self.since = 0  # the sequence number from which on nodes were seen being made, since it came last
 
     def want(self, *, wanted: bool) -> None:
-        """Come back or leave, as soon as that can be."""
+        """Come back or leave, as soon as that can be: when no mode on the stack is in the midst of a call."""
         self._wanted = wanted
-        self._settle_soon()
-
-    def tend(self) -> None:
-        """Try once more what still waits: its call may have returned by a way that is not watched."""
-        if self._door is not None:
-            self._settle_soon()
-
-    def _settle_soon(self) -> None:
-        """Settle now or as soon as no mode on the stack is in the midst of a call."""
         self._cancel()
         if not _within_a_call(sys._getframe(1)):
             self._settle()
@@ -101,6 +86,11 @@ class SampledRecorder(ForwardRecorder):
 
         self._door = door = Replacement(torch.overrides, _PUSH, pushing)
         door.__enter__()
+
+    def tend(self) -> None:
+        """Try once more what still waits: its call may have returned by a way that is not watched."""
+        if self._door is not None:
+            self.want(wanted=self._wanted)
 
     def _cancel(self) -> None:
         if self._door is not None:
@@ -122,7 +112,7 @@ class SampledRecorder(ForwardRecorder):
             super().step_back(caller)
         else:
             self._left_at_door = False
-            self._settle_soon()
+            self.want(wanted=self._wanted)
 
     def __enter__(self) -> None:
         self._home = get_ident()
@@ -145,7 +135,8 @@ class SampledRecorder(ForwardRecorder):
                 if there:
                     super().step_aside()
                 self._left_at_door = False
-                self._with_it.close()
+                self._applies.__exit__(None, None, None)
+                self._tracer.leaves()
                 self.detached.pause()
                 self.autograd.forget()
                 self._joined = False  # last: what is interrupted here is done again
@@ -158,9 +149,8 @@ class SampledRecorder(ForwardRecorder):
     def _begin(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
         self._joined = True
-        self._with_it.callback(self._tracer.leaves)
         self._tracer.came_back()
-        self._with_it.enter_context(self._applies)
+        self._applies.__enter__()
         self.come_back(place)
         self.present = True
         self.since = sequence_number()
@@ -182,9 +172,10 @@ class SampledTracer(Tracer):
     def __init__(self, schedule: Schedule, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._pace, self._laps = schedule, PassTimer()
+        self._share *= 2 * (schedule.budget or 0.5)  # rather more steps with norms alone than few with everything
         self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
-        self._mine: deque[int] = deque()  # passes of this thread that were traced, until their numbers were looked at
+        self._mine: set[int] = set()  # passes of this thread that were traced, until their numbers were looked at
         self._others = 0  # passes on other threads
         self._first = -1
         self._norms: dict[int, float] = {}
@@ -200,8 +191,8 @@ class SampledTracer(Tracer):
         if not self._trailing:
             self._parts["updates"].step_aside()
             self._parts["updates"].step_back()
-        self._forget()
         self._trailing = False
+        self._forget()
         if self._ops is not None:
             self._ops.follower.come_back(0)  # below the user's own, which go from the top
 
@@ -232,7 +223,7 @@ class SampledTracer(Tracer):
     def ended(self) -> None:
         """Where the last step was not traced, look once at the gradients that it left."""
         super().ended()
-        if self._sampler.left_untraced():
+        if 0 < self._sampler.stretches.latest < self._sampler.steps:
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
 
     @uncounted
@@ -261,9 +252,10 @@ class SampledTracer(Tracer):
     @uncounted
     def _pass_by(self, call: BackwardCall) -> Any:
         """Make a backward call that is not looked at."""
+        elsewhere = get_ident() != self._home
         compiles = type(next(iter(call.roots), None)) is not torch.Tensor and is_being_compiled()
-        if self._inside or get_ident() != self._home or compiles:
-            self._others += get_ident() != self._home
+        if self._inside or elsewhere or compiles:
+            self._others += elsewhere
             return call.run()
         self._inside, sequence = True, sequence_number()
         self._laps.begin(call.roots)
@@ -297,30 +289,20 @@ class SampledTracer(Tracer):
         self._others += not at_home
         self._step, self._begun = self._sampler.steps, self._passes_begun()
         if at_home:
-            self._mine.append(self._begun)
+            self._mine.add(self._begun)
         return self._begun
-
-    def _time_to_share(self) -> float:
-        """Return a part of the run: rather more steps with norms alone than few with everything."""
-        return self.run.seconds * 2 * (self._pace.budget or 0.5)
 
     def _alarms(self) -> bool:
         """Return whether the gradients of the last pass whose numbers are known give reason to look at the next."""
-        if (last := self._shared.last) is None:
+        if self._shared.last is None or (last := self._shared.last[0].number) not in self._mine:
             return False
-        done, graph, values = last
-        while self._mine and self._mine[0] < done.number:
-            self._mine.popleft()
-        if not self._mine or self._mine[0] != done.number:
-            return False
-        self._mine.popleft()
+        self._mine = {number for number in self._mine if number > last}
+        _, graph, values = self._shared.last
         norms = [values.norms[index] for index in graph.structure.leaf_of]
         norm = math.hypot(*(norm for norm in norms if not norm < 0)) if not values.bad else math.nan
-        before = self._norms.get(graph.structure.number)
+        before = self._norms.get(graph.structure.number, 0.0 if values.bad else norm)
         self._norms[graph.structure.number] = norm
-        if not math.isfinite(norm):
-            return before is None or math.isfinite(before)
-        return before is not None and math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
+        return math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on."""
@@ -345,24 +327,19 @@ class SampledTracer(Tracer):
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
     """Return the norm of each tensor's ``.grad`` as it is; `UNTOUCHED` where there is none, or no tensor."""
-    found, far = array("f"), DeviceNumbers(0)
+    found, numbers = array("f"), DeviceNumbers(0)
+
+    def keep(at: int, measured: Measured | None, _: object) -> None:
+        if measured is not None:
+            found[at] = measured[0]
+
     with quiet():
         for at, tensor in enumerate(tensors):
             gradient = local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
             found.append(UNTOUCHED if gradient is None else UNREADABLE)
-            if gradient is None or dispatches_to_python(gradient):
-                continue
-            # On the meta device, or of a kind that has no norm, it stays unreadable.
-            with suppress(RuntimeError, TypeError, NotImplementedError):
-                if gradient.is_meta or not devices.there.holds(gradient):
-                    found[at] = measure(gradient)[0]
-                else:
-                    far.ask(gradient, partial(_put, found, at), full=False, careful=True)
-        far.send()
-        far.read()
+            if gradient is not None and not dispatches_to_python(gradient) and not gradient.is_meta:
+                with suppress(RuntimeError, TypeError, NotImplementedError):  # of a kind that has no norm
+                    numbers.ask(gradient, partial(keep, at), full=False, careful=True)
+        numbers.send()
+        numbers.read()
     return found
-
-
-def _put(found: array[float], at: int, numbers: Measured | None, _: object) -> None:
-    if numbers is not None:
-        found[at] = numbers[0]

@@ -13,55 +13,33 @@ from statistics import median
 from tensormagic.reports import Schedule, StepSampling
 
 # Estimates what tracing has cost so far, from the times of traced and of untraced steps.
-#
-# A tracer's own clock misses the half of its cost that lies between its functions: torch's hand-over to a mode, the
-# engine's to a hook. So the time of each pass (from the end of the pass before it to its own end) is kept in two
-# parts: what the tracer's own code took, which is exact, and the rest. Passes of a kind, with and without the tracer,
-# then differ by a ratio of medians: a pause, a slow first step or an evaluation every hundred steps does not move it.
+# A tracer's own clock misses what lies between its functions: torch's hand-over to a mode, the engine's to a hook. So
+# the time of each pass (from the end of the pass before it) is kept in two parts: what the tracer's own code took, and
+# the rest. Of passes of a kind, with and without the tracer, the medians of the rest are compared: a pause, a slow
+# first step or an evaluation every hundred steps does not move them.
 
 SAMPLES = 31  # times kept of each kind of pass: the newest ones
 KINDS = 16  # kinds of passes that are distinguished; a loop has one or two
 FEWEST = 2  # untraced passes of a kind without which nothing is known about it
 TRUSTED = 3  # traced passes from which on a median is not the matter of one pause
 BESIDE_OWN = 2.0  # until then: what lies between the tracer's functions is less than so many times what they take
-LARGEST_RATIO = 6.0  # of the rest of a traced pass to an untraced one
-UNUSUAL = 3.0  # times the median: an evaluation, a pause, a compilation; it is traced at
-BESIDES = 0.05  # of its time: what a function mode adds to code whose calls are not all small
 
 Later = Callable[[Callable[[float], None]], bool]
 Kind = tuple["int | None", int]  # the line that called backward, and the how manieth pass of its step it is, from 0
 
 
-@dataclass(slots=True)
 class _Traced:
-    """Traced passes of one kind: without what went by in the tracer's own code, in seconds."""
+    """Traced passes of one kind, in seconds: what went by in the tracer's own code, and the rest of the newest."""
 
-    count: int = 0
-    own: float = 0.0
-    excess: float = 0.0
-    rest: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-
-    def add(self, rest: float, own: float, untraced: float) -> None:
-        usual = UNUSUAL * max(median(self.rest) if self.rest else 0.0, untraced)
-        self.excess += max(rest - usual, 0.0) if usual else 0.0
-        self.count += 1
-        self.own += own
-        self.rest.append(rest)
-
-    def added(self, untraced: float) -> float:
-        """Return what tracing adds to the rest of one pass, given the time of an untraced one."""
-        if not untraced or not self.rest:
-            return 0.0
-        found = min(max(median(self.rest) - untraced, 0.0), (LARGEST_RATIO - 1) * untraced)
-        return found if len(self.rest) >= TRUSTED else min(found, BESIDE_OWN * self.own / self.count)
+    def __init__(self) -> None:
+        self.count, self.own, self.rest = 0, 0.0, deque[float](maxlen=SAMPLES)
 
 
-@dataclass(slots=True)
 class Times:
-    """Times of one kind of pass, in seconds: the newest `SAMPLES`."""
+    """Times of one kind of pass, in seconds: the newest `SAMPLES`; of traced ones by whether hooks were on."""
 
-    untraced: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    traced: dict[bool, _Traced] = field(default_factory=dict)  # by whether hooks were on
+    def __init__(self) -> None:
+        self.untraced, self.traced = deque[float](maxlen=SAMPLES), dict[bool, _Traced]()
 
     def untraced_median(self) -> float:
         """Return the time of an untraced pass; 0 where that is not known."""
@@ -70,12 +48,14 @@ class Times:
     def added(self, own: float, *, hooked: bool) -> float:
         """Return what tracing adds to one pass beside the ``own`` seconds that it takes."""
         known, untraced = self.traced.get(hooked), self.untraced_median()
-        return min(own, untraced) if known is None else known.added(untraced)
+        if known is None or not untraced:
+            return min(own, untraced)
+        found = max(median(known.rest) - untraced, 0.0)
+        return found if len(known.rest) >= TRUSTED else min(found, BESIDE_OWN * known.own / known.count)
 
     def extra(self) -> float:
         """Return what tracing added beside its own code."""
-        untraced = self.untraced_median()
-        return sum(one.count * one.added(untraced) + BESIDES * one.excess for one in list(self.traced.values()))
+        return sum(one.count * self.added(0.0, hooked=hooked) for hooked, one in list(self.traced.items()))
 
 
 class Costs:
@@ -95,8 +75,10 @@ class Costs:
         if self._first is None:
             self._first = kind, own
             return
-        times = self.of_kind(kind)
-        times.traced.setdefault(hooked, _Traced()).add(max(seconds - own, 0.0), own, times.untraced_median())
+        known = self.of_kind(kind).traced.setdefault(hooked, _Traced())
+        known.count += 1
+        known.own += own
+        known.rest.append(max(seconds - own, 0.0))
 
     def extra(self) -> float:
         """Return the seconds that tracing has added to the run, as far as that is known."""
@@ -117,15 +99,12 @@ class Costs:
 
 
 # Knows no torch and no clock: it is called for each pass as it starts and as it ends. A pass that follows the tracer's
-# coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at
-# a time is one round of the loop: the passes from different lines, or of one step, until one would come again; which
-# pass follows which is learned on the way.
-#
-# The rule of a budget: the first round is always traced. After that a round begins when the cost so far and that of
-# one more round fit into the budget less a reserve, and not much sooner after the last round than an even spread
-# would have it. A pass whose gradients turn NaN or infinite, or whose norm is a thousand times larger or smaller than
-# the one before it in the same graph, releases the reserve: up to `FOLLOW_UP` further rounds are traced as soon as
-# the whole budget pays for them.
+# coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at a
+# time is one round of the loop: the passes from different lines, or of one step, until one would come again.
+# The rule of a budget: the first round is always traced. After that a round begins when the cost so far and that of one
+# more round fit into the budget less a reserve, and not much sooner after the last than an even spread would have it. A
+# pass whose gradients turn NaN or infinite, or whose norm is a thousand times larger or smaller than the one before it
+# in the same graph, releases the reserve: up to `FOLLOW_UP` further rounds are traced as soon as the whole budget pays.
 
 RESERVE = 0.15  # share of the budget that is kept for findings
 EVENLY = 0.75  # of the time between two rounds at an even spread must have passed
@@ -137,82 +116,79 @@ LISTED = 32  # stretches of traced steps kept from the start of the run, and fro
 
 
 class Stretches:
-    """The numbers of the traced steps, as (first, last) of each stretch; bounded."""
+    """The numbers of the traced steps, as (first, last) of each stretch ``kept``; those between are ``left_out``."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[int, int]] = []
-        self.steps = self.latest = self._left_out = 0
+        self.kept: list[tuple[int, int]] = []
+        self.steps = self.latest = self.left_out = 0
 
     def add(self, step: int) -> None:
         """Add a step; numbers only grow."""
         if step == self.latest:
             return
-        kept = self._kept
+        kept = self.kept
         if kept and kept[-1][1] == step - 1:
             kept[-1] = (kept[-1][0], step)
         else:
             kept.append((step, step))
-            self._left_out += len(kept) > 2 * LISTED
+            self.left_out += len(kept) > 2 * LISTED
             del kept[LISTED:-LISTED]
         self.steps += 1
         self.latest = step
 
-    def listed(self) -> tuple[tuple[tuple[int, int], ...], int]:
-        """Return the stretches, and how many between the first ones and the last ones are left out."""
-        return tuple(self._kept), self._left_out
+
+@dataclass(slots=True)
+class _Round:
+    """One round of the loop that is being traced."""
+
+    ended: float  # at first when it began
+    following: bool = False  # whether it is traced because of a finding
+    passes: list[tuple[Kind, float, bool]] = field(default_factory=list)  # each with its own seconds; whether hooked
+    traced: set[Kind] = field(default_factory=set)
 
 
 class StepSampler:
     """Called with every pass; says whether the tracer is to be there for what comes next: whether it is ``tracing``.
 
-    Args:
-        asked: Which steps.
-        now: Seconds, on the clock that `ends` is given.
-        later: Takes a callback for the time a pass took, once a device has come to its end; False where that clock
-            shows it.
+    ``now`` is in seconds, on the clock that `ends` is given. ``later`` takes a callback for the time a pass took, once
+    a device has come to its end; it returns False where that clock shows it.
     """
 
     def __init__(self, asked: Schedule, now: float, later: Later | None = None) -> None:
-        self.asked = asked
-        self._later = later
+        self.asked, self._later = asked, later
         self.steps = self.passes = 0  # that have begun
-        self.costs = Costs()
+        self.costs, self.stretches = Costs(), Stretches()
         self.tracing = asked.budget is not None or asked.wants(1)
         self._began = self._ended = now
-        self._own = 0.0
+        self._own = self._first_cost = 0.0
         self._kind: Kind = (None, -1)
-        self._sequence, self._place, self._repeats = -1, 0, False
-        self._untraced: deque[float] = deque()
+        self._sequence, self._place = -1, 0
         self._next: dict[Kind, Kind] = {}
         self._hooked = self._whole = False
-        self._round = _Round(now)
-        self._rounds: deque[float] = deque(maxlen=5)
-        self._first_cost = 0.0
+        self._round, self._rounds = _Round(now), deque[float](maxlen=5)
         self._due, self._due_step = math.inf, 0  # when to come back
         self._look = 0  # the pass to think again after
         self._follow_up = self._after_finding = 0
-        self._leads = self._partial = self._misses = 0
+        self._leads = self._partial = self._misses = self._traced_passes = 0
         self._late: set[Kind] = set()
-        self._stretches = Stretches()
-        self._traced_passes = 0
 
     def starts(self, line: int | None, sequence: int, *, there: bool = True) -> bool:
         """Note that a pass starts, while the tracer is to be there, and return whether the pass is to be traced.
 
         A step begins where ``sequence`` differs from the last pass's: how many nodes were made before.
         """
-        new, asked = self._count(line, sequence), self.asked
-        self._whole = there and (new or self._whole)
-        wanted = asked.wants(self.steps) if asked.budget is None else self._kind not in self._round.traced
-        self._hooked = self._whole and wanted
+        self._whole = (self._count(line, sequence) or self._whole) and there
+        by_number, traced = self.asked.budget is None, self._round.traced
+        self._hooked = self._whole and (self.asked.wants(self.steps) if by_number else self._kind not in traced)
         return self._hooked
 
     def passed_by(self, line: int | None, sequence: int, now: float) -> bool:
         """Note a pass that has ended, while the tracer is paused, and return whether the tracer is to come back."""
         self._count(line, sequence)
         seconds, self._ended = now - self._ended, now
-        if self._later is None or not self._later(self._untraced.append):
-            self._untraced.append(seconds)
+        untraced = self.costs.of_kind(self._kind).untraced
+        if self._later is None or not self._later(untraced.append):
+            untraced.append(seconds)
         if now >= self._due or self.steps >= self._due_step or self.passes >= self._look:
             self.tracing = self._decided(now)
         return self.tracing
@@ -225,20 +201,12 @@ class StepSampler:
 
     def _count(self, line: int | None, sequence: int) -> bool:
         """Count a pass, and return whether a step begins with it."""
-        self.passes += 1
         new = sequence != self._sequence
-        if new:
-            self._sequence = sequence
-            self.steps += 1
-            self._place = 0
-        else:
-            self._place += self._place < LONGEST_ROUND
-        kind = (line, self._place)
-        if kind != self._kind or not self._repeats:  # else what follows what is known
-            if self._kind in self._next or len(self._next) < KINDS:
-                self._next[self._kind] = kind
-            self._kind, self._untraced = kind, self.costs.of_kind(kind).untraced
-            self._repeats = self._next.get(kind) == kind
+        self.passes, self.steps, self._sequence = self.passes + 1, self.steps + new, sequence
+        self._place = 0 if new else min(self._place + 1, LONGEST_ROUND)
+        before, self._kind = self._kind, (line, self._place)
+        if before in self._next or len(self._next) < KINDS:
+            self._next[before] = self._kind
         return new
 
     def begun_before(self) -> bool:
@@ -271,13 +239,14 @@ class StepSampler:
             self._misses = 0
             self._late.discard(self._kind)
             self._traced_passes += 1
-            self._after_finding += self._round.following and self._stretches.latest != self.steps
-            self._stretches.add(self.steps)
+            self._after_finding += self._round.following and self.stretches.latest != self.steps
+            self.stretches.add(self.steps)
         self._follow_up = FOLLOW_UP if alarm else self._follow_up
         self.tracing = self._decided(now)
         return self.tracing
 
     def _decided(self, now: float) -> bool:
+        """Return whether the tracer is to be there for the next pass."""
         if self.asked.budget is not None:
             return self._affordable(now)
         follows = self._next.get(self._kind)
@@ -300,7 +269,14 @@ class StepSampler:
             done = (not self._hooked and self._kind in traced) or self._next.get(self._kind) in traced
             if not done and len(self._round.passes) < LONGEST_ROUND:
                 return True  # passes of this round are still to come
-            self._close_round(now)
+            self._round.ended = now
+            self._follow_up -= self._round.following
+            of_kind = self.costs.of_kind
+            cost = sum(own + of_kind(kind).added(own, hooked=hooked) for kind, own, hooked in self._round.passes)
+            if self._first_cost:
+                self._rounds.append(cost)
+            self._first_cost = self._first_cost or cost
+            self._due = self._when_due()
         elif self.passes >= self._look:
             self._due = self._when_due()
             self._look += max(LOOK_AGAIN, self._look)
@@ -310,17 +286,6 @@ class StepSampler:
             return False  # its graph is begun already: better come back after it
         self._round = _Round(now, following=self._follow_up > 0)
         return True
-
-    def _close_round(self, now: float) -> None:
-        self._round.ended = now
-        self._follow_up -= self._round.following
-        of_kind, passes = self.costs.of_kind, self._round.passes
-        cost = sum(own + of_kind(kind).added(own, hooked=hooked) for kind, own, hooked in passes)
-        if not self._rounds and not self._first_cost:
-            self._first_cost = cost
-        else:
-            self._rounds.append(cost)
-        self._due = self._when_due()
 
     def _when_due(self) -> float:
         """Return the time from which the budget pays for one more round."""
@@ -336,10 +301,6 @@ class StepSampler:
         paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
         return max(paid, self._round.ended + EVENLY * more / budget)
 
-    def left_untraced(self) -> bool:
-        """Return whether steps were traced, but not the last one so far."""
-        return 0 < self._stretches.latest < self.steps
-
     def rest_steps(self, now: float) -> int:
         """Return about how many steps will pass before one is traced again; 0 where that is not known."""
         if self.asked.budget is not None:
@@ -353,29 +314,11 @@ class StepSampler:
         extra, seconds = self.costs.extra(), self._ended - self._began
         eager = seconds - extra
         described = eager > 0 and any(times.untraced for times in self.costs.kinds())
-        ranges, left_out = self._stretches.listed()
         ahead = 0 if self.tracing else self.rest_steps(now)
         return StepSampling(
-            asked=self.asked,
-            steps=self._stretches.steps,
-            passes=self._traced_passes,
-            ranges=ranges,
-            left_out=left_out,
-            cost=extra / eager if described else None,
-            first_cost=self._first_cost / eager if described else 0.0,
-            after_finding=self._after_finding,
-            partial=self._partial,
-            last_traced=self._stretches.latest == self.steps,
-            paused=not self.tracing and not ended,
-            next_step=self.steps + ahead if ahead and not ended else 0,
-        )
-
-
-@dataclass(slots=True)
-class _Round:
-    """One round of the loop that is being traced."""
-
-    ended: float  # at first when it began
-    following: bool = False  # whether it is traced because of a finding
-    passes: list[tuple[Kind, float, bool]] = field(default_factory=list)  # each with its own seconds; whether hooked
-    traced: set[Kind] = field(default_factory=set)
+            asked=self.asked, steps=self.stretches.steps, passes=self._traced_passes,
+            ranges=tuple(self.stretches.kept), left_out=self.stretches.left_out,
+            cost=extra / eager if described else None, first_cost=self._first_cost / eager if described else 0.0,
+            after_finding=self._after_finding, partial=self._partial, last_traced=self.stretches.latest == self.steps,
+            paused=not self.tracing and not ended, next_step=self.steps + ahead if ahead and not ended else 0,
+        )  # fmt: skip

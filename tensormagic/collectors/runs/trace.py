@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from threading import RLock, get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,33 +22,16 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.gradients.gradient_statistics import SmallPass
+from tensormagic.collectors.gradients import pass_log
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, SmallPass
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.pass_log import (
-    Following,
-    Microbatches,
-    PassLog,
-    PythonBackwards,
-    TraceContext,
-    TracePart,
-    hearing,
-    infers_shapes,
-    is_being_compiled,
-    pass_context,
-    returned_gradients,
-)
-from tensormagic.collectors.gradients.pass_values import PassValues
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
-from tensormagic.collectors.hooks.replacing import (
-    BackwardCall,
-    followed_backward,
-    noted_dual_levels,
-    plain_stacks,
-)
+from tensormagic.collectors.hooks.replacing import BackwardCall, followed_backward, noted_dual_levels, plain_stacks
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
@@ -56,7 +39,7 @@ from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
 from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.errors import NonFiniteError
-from tensormagic.reports import Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
+from tensormagic.reports import UNTOUCHED, Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
 
@@ -67,6 +50,7 @@ _AGAIN = "one pass went through the same graph several times: the first time is 
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
 _FORWARDS = "{} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
 _RUNNING = "a backward on another thread was still running when the trace ended: it was not kept"
+_UNREAD = "what was measured on a device could not be read: {}"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 _PASS_EVENTS = (
@@ -78,6 +62,9 @@ class Tracer(Listener):
     """Traces a run; made as a `Listener` is, with the title by default that of the model."""
 
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
+    keeps_values = False  # the numbers of all tensors that have few elements; said before `start`
+
+    _share = 1.0  # of the run's seconds, of which what is measured beyond norms may take its share
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, **options: Any) -> None:
         super().__init__(namespace, cell, **options)
@@ -85,9 +72,8 @@ class Tracer(Listener):
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = self._new_recorder()
         self._lock = RLock()  # backward may run on several threads at once
-        self._late = Late(self._unread, self._lock)
-        self._passes = PassLog(self._leaves, self._late)
-        self._values = False
+        self._late = Late(lambda error: self._add_gap("gradients", _UNREAD.format(error_text(error))), self._lock)
+        self._passes = pass_log.PassLog(self._leaves, self._late)
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._captures = Captures(self._recorder)
         self._shared = TraceContext(
@@ -100,8 +86,8 @@ class Tracer(Listener):
             self._parts[name] = made(where, self._shared)
         self._shared.compiled = kept_compiled(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
-        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
-        self._microbatches = Microbatches()
+        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, self._add_gap)
+        self._microbatches = pass_log.Microbatches()
         self._running: list[Following] = []
         self._begun = self._home = 0
         self._sequence_at_last_pass = -1
@@ -122,10 +108,6 @@ class Tracer(Listener):
         """End the run at the first NaN or Inf; said before `start`."""
         self._recorder.stops = True
 
-    def record_values(self) -> None:
-        """Keep the numbers themselves of all tensors that have few elements; said before `start`."""
-        self._values = True
-
     def _new_recorder(self) -> ForwardRecorder:
         return ForwardRecorder(self._sites, self._modules)
 
@@ -133,7 +115,7 @@ class Tracer(Listener):
         """Note where the run begins."""
         self._forks = forks()
         self._home, self._walker.node_threads = get_ident(), NodeThreads()
-        self._on = {event: hearing(self._parts.values(), event) for event in _PASS_EVENTS}
+        self._on = {event: pass_log.hearing(self._parts.values(), event) for event in _PASS_EVENTS}
         self._recorder.origins.begin()
 
     def enter(self, undoing: Undoing) -> None:
@@ -179,41 +161,33 @@ class Tracer(Listener):
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
-        if captured or is_being_compiled() or infers_shapes() or self._steps_aside():
+        if captured or pass_log.is_being_compiled() or pass_log.infers_shapes():
             return call.run()
-        began, outcome, followed = self.run.clock(), "failed", Following(get_ident(), None, None)
-        followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
+        if devices.there.capturing():
+            self._add_gap("backward", _CAPTURING)
+            return call.run()
+        self._late.poll()
+        followed = Following(get_ident(), self.run.clock(), call.between_compiled, ours_are_on())
         try:
             with aside(), calls_aside(1):
                 self._prepare(call.roots, followed)
                 for part in self._on["before_pass"]:
                     part.before_pass(call, followed)
-            self._backward_seconds += self.run.clock() - began
+            self._backward_seconds += self.run.clock() - followed.began
             result = call.run()
-            outcome = "finished"
+            followed.outcome = "finished"
             with aside(), calls_aside(1):
                 self._observe_results(followed, call, result)
             return result
         finally:
             with aside(), calls_aside(1), gc_paused():
-                self._finish(followed, call, outcome, began)
+                self._finish(followed, call)
                 for part in self._on["after_pass"]:
                     part.after_pass(call, followed)
-            stops = self._recorder.stops and followed.is_open and outcome == "finished"
+            stops = self._recorder.stops and followed.is_open and followed.outcome == "finished"
             if stops and (values := followed.recorder.values).bad:
                 lines = {at: line.label for at, line in enumerate(self._sites.locations)}
                 look_at_pass(followed.graph.report(), values, lines)
-
-    def _steps_aside(self) -> bool:
-        """Return whether a CUDA graph is being recorded; where none is, take what has come from devices."""
-        if devices.there.capturing():
-            self._add_gap("backward", _CAPTURING)
-            return True
-        self._late.poll()
-        return False
-
-    def _unread(self, error: Exception) -> None:
-        self._add_gap("gradients", f"what was measured on a device could not be read: {error_text(error)}")
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
@@ -225,7 +199,7 @@ class Tracer(Listener):
                 part.pass_called(roots, followed)
             nodes = start_nodes(roots)
             with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):
-                followed.pass_context = pass_context(self._running, self._home)
+                followed.pass_context = pass_log.pass_context(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)
                     if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
@@ -245,20 +219,20 @@ class Tracer(Listener):
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
-        values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
-        few = self._values or (graph.is_small and graph.frames.keeps_next)
+        full = graph.wants_statistics(self.run.seconds * self._share)
+        values = PassValues.of(number, graph.structure.size, full=full)
+        few = self.keeps_values or (graph.is_small and graph.frames.keeps_next)
         if few and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
-        recorder = PassRecorder(found, graph.structure, values, graph.first, graph.on_device)
-        recorder.hooked = self._recorder.autograd.hooked
-        if followed.levels:
-            recorder.look_inside_wrappers()
-        followed.begun = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
-                              pass_context=followed.pass_context)  # fmt: skip
+        hooked, wrapped = self._recorder.autograd.hooked, bool(followed.levels)
+        recorder = PassRecorder(found, graph, values, hooked=hooked, wrapped=wrapped)
+        followed.done = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
+                             pass_context=followed.pass_context)  # fmt: skip
         followed.graph, followed.recorder, followed.found, followed.is_open = graph, recorder, found, True
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
-        followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
+        if inside:
+            followed.python_backwards = pass_log.PythonBackwards(inside, self._recorder.put_on_top, self._home)
         for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
         followed.clock = Stopwatch(roots)
@@ -289,7 +263,7 @@ class Tracer(Listener):
             self._step += followed.sequence != self._sequence_at_last_pass
         return self._begun
 
-    def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
+    def _finish(self, followed: Following, call: BackwardCall) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
         if followed.python_backwards is not None:
             followed.python_backwards.close()
@@ -298,13 +272,13 @@ class Tracer(Listener):
             self._recorder.note_backward(followed.sequence, followed.caller)
         if not followed.is_open or (found := followed.found) is None:
             return
-        begun, graph, recorder = followed.begun, followed.graph, followed.recorder
+        graph, recorder = followed.graph, followed.recorder
         followed.clock.end()
         recorder.close()
         graph.collects |= call.accumulates
         for part in self._on["end_pass"]:
-            part.end_pass(found, followed, call, sys.exc_info()[1] if outcome == "failed" else None)
-        followed.found = found = None
+            part.end_pass(found, followed, call, sys.exc_info()[1] if followed.outcome == "failed" else None)
+        followed.found = followed.caller = found = None
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self.run.state == "running":
@@ -319,27 +293,21 @@ class Tracer(Listener):
                 if arrival is not None or self._late:
                     self._passes.expect(graph.structure, recorder.values)
                 keeping = [keep for part in self._on["keep_pass"] if (keep := part.keep_pass(followed)) is not None]
-                ended = partial(
-                    dataclasses.replace,
-                    begun,
-                    outcome=outcome,
-                    reduced=followed.reduced,
-                    seconds=entered - began,
-                    returned=not call.accumulates,
-                )
-                self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, keeping))
+                followed.seconds, followed.returned = entered - followed.began, not call.accumulates
+                self._late.then(arrival, partial(self._keep_pass, followed, keeping))
 
-    def _keep_pass(
-        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch,
-        keeping: Iterable[Callable[[Pass], None]],
-    ) -> None:  # fmt: skip
+    def _keep_pass(self, followed: Following, keeping: Iterable[Callable[[Pass], None]]) -> None:
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
+        graph, recorder = followed.graph, followed.recorder
         entered, values = self.run.clock(), recorder.values
         self._passes.came()
         recorder.read()
-        if (seconds := clock.seconds()) is not None:
-            ended = partial(ended, seconds=seconds)
-        done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
+        seconds = followed.clock.seconds()
+        done = dataclasses.replace(
+            followed.done, outcome=followed.outcome, reduced=followed.reduced, returned=followed.returned,
+            seconds=followed.seconds if seconds is None else seconds,
+            reached=len(set(values.order)), finite=not values.bad, value=values.value,
+        )  # fmt: skip
         if values.forward is not None:
             values.forward.fetch()
         if not graph.add(values, recorder.statistics_seconds):
@@ -356,22 +324,36 @@ class Tracer(Listener):
         self._backward_seconds += self.run.clock() - entered
 
     def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
-        """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
+        """Record what ``autograd.grad`` returns. Never raises.
+
+        What it is asked for is taken out before it reaches the node that made it, or the leaf: no hook sees it there.
+        """
+        if call.accumulates:
+            return
         try:
-            for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
-                followed.recorder.observe_result(index, found)
-            if not (call.accumulates or call.creates or followed.levels):
+            if followed.is_open:
+                structure, recorder = followed.graph.structure, followed.recorder
+                places = {id(node): index for index, node in zip(structure.index, followed.nodes, strict=True)}
+                found: dict[int, list[torch.Tensor]] = {}
+                for asked, gradient in zip(call.inputs, result, strict=False):
+                    is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
+                    node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
+                    number = self._leaves.number(unwrap(asked)) if is_leaf else -1
+                    index = structure.index_of_leaf.get(number) if is_leaf else places.get(id(node))
+                    if index is not None and isinstance(gradient, torch.Tensor):
+                        found.setdefault(index, []).append(gradient)
+                for index, gradients in found.items():
+                    if recorder.values.norms[index] == UNTOUCHED:
+                        recorder.received(index, None, None, gradients)
+            if not (call.creates or followed.levels):
                 self._recorder.detached.returned(result, call.roots, call.inputs, followed.caller)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 
     def _note_forward_mode(self, frame: FrameType) -> None:
-        if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
+        site = None if get_ident() != self._home or pass_log.is_being_compiled() else self._sites.of_frame(frame)
+        if site is not None:
             self._add_gap("backward", _FORWARDS.format(self._sites.locations[site].label))
-
-    def _time_to_share(self) -> float:
-        """Return the seconds of which what is measured beyond norms may take its share."""
-        return self.run.seconds
 
     @property
     def own_seconds(self) -> float:
@@ -382,44 +364,34 @@ class Tracer(Listener):
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
-        there = self._shared.last if current is None else (current.begun, current.graph, current.recorder.values)
+        there = self._shared.last if current is None else (current.done, current.graph, current.recorder.values)
         running = current is not None
         return self._passes.frame(there, self._structure, self._step, self.run.seconds, running=running)
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
-        behind = [reference for part in self._parts.values() for reference in part.leaves_met()]
-        return [leaf.reference for leaf in self._leaves.known] + behind
+        met: list[weakref.ref[torch.Tensor]] = self._parts["detachments"].leaves_met()
+        return [leaf.reference for leaf in self._leaves.known] + met
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         if get_ident() == self._home and not devices.there.capturing():  # elsewhere nobody waits for a device
             self._late.finish()
         parts = list(self._parts.values())
-        graphs = tuple(
-            reduce(lambda graph, part: part.completed(graph), parts, each.report()) for each in self._graphs.by_use()
-        )
+        graphs = tuple(self._parts["detachments"].completed(each.report()) for each in self._graphs.by_use())
         fields = {name: field for part in parts for name, field in part.fields(graphs).items()}
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         seen = (*self._recorder.gaps(), *(gap for part in parts for gap in part.gaps()))
         return TraceReport(
-            title=self._title or self._leaves.model_names(self._passes.used),
-            **self.run.fields(),
-            own_seconds=self.own_seconds,
-            graphs=graphs,
-            passes=tuple(row.done for row in self._passes.rows()),
-            passes_seen=self._passes.seen,
-            inner_passes=self._passes.inner.items(),
-            inner_passes_seen=self._passes.inner.seen,
-            steps_seen=self._step,
-            forward_nodes=self._recorder.origins.nodes,
-            parameters=self._passes.series(),
-            forked=self._forked,
-            gaps=(*self._shared.gaps.values(), *captured, *seen),
-            observations=self._recorder.calls.observations(),
+            title=self._title or self._leaves.model_names(self._passes.used), **self.run.fields(),
+            own_seconds=self.own_seconds, graphs=graphs, parameters=self._passes.series(),
+            passes=tuple(row.done for row in self._passes.rows()), passes_seen=self._passes.kept.seen,
+            inner_passes=self._passes.inner.items(), inner_passes_seen=self._passes.inner.seen,
+            steps_seen=self._step, forward_nodes=self._recorder.origins.nodes, forked=self._forked,
+            gaps=(*self._shared.gaps.values(), *captured, *seen), observations=self._recorder.calls.observations(),
             **fields,
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
-        )
+        )  # fmt: skip
 
 
 class TracedFailure(TracePart):

@@ -331,7 +331,7 @@ class TrainingWatcher(TracePart):
         return [followed for followed in self._followed.values() if followed.reference() is not None]
 
     def _brought(self, leaf: torch.Tensor) -> tuple[int | None, float | None]:
-        number, row = self._leaves.find(leaf), self._pass_log.last
+        number, row = self._leaves.find(leaf), self._pass_log.kept.last
         if number is not None and self._pass_log.is_coming(number):
             return number, None
         if number is None or row is None or number >= len(row.norms):

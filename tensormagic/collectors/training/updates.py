@@ -183,7 +183,7 @@ class UpdateWatcher(TracePart):
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
 
     def _stepped(self, numbers: list[int], read: list[float]) -> None:
-        self._passes.stepped(joined(numbers, read) if read else {})
+        self._passes.note("stepped", joined(numbers, read) if read else {})
 
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
         while self._before:
@@ -215,7 +215,8 @@ class UpdateWatcher(TracePart):
             self._passes.lost[number] = known[0] + stayed, known[1] + had
         moved, stood = joined(numbers, read[: len(numbers)]), joined(numbers, read[len(numbers) : end])
         grown = {number: math.inf if change else 0.0 for number, change in moved.items()}  # where all was zero
-        self._passes.moved(grown | {number: moved[number] / before for number, before in stood.items() if before})
+        grown |= {number: moved[number] / before for number, before in stood.items() if before}
+        self._passes.note("updates", grown)
 
     def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor], list[torch.Tensor]]:
         """Return the parameters that are about to be moved and take part in the run: numbers, values and gradients.

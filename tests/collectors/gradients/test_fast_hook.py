@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.measures import of_numbers
-from tensormagic.collectors.gradients.pass_values import PassNumbers
 
 
 def of_a_net(scale):
@@ -99,8 +98,8 @@ def test_it_leaves_what_the_other_look_leaves(run, monkeypatch):
         taken.append(recorder.values.pass_number)
         return None
 
-    usual = PassNumbers._usual_look
-    monkeypatch.setattr(PassNumbers, "_usual_look", slowly_only)
+    usual = PassRecorder._usual_look
+    monkeypatch.setattr(PassRecorder, "_usual_look", slowly_only)
     assert told(run) == quick
     assert taken
 
@@ -115,13 +114,3 @@ def test_few_numbers_are_counted_as_many_are(count, put):
     assert (nan, inf) == (sum(map(math.isnan, put)), sum(map(math.isinf, put)))
     expected = math.nan if nan else math.inf if inf else 1e30 * math.sqrt(count)
     assert norm == pytest.approx(expected, nan_ok=True)
-
-
-def test_all_statistics_at_once_are_those_of_each():
-    """`every` gives what `get` does, numbers of the same types, None where no gradient came."""
-    table = StatisticsTable(5)
-    table[1] = statistics_of(torch.tensor([1.0, 0.0, math.nan]), 7)
-    table[3] = statistics_of(torch.tensor([math.inf, 2.0]), 8)
-    table[4] = statistics_of(torch.ones(4).half() * 6e-8, 9)
-    assert list(map(repr, table.every())) == [repr(table.get(index)) for index in range(5)]
-    assert [one is None for one in table.every()] == [True, False, True, False, False]

@@ -12,12 +12,12 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.gradient_statistics import (
     MOST_ELEMENTS,
+    PassValues,
     SmallGradients,
-    StatisticsTable,
     statistics_of,
 )
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.pass_values import PassValues
+from tensormagic.collectors.gradients.on_device import DeviceHistory
 
 _GENERATOR = torch.Generator().manual_seed(0)
 
@@ -59,10 +59,10 @@ OTHERS = {
 }
 
 
-def table_of(gradients, size=None):
+def table_of(gradients):
     """Return the table that these gradients, each of the node of its place, fill."""
-    table = StatisticsTable(size or len(gradients))
-    small = SmallGradients(5, table.fill, table.copy)
+    table = [None] * len(gradients)
+    small = SmallGradients(5, table.__setitem__)
     measures = [small.take(index, gradient) for index, gradient in enumerate(gradients)]
     return table, small, measures
 
@@ -70,10 +70,10 @@ def table_of(gradients, size=None):
 def test_each_has_the_numbers_that_it_has_alone():
     """Counts exactly, the rest to some digits; what is known at once is what is in the table."""
     table, small, measures = table_of(list(SMALL.values()))
-    assert len(table) == 0
+    assert not any(table)
     small.settle()
     for index, gradient in enumerate(SMALL.values()):
-        found, alone = table.get(index), statistics_of(gradient, 5)
+        found, alone = table[index], statistics_of(gradient, 5)
         assert counts_of(found) == (5, alone.count, alone.zero, alone.nan, alone.inf)
         assert (found.norm, found.abs_max) == pytest.approx((alone.norm, alone.abs_max), rel=1e-6, nan_ok=True)
         assert measures[index] == (pytest.approx(found.norm, rel=1e-6, nan_ok=True), found.nan, found.inf)
@@ -101,52 +101,29 @@ def test_the_engine_may_write_into_a_gradient_afterwards():
     table, small, _ = table_of([gradient])
     gradient.mul_(100)
     small.settle()
-    assert table.get(0).norm == 2.0
+    assert table[0].norm == 2.0
 
 
 def test_more_than_there_is_room_for_is_settled_on_the_way():
     """Ten times the room, all right in the end, and a settled recorder begins anew."""
     gradients = [torch.full((MOST_ELEMENTS,), float(number)) for number in range(1, 641)]
     table, small, _ = table_of(gradients)
-    assert 500 < len(table) < 640
+    assert 500 < sum(one is not None for one in table) < 640
     small.settle()
-    assert np.allclose([table.get(index).mean for index in range(640)], np.arange(1, 641))
+    assert np.allclose([table[index].mean for index in range(640)], np.arange(1, 641))
     small.settle()
-    assert len(table) == 640
-
-
-def test_a_node_that_receives_the_same_memory_gets_the_same_numbers():
-    """Also over several nodes, and only where the first of them waits."""
-    table, small, _ = table_of([torch.tensor([3.0, 4.0])], size=3)
-    assert small.hands_on(0, 1)
-    assert small.hands_on(1, 2)
-    assert not small.hands_on(7, 2)
-    small.settle()
-    assert [table.get(index).norm for index in range(3)] == [5.0, 5.0, 5.0]
-    assert not small.hands_on(0, 1)
-
-
-def test_what_is_known_already_stays():
-    """The first statistics of a node are those of its first gradient."""
-    table, small, _ = table_of([torch.ones(1)])
-    small.settle()
-    both, later, _ = table_of([torch.full((1,), 9.0), torch.full((1,), 2.0)])
-    later.settle()
-    first = StatisticsTable(2)
-    first[0] = table.get(0)
-    first.learn(both)
-    assert [first.get(index).norm for index in range(2)] == [1.0, 2.0]
+    assert None not in table
 
 
 def test_the_first_gradient_stays_the_first_where_a_device_runs_short(monkeypatch):
     """A pass that is no longer measured in full tells of nodes alone that none before it told of."""
     monkeypatch.setattr(type(devices.there), "room", lambda *_: 0)
-    first = StatisticsTable(2)
-    first[0] = statistics_of(torch.ones(3), 1)
-    recorder = PassRecorder(None, SimpleNamespace(size=2), PassValues.of(5, 2, full=True), first)
+    first = [statistics_of(torch.ones(3), 1), None]
+    graph = SimpleNamespace(structure=SimpleNamespace(size=2, edges=()), first=first, on_device=DeviceHistory())
+    recorder = PassRecorder(None, graph, PassValues.of(5, 2, full=True), hooked=(), wrapped=False)
     for index in (0, 1):
         recorder._measure_in_full(index, torch.full((3,), 2.0))
     assert recorder._has_room(torch.device("cpu"))
     assert recorder.values.table is None
     recorder.close()
-    assert [(one.pass_number, one.abs_max) for one in first.every()] == [(1, 1.0), (5, 2.0)]
+    assert [(one.pass_number, one.abs_max) for one in first] == [(1, 1.0), (5, 2.0)]

@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic as tm
 from tensormagic.collectors.aliasing import writes
-from tensormagic.collectors.runs.sampled_trace import SampledTracer
 from tensormagic.collectors.runs.trace import Tracer
 from tests.programs import calls, functions, hooks, regions, transforms
 from tests.programs.cases import PROGRAMS
@@ -95,8 +94,7 @@ def followed(kinds, program=training):
 def patient():
     """Names are looked up and gradients measured in full however long that takes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tracer, "_time_to_share", lambda _: 1e9)
-        patch.setattr(SampledTracer, "_time_to_share", lambda _: 1e9)
+        patch.setattr(Tracer, "_share", 1e9)
         patch.setattr(writes, "FREE_SEARCHES", 1e9)
         patch.setattr(writes, "FIRST_SEARCHES", 1e9)
         yield

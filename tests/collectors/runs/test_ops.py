@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import tensormagic as tm
 from tensormagic.collectors import ops
 from tensormagic.collectors.ops import ASKING_NODES
+from tensormagic.collectors.runs import ops as counting
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY
 from tests.corpus.data import digits
@@ -398,12 +399,12 @@ def test_a_graph_that_is_used_again_keeps_its_forward():
 
 def test_what_waits_for_a_backward_that_never_comes_is_bounded(monkeypatch):
     """A run that never calls backward does not fill memory; what comes later is still counted."""
-    monkeypatch.setattr(ops, "MOST_WAITING", 64)
+    monkeypatch.setattr(counting, "MOST_WAITING", 64)
     w = torch.ones(2, requires_grad=True)
     with tm.trace(level="ops", namespace={}) as trace:
         for _ in range(500):
             w.exp()
-        waiting = len(trace._tracer._ops._counts.log._numbers)
+        waiting = len(trace._tracer._ops._counts.made)
         w.exp().sum().backward()
     assert waiting <= 64
     assert trace.report.ops.nodes[0].forward_bytes[1] == 8

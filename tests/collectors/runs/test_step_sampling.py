@@ -252,11 +252,11 @@ def test_a_million_steps_take_bounded_memory():
     stretches = Stretches()
     for step in range(1, 1_000_001, 2):
         stretches.add(step)
-    ranges, left_out = stretches.listed()
+    ranges = stretches.kept
     assert len(ranges) == 2 * LISTED
     assert ranges[0] == (1, 1)
     assert ranges[-1] == (999_999, 999_999)
-    assert stretches.steps == left_out + len(ranges) == 500_000
+    assert stretches.steps == stretches.left_out + len(ranges) == 500_000
 
 
 def test_neighbouring_steps_are_one_stretch():
@@ -264,9 +264,8 @@ def test_neighbouring_steps_are_one_stretch():
     stretches = Stretches()
     for step in [1, 2, 3, *range(10, 300, 5), 296, 297]:
         stretches.add(step)
-    ranges, _ = stretches.listed()
-    assert ranges[0] == (1, 3)
-    assert ranges[-1] == (295, 297)
+    assert stretches.kept[0] == (1, 3)
+    assert stretches.kept[-1] == (295, 297)
 
 
 def test_passes_from_many_lines_take_bounded_memory():
