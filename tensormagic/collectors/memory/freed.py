@@ -13,7 +13,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.devices import read_devices
-from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
+from tensormagic.collectors.memory.flow import Flow, bits, set_of
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.memory.roots import Parts, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
@@ -66,8 +66,8 @@ def collect_freeable(
         for at, root in enumerate(roots)
         if root.kind is not None
     ]
-    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
-    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
+    largest = sorted(flow.several, key=lambda members: -flow.sums[members].nbytes)[:_MOST_SETS]
+    every += [one for members in largest if (one := _together(members, roots, flow)) is not None]
     every = sorted((one for one in every if one.reaches), key=_most_first)
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
@@ -115,10 +115,9 @@ def look(
         weights = _weights(found)
         cycles = found.caught()
         starts[-1] += [*found.held_elsewhere(), *cycles]
-        objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
-        dominance = Dominance(found.edges, starts, flow, weights)
-        parts, unweighed = ({}, "") if items is None else items_of(found, roots, dominance, items)
-        named = any(flow.colours[at] != len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
+        objects, flow = len(found.objects), Flow(found.edges, starts, weights)
+        parts, unweighed = ({}, "") if items is None else items_of(found, roots, flow, items)
+        named = any(flow.sets[at] != 1 << len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
         return Look(roots, flow, objects, found.cut, parts, unweighed, CYCLES if named else "")
 
 
@@ -164,7 +163,7 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
 def freeable_of(at: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
     root = roots[at]
-    return _made(1 << at, root.code if flow.alone[at].nbytes or root.kind == "name" else "", roots, flow)
+    return _made(1 << at, root.code if flow.alone(at) or root.kind == "name" else "", roots, flow)
 
 
 def _made(members: int, code: str, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
@@ -186,7 +185,7 @@ def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory
     found = bits(members)
     if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
         return None
-    if 2 * flow.freed(members).nbytes < 3 * sum(flow.alone[at].nbytes for at in found):
+    if 2 * flow.freed(members).nbytes < 3 * sum(flow.alone(at) for at in found):
         return None
     chosen = [roots[at] for at in found]
     names = [root.label for root in chosen if root.kind == "name"]
@@ -206,8 +205,7 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryRepo
     looked = look(namespace)
     roots, flow, session = looked.roots, looked.flow, looked.of_session()
     all_of_it = set_of(session)
-    shared = {at for needed in flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
-    chosen = [at for at in session if flow.alone[at].nbytes or at in shared]
+    chosen = sorted({at for needed in flow.sums if needed & ~all_of_it == 0 for at in bits(needed)})
     dropped = drop and bool(chosen)
     freed, storages, gains = _drop([roots[at] for at in chosen], namespace) if dropped else (0, 0, ())
     return FreeHistoryReport(

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.memory.flow import Dominance, Sum
+from tensormagic.collectors.memory.flow import Flow, Sum
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
@@ -318,7 +318,7 @@ Parts = dict[int, tuple[FreeableMemory, ...]]  # by the number of a root, what t
 
 
 def items_of(
-    found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str]
+    found: References, roots: Sequence[Root], flow: Flow, wanted: Collection[str]
 ) -> tuple[Parts, str]:
     """Return what taking something out of the containers frees that names lead to; and why not all were weighed.
 
@@ -335,11 +335,11 @@ def items_of(
         return one.name in wanted, one.code.endswith(".clear()")
 
     for name, container in containers(values):
-        if dominance.steps < 0:
+        if flow.steps < 0:
             cut = CUT
             break
         mine = described.setdefault(names[name], {})
-        for key, one in _of_container(found, container, dominance, wanted):
+        for key, one in _of_container(found, container, flow, wanted):
             if key not in mine or preference(one) >= preference(mine[key]):  # of two alike the one further inside
                 mine[key] = one
     for at, by_what in described.items():
@@ -350,36 +350,36 @@ def items_of(
 
 
 def _of_container(
-    found: References, container: Container, dominance: Dominance, wanted: Collection[str]
+    found: References, container: Container, flow: Flow, wanted: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], FreeableMemory]]:
     """Yield what one container frees, all of it and item by item, each with a key for that set of storages."""
     number = found.number_of(container.holder)
     number = found.number_of(container.item) if number is None else number
-    if number is None or not dominance.is_worth_asking(number):
+    if number is None or flow.sets[number] not in flow.sums:  # nothing that only its roots lead to
         return
-    below = dominance.below(number)
-    whole = dominance.weighed(below)
-    if not whole.nbytes or dominance.steps < 0:
+    below = flow.below(number)
+    whole = flow.weighed(below)
+    if not whole.nbytes or flow.steps < 0:
         return
     if type(container.item) in _CLEARED:  # in one go
-        yield _key(below, dominance), _freeable(container.path, whole, f"{container.path}.clear()")
+        yield _key(below, flow), _freeable(container.path, whole, f"{container.path}.clear()")
     places = Counter(found.edges[number])
     freed: list[tuple[str, Collection[int], Sum]] = []  # what the items free by themselves that are referred to once
-    parts = dict(zip(found.edges[number], dominance.parts(number, below), strict=True))
+    parts = dict(zip(found.edges[number], flow.parts(number, below), strict=True))
     for path, value in container.entries:
         at = found.number_of(value)
-        if at is not None and places[at] == 1 and (one := dominance.weighed(parts[at])).nbytes:
+        if at is not None and places[at] == 1 and (one := flow.weighed(parts[at])).nbytes:
             freed.append((path, parts[at], one))
     least = whole.nbytes / SHARE
     if len(freed) > 1 and isinstance(container.item, list | deque):  # one of a sequence has to stand out
         least = max(least, STANDS_OUT * sum(one.nbytes for _, _, one in freed) / len(freed))
     for path, nodes, one in freed:
         if one.nbytes >= least or path in wanted:
-            yield _key(nodes, dominance), _freeable(path, one, f"del {path}")
+            yield _key(nodes, flow), _freeable(path, one, f"del {path}")
 
 
-def _key(nodes: Collection[int], dominance: Dominance) -> tuple[int, int]:
-    weighty = dominance.weights.keys() & nodes
+def _key(nodes: Collection[int], flow: Flow) -> tuple[int, int]:
+    weighty = flow.weights.keys() & nodes
     return min(weighty), len(weighty)
 
 
