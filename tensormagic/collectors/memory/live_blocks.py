@@ -156,22 +156,14 @@ def noted_line(storage: torch.UntypedStorage) -> Origin | None:
     return origin if lying is not None and lying == (storage.nbytes(), storage.data_ptr()) else None
 
 
-class Lines:
-    """Tells the lines of storages, for one look; CUDA is not started by looking."""
-
-    def __init__(self, cuda: Any = torch.cuda, recording: Callable[[], bool] = _is_recording) -> None:
-        self._traceback: Callable[[int], Any] | None = None
-        with suppress(RuntimeError):  # "cudaMallocAsync does not yet support recordHistory", and others likewise
-            if cuda.is_initialized() and recording():
-                self._traceback = getattr(cuda.memory, "_allocation_traceback", None)
-
-    def of(self, storage: torch.UntypedStorage) -> Origin | None:
-        """Return the line that allocated a storage, where anybody saw it. Never raises."""
-        try:
-            known = noted_line(storage)
-            if known is not None or self._traceback is None or storage.device.type != "cuda":
-                return known
-            own = own_frame(self._traceback(storage.data_ptr()))  # what the allocator keeps with a block in use
+def line_of(
+    storage: torch.UntypedStorage, cuda: Any = torch.cuda, recording: Callable[[], bool] = _is_recording
+) -> Origin | None:
+    """Return the line that allocated a storage, where anybody saw it. Never raises; CUDA is not started by looking."""
+    with suppress(Exception):  # a storage may refuse to say where; "cudaMallocAsync does not yet support recordHistory"
+        known = noted_line(storage)
+        if known is None and storage.device.type == "cuda" and cuda.is_initialized() and recording():
+            own = own_frame(cuda.memory._allocation_traceback(storage.data_ptr()))  # kept with a block in use
             return None if own is None else Origin(location_of(*own))
-        except Exception:  # a storage of an odd kind may refuse to say where
-            return None
+        return known
+    return None

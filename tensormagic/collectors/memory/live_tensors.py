@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -34,11 +35,8 @@ from tensormagic.words import count, plural
 MOST_NODES = 200_000  # of autograd graphs
 LEAF = "variable"  # the slot of a leaf, which no node has saved
 
-
-# Who holds what no name leads to: one look backward, from a few large tensors to what refers to them.
-#
-# What comes of it is no path that a user could write, but a place to look at: a library's global, a list, an object
-# of some class.
+# Who holds what no name leads to: one look backward, from a few large tensors to what refers to them. What comes of it
+# is no path that a user could write, but a place to look at: a library's global, a list, an object of some class.
 
 SMALLEST = 2**20  # bytes of a storage that is worth the look
 MOST = 8
@@ -65,10 +63,8 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
     libraries = {id(vars(module)): name for name, module in list(sys.modules.items()) if type(module) is ModuleType}
     for block in lost:
         mine = set(block.tensors)
-        described = [(item, x) for item in every for x in gc.get_referents(item) if id(x) in mine]
-        block.unnamed += [
-            Holder(_described(item, x, libraries), "item", "tensor") for item, x in described[:MOST_HOLDERS]
-        ]
+        held = [_described(item, x, libraries) for item in every for x in gc.get_referents(item) if id(x) in mine]
+        block.unnamed += [Holder(name, "item", "tensor") for name in held[:MOST_HOLDERS]]
 
 
 def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
@@ -95,7 +91,7 @@ class LiveTensors:
     def __init__(self, walk_session: ObjectWalk, *, everything: bool) -> None:
         self._blocks: dict[int, Block] = {}
         self._of: dict[int, tuple[torch.Tensor, list[Block]]] = {}
-        self._unreadable: dict[str, int] = {}
+        self._unreadable = Counter[str]()
         self._nodes: set[Any] = set()  # of graphs; held: an address must not be used twice
         self._hidden = 0  # saved tensors that torch does not show
         self._walk_session = walk_session
@@ -109,7 +105,9 @@ class LiveTensors:
         roots = [(node, place.path) for place, x in walk_session.visits if (node := graph_of(x)) is not None]
         if everything:
             roots += self._meet_unnamed()
-        self._read_graphs(roots)
+        for root, name in roots:  # a node counts to the first that leads to it
+            for node in walk_nodes([root], MOST_NODES, self._nodes):
+                self._read_node(node, name)
         for x, _ in list(self._of.values()):
             self._note_roles(x)
         self.blocks = merged(self._blocks.values())
@@ -160,8 +158,7 @@ class LiveTensors:
                     block.composed.add(id(x))
                 found.append(block)
         except Exception:  # an odd tensor may raise anything: what it is made of is unknown
-            kind = type(x).__name__ if type(x) is not torch.Tensor else str(x.layout).removeprefix("torch.")
-            self._unreadable[kind] = self._unreadable.get(kind, 0) + 1
+            self._unreadable[type(x).__name__ if type(x) is not torch.Tensor else str(x.layout)[6:]] += 1
         return found
 
     def _meet_named(self) -> None:
@@ -202,21 +199,16 @@ class LiveTensors:
         roots = [(node, _UNNAMED) for x in tensors if (node := graph_of(x)) is not None]
         return roots + [(item, "a node without a name") for item in found if not is_kind(item, torch.Tensor)]
 
-    def _read_graphs(self, roots: Iterable[tuple[Any, str]]) -> None:
-        """Note what the graphs keep that begin at some nodes; a node counts to the first that leads to it.
-
-        Nothing is unpacked that a hook of the user's has packed; how much torch does not show at all is counted.
-        """
-        for root, name in roots:
-            for node in walk_nodes([root], MOST_NODES, self._nodes):
-                for slot, tensor in kept_by(node):
-                    if tensor is None:
-                        self._hidden += 1
-                    else:
-                        self._keep(tensor, node, name, slot)
+    def _read_node(self, node: Any, name: str) -> None:
+        """Note what a node keeps: nothing is unpacked that a hook of the user's has packed."""
+        for slot, tensor in kept_by(node):
+            if tensor is None:
+                self._hidden += 1
+            else:
+                self._keep(tensor, node, name, slot)
 
     def _keep(self, x: torch.Tensor, node: Any, name: str, slot: str) -> None:
-        """Note what a node keeps; a tensor that Python has not seen is held until the report is made."""
+        """Note a tensor that a node keeps; one that Python has not seen is held until the report is made."""
         # One that does not tell them is counted where it is met under a name.
         identities = told(lambda: [part.untyped_storage()._cdata for part in parts(x)], list[int]())
         blocks = [self._blocks[identity] for identity in identities if identity in self._blocks]

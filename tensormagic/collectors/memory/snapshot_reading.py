@@ -108,7 +108,7 @@ def check_opcodes(data: bytes) -> None:
         if name and name not in _ALLOWED:
             raise SnapshotError(f"refused at byte {at}: {_wanted(data, name)}. A snapshot is plain data only")
         try:
-            _, argument, _ = next(pickletools.genops(stream))
+            argument: Any = next(pickletools.genops(stream))[1]
         except ValueError as error:
             raise SnapshotError(f"it is no pickle, damaged, or cut short at byte {at}: {error}") from None
         if name == "STOP":
@@ -130,12 +130,11 @@ def _wanted(data: bytes, name: str) -> str:
     if name not in _IMPORTS:
         return _WANTED.get(name, f"it uses {name}, which no snapshot needs")
     try:  # what stands before it is plain data, and it imports nothing
-        _PlainUnpickler(io.BytesIO(data)).load()
+        return str(_PlainUnpickler(io.BytesIO(data)).load())
     except SnapshotError as error:
         return str(error)
     except Exception:
-        pass
-    return "it wants to import something"
+        return "it wants to import something"
 
 
 MOST_BYTES = 2**31
