@@ -287,7 +287,8 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> Unregistered
     own = [held for _, held in held_by(place.root[1])]
     return UnregisteredModules(
         name=f"{place.path}.{place.attribute}", owner=place.root[0], container=type(place.value).__name__,
-        modules=len(modules), parameters=len(missing), numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),
+        modules=len(modules), parameters=len(missing),
+        numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),
         registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
         with_gradient=sum(held.grad is not None for held in missing.values()),
         trained=any(held.grad is not None or id(held) in known.stepped for held in own), location=where,

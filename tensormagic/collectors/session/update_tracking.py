@@ -207,7 +207,8 @@ class UpdateTracking:
         located = []
         with quiet():
             models = list(self._models(roots, list(optimizers)))
-            for model, report in [(model, report) for model in models for report in self._described(model)]:
+            found = [(model, report) for model in models for report in self._described(model)]
+            for model, report in found:
                 # By the line that makes the parameters; of what is in no optimizer, by that.
                 where = None if report.held else bound(report.optimizer, files, cell_number)
                 paths = [report.names[number].removeprefix(f"{report.owner}.") for number in report.unchanged]

@@ -88,7 +88,8 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         return WatchReport(
             looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,
-            views=views, graphs=graphs, sizes=sizes, unchanged=unchanged, gaps=walk_session.gaps, growing=tuple(growing),
+            views=views, graphs=graphs, sizes=sizes, unchanged=unchanged, gaps=walk_session.gaps,
+            growing=tuple(growing),
         )  # fmt: skip
 
 
