@@ -138,7 +138,6 @@ def _begun(
 
 
 def _weights(found: References) -> dict[int, tuple[int, str]]:
-    """Return the bytes and the device of what is freed, by number."""
     numbers = found.storages()
     owners = join_foreign(found, numbers)
     weights: dict[int, tuple[int, str]] = {}
@@ -171,7 +170,6 @@ def _freeable(members: int, code: str, roots: Sequence[Root], flow: Flow) -> Fre
 
 
 def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory | None:
-    """Return what names free together, where that is much more than each does by itself."""
     found = bits(members)
     if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
         return None

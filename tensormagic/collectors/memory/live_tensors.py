@@ -68,7 +68,6 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
 
 
 def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
-    """Return what an object is, and under which key it holds a tensor."""
     if type(item) is dict:
         key = next((key for key, value in item.items() if value is x and type(key) is str), "")
         library = libraries.get(id(item))
@@ -142,7 +141,6 @@ class LiveTensors:
         return tuple(found)
 
     def _blocks_of(self, x: torch.Tensor) -> list[Block]:
-        """Return the blocks that a tensor lies in."""
         if id(x) in self._of:
             return self._of[id(x)][1]
         found: list[Block] = []
@@ -178,7 +176,6 @@ class LiveTensors:
             block.module = block.module or module
 
     def _note_roles(self, x: torch.Tensor) -> None:
-        """Note a tensor's own roles and those of its gradient, and what module that belongs to."""
         if told(lambda: isinstance(x, nn.Parameter), otherwise=False):
             self._mark(x, "parameter", "")
         module = next((block.module for block in self._blocks_of(x)), "")

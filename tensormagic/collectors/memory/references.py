@@ -54,7 +54,6 @@ _OPENED = frozenset({"ExecutionResult"})  # of IPython: a frame of the last erro
 
 
 def _getter(kind: type, name: str) -> Callable[[Any], Any]:
-    """Return what reads an attribute of an object, whatever a class of the user's makes of it."""
     found: Callable[[Any], Any] = vars(kind)[name].__get__
     return found
 

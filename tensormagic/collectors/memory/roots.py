@@ -86,7 +86,6 @@ def shell_of(namespace: Mapping[str, Any]) -> Any:
 
 
 def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
-    """Return the outputs that the history keeps, each once, by their numbers."""
     history: Any = namespace.get("_oh")
     hook = attributes_of(getattr(shell, "displayhook", None))
     found: dict[int, Root] = {}
@@ -161,8 +160,6 @@ class _Spans:
 
 
 class _Arrays:
-    """The NumPy arrays that a walk has met."""
-
     def __init__(self, found: References) -> None:
         self._found = found
         self._arrays = {at for at, item in enumerate(found.objects) if np.ndarray in type(item).__mro__}

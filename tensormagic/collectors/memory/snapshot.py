@@ -335,7 +335,6 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
 
 
 def _parts(data: Any) -> tuple[Any, list[list[Any]]]:
-    """Return the segments, and the events by device."""
     if isinstance(data, list) and data and all(isinstance(one, dict) and "total_size" in one for one in data[:10]):
         return data, []  # torch before 2.0 gave the segments alone
     if not isinstance(data, Mapping) or not isinstance(data.get("segments"), list):

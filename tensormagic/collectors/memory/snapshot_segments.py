@@ -72,7 +72,6 @@ class Stacks:
 
 
 def _read(frames: Any) -> list[_Frame]:
-    """Return the frames of a stack, the innermost first."""
     return [(word(each, "filename"), whole(each, "line"), word(each, "name")) for each in dictionaries(frames)]
 
 

@@ -245,7 +245,6 @@ class ObjectReader:
 
 
 def _slots_of(kind: type) -> list[tuple[str, types.MemberDescriptorType]]:
-    """Return the slots of a class's instances, as the class and those it derives from declare them."""
     every = [pair for each in mro_of(kind) for pair in list(_dict_of(each).items())]
     own = [(name, slot) for name, slot in every if type(slot) is types.MemberDescriptorType]
     return [(name, slot) for name, slot in own if name not in {"__dict__", "__weakref__"}]
@@ -308,7 +307,6 @@ def _of_module(_: ObjectReader, module: nn.Module) -> Iterator[Reference]:
 
 
 def _of_function(_: ObjectReader, function: Any) -> Iterator[Reference]:
-    """Yield what a function closes over, its defaults and its attributes."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         yield from (("closure", name, value) for value in gc.get_referents(cell))  # none while it is empty
     yield from (("default", f"__defaults__[{at}]", value) for at, value in enumerate(function.__defaults__ or ()))
@@ -381,7 +379,6 @@ def is_users(kind: type) -> bool:
 
 
 def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
-    """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
     if is_users(kind):
         yield from (one for one in _attributes(dict(_dict_of(kind))) if not one[1].startswith("__"))
 

@@ -367,7 +367,6 @@ def outermost_call(frame: FrameType | None) -> tuple[Any, ...] | None:
 
 
 def _module_calls(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames at and above ``frame`` in which a module is called, the innermost first."""
     while frame is not None:
         if frame.f_code is _MODULE_CALL:
             yield frame

@@ -220,7 +220,6 @@ def look(
 
 
 def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
-    """Return what is known of parameters: how many there are, and which the optimizer lacks."""
     named = list(net.named_parameters())
     facts: dict[str, Any] = {"parameters": len(named), "trainable": sum(one.requires_grad for _, one in named)}
     if optimizer is not None:
@@ -232,7 +231,6 @@ def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict
 
 
 def _in_eval(net: nn.Module) -> Iterator[str]:
-    """Yield the dropouts and normalisations of a model in train mode that are in eval mode."""
     for path, module in inside("", net) if net.training else ():
         asks = any(parameter.requires_grad for parameter in module.parameters()) or isinstance(module, _DROPOUT)
         if isinstance(module, (*_NORMS, _DROPOUT)) and not module.training and asks:
@@ -440,7 +438,7 @@ def _gradients(net: nn.Module) -> dict[str, Any]:
 def _extent(x: torch.Tensor) -> Extent:
     values = x.detach().flatten()
     finite = values[values.isfinite()] if x.is_floating_point() else values
-    plain = Extent(tuple(x.shape), str(x.dtype).removeprefix("torch."), bad=values.numel() - finite.numel())
+    plain = Extent(shape=tuple(x.shape), dtype=str(x.dtype)[6:], bad=values.numel() - finite.numel())
     if not finite.numel() or x.is_complex():
         return plain
     wide = finite.double()

@@ -67,7 +67,7 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
         torch.manual_seed(_SEED)
         try:
             doubled, checks = _Call(kind, wide, asked).judged()
-            report = replace(report, function=FunctionCheck(tuple(checks), doubled, place))
+            report = replace(report, function=FunctionCheck(arguments=tuple(checks), doubled=doubled, location=place))
         except Exception as error:  # whatever the user's code raises
             text = str(error) if isinstance(error, TensorMagicError) else error_text(error)
             report = replace(report, error=text.splitlines()[0], function=FunctionCheck(location=place))

@@ -137,7 +137,6 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> Mo
 
 
 def _parts(module: nn.Module, registry: str) -> dict[int, torch.Tensor]:
-    """Return the parameters or buffers of a module and of all inside it, each once."""
     return {id(held): held for _, held in held_by(module, (registry,))}
 
 
@@ -184,7 +183,6 @@ def _update(module: nn.Module, trace: TraceReport | None, path: str) -> float | 
 
 
 def _traced_shapes(trace: TraceReport | None, path: str) -> Shapes:
-    """Return what the last operation that was recorded in a module made."""
     for graph in trace.graphs if trace is not None else ():
         nodes = (node for node in reversed(graph.nodes) if f"{node.module}.".startswith(f"{path}."))
         made = next((node.shapes for node in nodes if node.kind == "op" and node.shapes), ())

@@ -270,7 +270,6 @@ def tied(kind: type, first: str, second: str, cell_number: CellNumber = no_cell)
 
 
 def _functions(kind: type) -> Iterator[FunctionType]:
-    """Yield the functions that the classes of a user's own define."""
     for each in type.mro(kind):
         for value in list(vars(each).values()):
             if type(value) is FunctionType and is_own_code(value.__code__.co_filename):

@@ -225,7 +225,6 @@ def _misspelt(item: Any) -> list[str]:
 
 
 def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
-    """Yield the modules and parameters in plain containers, and in containers in these."""
     for item in islice(value.values() if type(value) is dict else value, _ITEMS):
         if is_kind(item, nn.Module, nn.Parameter):
             yield item

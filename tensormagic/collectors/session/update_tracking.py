@@ -218,7 +218,6 @@ class UpdateTracking:
         return tuple(located)
 
     def _models(self, roots: Iterable[Root], optimizers: list[tuple[str, Any]]) -> Iterator[_Model]:
-        """Yield the models; a parameter that lies in two is the first one's."""
         held = {id(p): optimizer for _, optimizer in optimizers for p in updated_by(optimizer)}
         names = {id(optimizer): name for name, optimizer in optimizers}
         taken: set[int] = set()

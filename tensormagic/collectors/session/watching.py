@@ -155,7 +155,6 @@ def _in_out(path: str, namespace: Mapping[str, Any]) -> str:
 
 
 def _growing(earlier: Sequence[WatchReport], sizes: tuple[HeldSize, ...]) -> Iterator[Growth]:
-    """Yield what has grown by equal amounts over the last looks, this one included."""
     looks = [{size.name: size for size in one.sizes} for one in earlier[-(LOOKS - 1) :]]
     for now in sizes if len(looks) == LOOKS - 1 else ():
         line = [*(one[now.name] for one in looks if now.name in one), now]
