@@ -15,8 +15,15 @@ from torch import nn
 
 from tensormagic.collectors.devices import READERS, Reader, read_devices
 from tensormagic.collectors.memory.freed import collect_freeable
-from tensormagic.collectors.memory.live_blocks import Block, category_of, line_of, nbytes_of, running
-from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed_referrers
+from tensormagic.collectors.memory.live_tensors import (
+    Block,
+    LiveTensors,
+    category_of,
+    line_of,
+    nbytes_of,
+    note_unnamed_referrers,
+    running,
+)  # fmt: skip
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, Place

@@ -33,12 +33,10 @@ from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import graded, told
 from tensormagic.collectors.where.source import AskedOnce
 
-# What an object refers to, for the count of references: exact, every reference as often as it is there.
-#
-# Python's garbage collector knows what most objects refer to, and runs no code of theirs. It does not know what lies
-# in torch's own memory: that a tensor refers to a storage, a gradient and a graph, a node of the graph to the tensors
-# it saved. This is a table, a line a kind of object, for both. What is not opened here loses nothing but exactness on
-# the safe side: whatever it holds counts as held from elsewhere.
+# What an object refers to, every reference as often as it is there: one table, a line a kind of object. Python's
+# garbage collector knows what most objects refer to, and runs no code of theirs. It does not know what lies in torch's
+# own memory: that a tensor refers to a storage, a gradient and a graph, a node of the graph to the tensors it saved.
+# What is not opened here loses exactness on the safe side: whatever it holds counts as held from elsewhere.
 
 _LEAVES: frozenset[type] = ATOMS | {
     type(NotImplemented), CodeType, BuiltinFunctionType, ModuleType, torch.Size, torch.Generator, torch.layout,
@@ -166,12 +164,10 @@ _READERS: tuple[tuple[type, Reader], ...] = (
 )
 
 
-# One walk from all that a session names, which takes down every reference as an edge, and counts them.
-#
-# An object that has more references than were met is held from elsewhere too: by a function that runs, by a library,
-# by memory of torch's that shows nothing. Python and torch count them, so that this is known without looking through
-# the whole process. Hence a walk that is cut short, or leaves something closed, errs on the safe side: what it has
-# not met is held from elsewhere, and nothing that such an object leads to is promised to be freed.
+# One walk from all that a session names takes down every reference as an edge. An object that has more references, by
+# Python's and torch's own count, than were met is held from elsewhere too: by a function that runs, by a library, by
+# memory of torch's that shows nothing. Hence a walk that is cut short errs on the safe side: nothing that such an
+# object leads to is promised to be freed.
 
 
 class References:

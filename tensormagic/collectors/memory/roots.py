@@ -22,12 +22,9 @@ from tensormagic.collectors.quiet import told
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
 
-# Where a session's references begin: the user's names, IPython's history of outputs, the last error.
-#
-# A root is one thing that a user can let go of, with every place in which the session refers to it: of one output
-# that are ``Out[5]``, ``_5``, for a while ``_``, and copies that IPython keeps in places of its own. All are
-# dictionaries, so that a place is a dictionary and a key: the same list serves to count the references and to drop
-# them.
+# A root is one thing that a user can let go of, with every place in which the session refers to it: of one output that
+# are ``Out[5]``, ``_5``, for a while ``_``, and copies that IPython keeps in places of its own. All are dictionaries:
+# the same list serves to count the references and to drop them.
 
 Place = tuple[dict[Any, Any], Any]
 DROP_ALL = "%gpumem --free --yes"
@@ -109,8 +106,6 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     return list(found.values())
 
 
-# Memory under a storage that is not torch's own: which NumPy array's it is, and that it counts once.
-#
 # ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array. Neither knows the other: they
 # are matched by address, among the arrays that a walk has met. The bytes are the array's, then: they are free when it
 # is. A piece of a storage (``storage[2:]``) is one of its own over the memory of the other, likewise.
@@ -199,10 +194,8 @@ def is_foreign(storage: torch.UntypedStorage) -> bool:
     return storage.device.type == "cpu" and storage.nbytes() > 0 and not storage.resizable() and not storage.is_shared()
 
 
-# The containers that a user's names lead to, as they would write them, and what can be taken out of each.
-#
-# Only what is certain to work is reported: builtin containers by their own classes, keys that can be written down,
-# attributes that lie in the object itself and that no class of the user's intercepts. No code of theirs runs.
+# The containers that a user's names lead to, as they would write them, and what can be taken out of each: only what is
+# certain to work. No code of theirs runs.
 
 MOST = 2_000  # containers
 MOST_KEY = 60  # characters

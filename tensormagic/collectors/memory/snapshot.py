@@ -34,8 +34,6 @@ from tensormagic.reports import (
 )
 from tensormagic.words import count, number_of_bytes, plural
 
-# Goes through the allocator's events of one device and knows, after each, what is alive and what is reserved.
-#
 # Events count what was asked for. A history may begin long after the program did: what is freed without having been
 # allocated in it was there before; an address that is allocated twice was freed in between, unseen.
 
@@ -122,10 +120,9 @@ class Walk:
         self.by_category[step.category] += nbytes
 
 
-# From the events of one device to its timeline: the bytes in use at a bounded number of moments, and the peak. The end
-# of the history is known from the blocks, so the beginning follows: what is alive at the end, less what the events
-# allocated, plus what they freed. The way is gone twice: once for the height of every moment, which says which moments
-# are worth keeping, and once more to look at these.
+# The end of the history is known from the blocks, so the beginning follows: what is alive at the end, less what the
+# events allocated, plus what they freed. The way is gone twice: once for the height of every moment, which says which
+# moments are worth keeping, and once more to look at these.
 
 MOMENTS = 300  # the highest and the last of each of so many stretches of the history are kept
 MOST_REFUSED = 20
@@ -348,13 +345,10 @@ def _add_blocks(
 ) -> None:
     """Add to what each line did in the histories what it kept, what it held at the peak, and what no event shows."""
     with_events = {history.device for history in histories}
+    unseen = [block for block in in_use if block.device not in with_events]
     for block in in_use:
-        line = sums[block.line]
-        line.kept += block.requested
-        line.largest = max(line.largest, block.requested)
-        if block.device not in with_events:
-            line.allocate(block.requested)
-    for block in (block for history in histories for block in history.from_before):
+        sums[block.line].kept += block.requested
+    for block in (*unseen, *(block for history in histories for block in history.from_before)):
         sums[block.line].allocate(block.requested)
     for block in peaking:
         sums[block.line].at_peak += block.requested
@@ -385,10 +379,9 @@ def _devices(areas: list[Area], histories: dict[str, History]) -> Iterator[Snaps
 
 def _settings(data: Any) -> dict[str, str] | None:
     given = data.get("allocator_settings") if isinstance(data, dict) else None
-    if not isinstance(given, dict):
-        return None
-    plain = [pair for pair in given.items() if isinstance(pair[0], str) and isinstance(pair[1], str | int | float)]
-    return {key[:100]: str(value)[:500] for key, value in plain[:40]}
+    plain = [pair for pair in given.items() if isinstance(pair[0], str)] if isinstance(given, dict) else []
+    told = {key[:100]: str(value)[:500] for key, value in plain[:40] if isinstance(value, str | int | float)}
+    return told if isinstance(given, dict) else None
 
 
 def _gaps(data: Any, histories: list[History], stacks: Stacks, *, has_blocks: bool) -> Iterator[Gap]:

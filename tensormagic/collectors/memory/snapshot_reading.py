@@ -49,14 +49,11 @@ def dictionaries(given: Any) -> Iterator[dict[Any, Any]]:
     return (one for one in entries(given) if isinstance(one, dict))
 
 
-# Looks through a pickle before it is loaded: plain data and nothing else, and no more memory than its length
-# warrants.
-#
 # A pickle is a program. Loading one can import any module and call anything in it. What ``pickle`` writes for plain
-# data needs only the operations listed here; every other one is refused by name, with the byte at which it stands. So
-# are the ways to make a small file fill the memory: lengths beyond the file's end, memo numbers far beyond what was
-# stored (the loader makes room for all of them), numbers of thousands of digits, and many more containers than a
-# snapshot of that length can have.
+# data needs only the operations listed here; every other one is refused by name, with the byte at which it stands,
+# before anything is loaded. So are the ways to make a small file fill the memory: lengths beyond the file's end, memo
+# numbers far beyond what was stored (the loader makes room for all of them), numbers of thousands of digits, and many
+# more containers than a snapshot of that length can have.
 
 LONGEST_NUMBER = 128  # bits: addresses and times need 64
 BYTES_A_CONTAINER = 6  # a snapshot spends more than this on each dictionary and list

@@ -15,10 +15,8 @@ from tensormagic.collectors.where.source import CellNumber, function_of_code, is
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import BlockState, Location, Segment, SnapshotBlock, SnapshotRange
 
-# From the stacks of a snapshot to the user's own lines, by the file names alone: no file is opened.
-#
-# A snapshot may come from another machine, and could name any file. The source of a line is shown only where Python
-# has it in memory already, as it has the cells of a running notebook.
+# A snapshot may come from another machine, and could name any file: none is opened. The source of a line is shown only
+# where Python has it in memory already, as it has the cells of a running notebook.
 
 LONGEST_WAY = 6
 

@@ -66,8 +66,6 @@ def _new(op: Any) -> int:
     return newly_made(op) or (VIEW if is_view else NOTHING)
 
 
-# Where each autograd node was made, by its number: for what its backward allocates.
-#
 # Autograd numbers the nodes of a thread one after the other, and draws the number before the operation runs. So the
 # first operation after a number was drawn comes from the place where the node was made.
 

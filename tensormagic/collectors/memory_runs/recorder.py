@@ -15,7 +15,7 @@ from tensormagic.collectors.failures.failures import Surroundings, failure_of, o
 from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.memory.live_blocks import Origin, note_lines
+from tensormagic.collectors.memory.live_tensors import Origin, note_lines
 from tensormagic.collectors.memory_runs.allocation_log import (
     AllocationLog,
     Block,

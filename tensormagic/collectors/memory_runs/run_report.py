@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.geometry.parts import is_backed, parts
-from tensormagic.collectors.memory.live_blocks import running
 from tensormagic.collectors.memory.live_memory import failing_variables, live_storage
-from tensormagic.collectors.memory.live_tensors import LiveTensors
+from tensormagic.collectors.memory.live_tensors import LiveTensors, running
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,

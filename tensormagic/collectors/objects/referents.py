@@ -310,11 +310,8 @@ class DeepNames:
         return path if known == function else f"{function}.<locals>.{path}"
 
 
-# Which objects are one parameter, where torch shards it over processes.
-#
-# FSDP keeps two of each: the shard, which the optimizer holds, and the whole, which is put together for a forward,
-# stands in the module meanwhile, and is what a graph leads to. FSDP1 does so for many parameters at once, in one flat
-# row.
+# FSDP keeps two of each parameter: the shard, which the optimizer holds, and the whole, which is put together for a
+# forward, stands in the module meanwhile, and is what a graph leads to. FSDP1 does so for many at once, in a flat row.
 
 _MOST_NAMED = 3  # of the parameters that lie in a flat one
 _FSDP = ("torch.distributed.fsdp._fully_shard", "torch.distributed.fsdp.fully_sharded_data_parallel")

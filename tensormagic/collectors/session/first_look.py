@@ -174,10 +174,8 @@ def _of_nothing(name: str, out: torch.Tensor, target: Any) -> float | None:
     return None
 
 
-# A look before training, from one batch: everything runs on copies, and nothing of the user's is changed.
-#
-# The model is copied with `copy.deepcopy`, hooks of the user's are taken off the copy, batches are cloned, and
-# every generator is put back. What a model's own code does besides (prints, writes to a global) cannot be undone.
+# Everything runs on copies: the model is copied with `copy.deepcopy`, hooks of the user's are taken off the copy,
+# batches are cloned, and every generator is put back. What a model's own code does besides (writes to a global) stays.
 
 SAMPLES, STEPS = 8, 50
 SECONDS = 4.0  # that learning a few samples may take

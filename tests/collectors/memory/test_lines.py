@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory import live_blocks as lines_module
-from tensormagic.collectors.memory.live_blocks import Origin, line_of, note_lines, noted_line
+from tensormagic.collectors.memory import live_tensors as lines_module
+from tensormagic.collectors.memory.live_tensors import Origin, line_of, note_lines, noted_line
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.reports import Location
 
