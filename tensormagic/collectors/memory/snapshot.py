@@ -59,6 +59,12 @@ class Step(NamedTuple):
     category: Category
     event: dict[Any, Any]
 
+    def block(self, device: str) -> Block:
+        """Return what it allocated as a block."""
+        label, stream = word(self.event, "user_metadata") or word(self.event, "category"), whole(self.event, "stream")
+        frames = self.event.get("frames")
+        return Block(device, self.nbytes, self.nbytes, "allocated", self.address, frames, stream, self.line, label)
+
 
 @dataclass(slots=True)
 class LineSums:
@@ -208,7 +214,7 @@ class History:
                 self.refused.append(RefusedAllocation(self.device, step.nbytes, free, live, seconds, stack))
             if number == peak:
                 self.peak, self.highest = len(self.moments) - 1, live  # index of that moment, and its bytes
-                self.at_peak = [_as_block(one, self.device) for one in walk.alive.values()]  # in use then, as asked for
+                self.at_peak = [one.block(self.device) for one in walk.alive.values()]  # in use then, as asked for
                 lost = walk.lost_blocks, walk.lost
         self.at_peak += [replace(block, nbytes=block.requested) for block in self.from_before]
         return lost
@@ -260,12 +266,6 @@ def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) 
             sums[number].allocate(nbytes)
         elif action == frees:
             sums[number].freed += nbytes * own
-
-
-def _as_block(step: Step, device: str) -> Block:
-    label, stream = word(step.event, "user_metadata") or word(step.event, "category"), whole(step.event, "stream")
-    frames = step.event.get("frames")
-    return Block(device, step.nbytes, step.nbytes, "allocated", step.address, frames, stream, step.line, label)
 
 
 MOST_EVENTS = 2_000_000  # of all devices together; of more, the last

@@ -310,9 +310,10 @@ class AllocationLog:
                     iterations.began(task, operation)
                 if block.category is None:
                     block.category = _ended(block, task, site)
-                if at != block.start or block.pieces:
-                    steps = self.moments.steps[counted_as(block, block.category or "other")]
-                    for start, end, lived in (*(block.pieces or ()), (block.start, at, block.nbytes)):
+                pieces = block.pieces or []
+                if at != block.start or pieces:
+                    steps = self.moments.steps[counted_as(block, block.category)]
+                    for start, end, lived in (*pieces, (block.start, at, block.nbytes)):
                         steps[start] += lived
                         steps[end] -= lived
             else:

@@ -253,7 +253,10 @@ class _Search:
     def named(self) -> Iterator[tuple[int, Hold]]:
         for key in self._own:
             places = self._walk_session.storages[key].places
-            place = _telling_place(places)
+            # The nearest that belongs to the user: an item of a container first, which may be one of many.
+            items, others = filter(_is_item, places), [place for place in places if place.kind in _GROWING_KINDS]
+            path = next(iter(nearest([place.path for place in list(items) or others])), None)
+            place = next((place for place in places if place.path == path), None)
             yield key, self._hold_at(place) if place is not None else Hold(places[0].path, ends=True)
 
     def _hold_at(self, place: Place) -> Hold:
@@ -292,13 +295,6 @@ class _Search:
                     for key in (storage_of(tensor) for _, tensor in saved if tensor is not None):
                         if key:
                             yield key, hold
-
-
-def _telling_place(places: list[Place]) -> Place | None:
-    """Return the nearest place that belongs to the user: an item of a container first, which may be one of many."""
-    some = [place for place in places if _is_item(place)] or [one for one in places if one.kind in _GROWING_KINDS]
-    paths = nearest([place.path for place in some])
-    return next((place for place in places if place.path == paths[0]), None) if paths else None
 
 
 def _is_item(place: Place) -> bool:

@@ -32,7 +32,6 @@ from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import no_cell
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
@@ -127,7 +126,7 @@ class MemoryRecorder(Listener):
         self._measure_again()
         with self._lock:
             self._fold()
-            lines, cells = self._sites.locations, self._sites.cell_number or no_cell
+            lines, cells = self._sites.locations, self._sites.cell_number
             self._allocator = self._cuda.runs(self._allocation_logs.values(), lines, cells)
             self._described, gaps = described(self._namespace, frame)
             self._unseen = (*gaps, *self._unmet())

@@ -342,8 +342,8 @@ def _done(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     match node:
         case ast.Call(ast.Attribute(held, method)):
             yield "adds" if method in _ADDING else "takes" if method in _TAKING else "calls", held
-        case ast.AugAssign(target, ast.Add()):
-            yield "adds", target
+        case ast.AugAssign(added, ast.Add()):
+            yield "adds", added
         case ast.Delete(targets):
             yield from (("takes", target.value) for target in targets if isinstance(target, ast.Subscript))
         case ast.Assign(targets, value):
