@@ -13,7 +13,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.devices import read_devices
-from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
+from tensormagic.collectors.memory.flow import Flow, bits, set_of
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.memory.roots import Parts, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
@@ -37,9 +37,8 @@ class Freeable:
     """What would be freed."""
 
     freeable: tuple[FreeableMemory, ...]  # the most first; what leads to no memory at all is left out
-    session: int = 0  # bytes that only outputs and the last error keep, all of these together
-    looked: int = 0  # how many objects were looked through
-    gaps: tuple[Gap, ...] = ()  # what could not be looked at, and why
+    looked: int  # how many objects were looked through
+    gaps: tuple[Gap, ...]  # what could not be looked at, and why
 
 
 def collect_freeable(
@@ -66,13 +65,13 @@ def collect_freeable(
         for at, root in enumerate(roots)
         if root.kind is not None
     ]
-    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
-    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
+    largest = sorted(flow.several, key=lambda members: -flow.sums[members].nbytes)[:_MOST_SETS]
+    every += [one for members in largest if (one := _together(members, roots, flow)) is not None]
     every = sorted((one for one in every if one.reaches), key=_most_first)
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
     gaps = tuple(Gap("freeable memory", why) for why in (looked.cut, looked.unweighed, looked.cycles, more) if why)
-    return Freeable(tuple(every[:most]), flow.freed(set_of(looked.of_session())).nbytes, looked.objects, gaps)
+    return Freeable(tuple(every[:most]), looked.objects, gaps)
 
 
 def _most_first(one: FreeableMemory) -> tuple[int, int]:
@@ -91,10 +90,6 @@ class Look:
     unweighed: str  # why not all containers were weighed; empty where all were
     cycles: str  # what is said where something holds itself; empty where nothing does
 
-    def of_session(self) -> list[int]:
-        """Return the numbers of the roots that are outputs or the last error."""
-        return [at for at, root in enumerate(self.roots) if root.kind in SESSION_KINDS]
-
 
 def look(
     namespace: Mapping[str, Any],
@@ -111,45 +106,38 @@ def look(
         roots = session_roots(namespace)
         if any(root.kind == "traceback" for root in roots):
             gc.collect()  # what IPython made of an error to show it lies in cycles, and holds all of its frames
-        found, starts = _walked(namespace, roots, budget, besides)
+        found, starts = _begun(namespace, roots, budget, besides)
+        found.walk()
+        unnamed = found.take_unnamed_referrers()
+        found.walk()
         weights = _weights(found)
         cycles = found.caught()
-        starts[-1] += [*found.held_elsewhere(), *cycles]
-        objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
-        dominance = Dominance(found.edges, starts, flow, weights)
-        parts, unweighed = ({}, "") if items is None else items_of(found, roots, dominance, items)
-        named = any(flow.colours[at] != len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
+        starts.append([*unnamed, *found.held_elsewhere(), *cycles])
+        objects, flow = len(found.objects), Flow(found.edges, starts, weights)
+        parts, unweighed = ({}, "") if items is None else items_of(found, roots, flow, items)
+        named = any(flow.sets[at] != 1 << len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
         return Look(roots, flow, objects, found.cut, parts, unweighed, CYCLES if named else "")
 
 
-def _walked(
-    namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget, besides: Sequence[Mapping[str, Any]]
+def _begun(
+    namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget, besides: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[References, list[list[int]]]:
-    """Return the walk, and the numbers of the objects that each root begins at; last those held from elsewhere."""
-    found = References(str(namespace.get("__name__", "__main__")), lasting(namespace), budget)
-    starts = [[at for value in root.values() if (at := found.root(value)) >= 0] for root in roots]
+    """Return a walk that begins at roots, and the numbers of the objects in each.
+
+    Closed to it are the dictionaries that stay, whatever is deleted: their values are roots, or libraries'. Of the
+    modules only real ones are asked: another object may make its dictionary anew whenever it is asked for it, and
+    leave an address that is used again.
+    """
+    last = getattr(shell_of(namespace), "last_execution_result", None)  # until this cell ends; what it holds is a root
+    modules = (vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType))
+    closed = frozenset({id(namespace), id(namespace.get("_oh")), id(last), id(sys.modules), *map(id, modules)})
+    found = References(str(namespace.get("__name__", "__main__")), closed, budget)
     for value in (value for mapping in besides for value in mapping.values()):
         found.root(value)
-    found.walk()
-    unnamed = found.take_unnamed_referrers()
-    found.walk()
-    return found, [*starts, unnamed]
-
-
-def lasting(namespace: Mapping[str, Any]) -> frozenset[int]:
-    """Return the addresses of the dictionaries that stay, whatever is deleted: their values are roots, or libraries'.
-
-    Of the modules only real ones are asked: another object may make its dictionary anew whenever it is asked for it,
-    and leave an address that is used again.
-    """
-    shell = shell_of(namespace)
-    last = getattr(shell, "last_execution_result", None)  # IPython's, until this cell ends; what it holds is a root
-    modules = (vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType))
-    return frozenset({id(namespace), id(namespace.get("_oh")), id(last), id(sys.modules), *map(id, modules)})
+    return found, [[at for value in root.values() if (at := found.root(value)) >= 0] for root in roots]
 
 
 def _weights(found: References) -> dict[int, tuple[int, str]]:
-    """Return the bytes and the device of what is freed, by number."""
     numbers = found.storages()
     owners = join_foreign(found, numbers)
     weights: dict[int, tuple[int, str]] = {}
@@ -164,10 +152,10 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
 def freeable_of(at: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
     root = roots[at]
-    return _made(1 << at, root.code if flow.alone[at].nbytes or root.kind == "name" else "", roots, flow)
+    return _freeable(1 << at, root.code if flow.alone(at) or root.kind == "name" else "", roots, flow)
 
 
-def _made(members: int, code: str, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
+def _freeable(members: int, code: str, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
     """Return what a set of roots frees, and what else would have to go, at most a few: first what nobody can let go."""
     chosen = [roots[at] for at in bits(members)]
     freed, shared = flow.freed(members), flow.shared(members)
@@ -182,32 +170,29 @@ def _made(members: int, code: str, roots: Sequence[Root], flow: Flow) -> Freeabl
 
 
 def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory | None:
-    """Return what names free together, where that is much more than each does by itself."""
     found = bits(members)
     if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
         return None
-    if 2 * flow.freed(members).nbytes < 3 * sum(flow.alone[at].nbytes for at in found):
+    if 2 * flow.freed(members).nbytes < 3 * sum(flow.alone(at) for at in found):
         return None
     chosen = [roots[at] for at in found]
     names = [root.label for root in chosen if root.kind == "name"]
     lines = [f"del {', '.join(names)}"] if names else []  # first: IPython deletes an output under all its names
     lines += dict.fromkeys(root.code for root in chosen if root.kind != "name")
-    return _made(members, "\n".join(lines), roots, flow)
+    return _freeable(members, "\n".join(lines), roots, flow)
 
 
-# What only outputs and the last error keep, and letting go of it: never of anything that a name leads to.
-#
-# What a user's name leads to as well stays alive whatever the history does, and so stays in the history, too.
+# What only outputs and the last error keep, and letting go of it: never of anything that a name leads to, which stays
+# alive whatever the history does, and so stays in the history, too.
 
 
 def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryReport:
     """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
     gc.collect()  # what lies in cycles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
-    roots, flow, session = looked.roots, looked.flow, looked.of_session()
-    all_of_it = set_of(session)
-    shared = {at for needed in flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
-    chosen = [at for at in session if flow.alone[at].nbytes or at in shared]
+    roots, flow = looked.roots, looked.flow
+    session = set_of(at for at, root in enumerate(roots) if root.kind in SESSION_KINDS)
+    chosen = sorted({at for needed in flow.sums if needed & ~session == 0 for at in bits(needed)})
     dropped = drop and bool(chosen)
     freed, storages, gains = _drop([roots[at] for at in chosen], namespace) if dropped else (0, 0, ())
     return FreeHistoryReport(
@@ -219,7 +204,13 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryRepo
 
 def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int, tuple[DeviceGain, ...]]:
     """Let go of roots; returns the bytes and the number of the storages that are gone, and what the devices say."""
-    watched = _watched(roots, namespace)
+    with quiet():  # not of NumPy's memory
+        found, _ = _begun(namespace, roots, THOROUGH)
+        found.walk()
+        storages = (found.objects[at] for at in found.storages())
+        weak: Callable[[torch.UntypedStorage], StorageWeakRef] = StorageWeakRef
+        watched = [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]
+        del found, storages
     before = read_devices()[0]
     for root in roots:
         root.drop()
@@ -237,16 +228,3 @@ def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int
         pairs = (was.allocated, then.allocated), (was.reserved, then.reserved), (was.process, then.process)
         gains.append(DeviceGain(was.device, *(None if a is None or b is None else a - b for a, b in pairs)))
     return sum(gone), len(gone), tuple(gains)
-
-
-def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[StorageWeakRef, int]]:
-    """Return weak references to the storages that roots lead to, with their bytes; not to those of NumPy's memory."""
-    with quiet():
-        found = References(str(namespace.get("__name__", "__main__")), lasting(namespace), THOROUGH)
-        for root in roots:
-            for value in root.values():
-                found.root(value)
-        found.walk()
-        storages = [found.objects[at] for at in found.storages()]
-        weak: Callable[[torch.UntypedStorage], StorageWeakRef] = StorageWeakRef
-        return [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from traceback import walk_tb
 from types import FrameType
@@ -15,8 +15,15 @@ from torch import nn
 
 from tensormagic.collectors.devices import READERS, Reader, read_devices
 from tensormagic.collectors.memory.freed import collect_freeable
-from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
-from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed_referrers
+from tensormagic.collectors.memory.live_tensors import (
+    Block,
+    LiveTensors,
+    category_of,
+    line_of,
+    nbytes_of,
+    note_unnamed_referrers,
+    running,
+)  # fmt: skip
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, Place
@@ -32,7 +39,7 @@ from tensormagic.words import error_text
 MOST_HOLDERS = 6
 
 
-def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
+def live_storage(block: Block) -> LiveStorage:
     """Return a block as plain data."""
 
     def preference(pair: tuple[Place, torch.Tensor]) -> tuple[int, ...]:
@@ -63,21 +70,15 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
     storage, on_cpu = block.part.untyped_storage(), memory.device == "cpu" and memory.address != 0
     origin = line_of(storage) if known else None
     return LiveStorage(
-        name=place.path if place is not None else "",
-        nbytes=memory.nbytes,
-        device=memory.device,
-        category=category_of(block.roles),
-        dtype=str(stands.dtype).removeprefix("torch."),
-        shape=told(lambda: numbers(stands.shape), ()),
-        tensors=len(block.tensors),
+        name=place.path if place is not None else "", nbytes=memory.nbytes, device=memory.device,
+        category=category_of(block.roles), dtype=str(stands.dtype).removeprefix("torch."),
+        shape=told(lambda: numbers(stands.shape), ()), tensors=len(block.tensors),
         holders=(*holders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
-        found=len(places) + block.in_graphs + len(block.unnamed),
-        module=block.module,
-        location=None if origin is None else origin.location,
-        backward=origin is not None and origin.backward,
+        found=len(places) + block.in_graphs + len(block.unnamed), module=block.module,
+        location=None if origin is None else origin.location, backward=origin is not None and origin.backward,
         # Two storages lie over one memory, or it is another's, or a file's.
         shared=bool(block.identities) or (on_cpu and (storage.is_shared() or not storage.resizable())),
-    )
+    )  # fmt: skip
 
 
 def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
@@ -126,19 +127,14 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         absent = [  # nothing is ever stored on ``meta``
             name for name in devices or () if name != "meta" and not any(_is_asked_for(one, (name,)) for one in present)
         ]
-        line_of = Lines().of
         asked = ", ".join(only or ()), ", ".join(devices or ())
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
-            storages=tuple(live_storage(block, line_of) for block in blocks[:most]),
-            left_out=summed(blocks[most:]),
-            retained=retained,
-            views=views,
-            graphs=graphs,
-            looked=found.looked,
+            storages=tuple(map(live_storage, blocks[:most])), left_out=summed(blocks[most:]),
+            retained=retained, views=views, graphs=graphs, looked=found.looked,
             title=" on ".join(filter(None, asked)),  # "net", "net on cuda:0", "cuda"
             gaps=(*found.gaps, *missing, *(Gap("device", f"torch sees no {name} here") for name in absent)),
-        )
+        )  # fmt: skip
 
 
 def require_devices(devices: Collection[str]) -> None:
@@ -152,8 +148,7 @@ def require_devices(devices: Collection[str]) -> None:
         for name in devices:
             torch.device(name)
     except (RuntimeError, TypeError):
-        known = "cpu, cuda, cuda:1, mps, xpu, meta"
-        raise TensorMagicError(f"torch knows no device {name!r}: {known}") from None
+        raise TensorMagicError(f"torch knows no device {name!r}: cpu, cuda, cuda:1, mps, xpu, meta") from None
 
 
 def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:
@@ -162,23 +157,18 @@ def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:
 
 def _devices(counters: list[DeviceMemory], blocks: list[Block]) -> tuple[DeviceMemory, ...]:
     """Return the devices with what lies on them; those that hold nothing come where they were asked."""
-    held: dict[str, list[Block]] = {device.device: [] for device in counters}
-    for block in blocks:
-        held.setdefault(block.memory.device, []).append(block)
     known = {device.device: device for device in counters}
-    return tuple(
-        replace(
-            known.get(name, DeviceMemory(name)), live=sum(block.nbytes for block in mine), storages=len(mine),
-            tensors=sum(len(block.tensors) for block in mine),
-        )
-        for name, mine in held.items()
-    )  # fmt: skip
+    found = []
+    for name in dict.fromkeys((*known, *(block.memory.device for block in blocks))):
+        mine = [block for block in blocks if block.memory.device == name]
+        live, tensors = sum(block.nbytes for block in mine), sum(len(block.tensors) for block in mine)
+        device = known.get(name, DeviceMemory(name))
+        found.append(replace(device, live=live, storages=len(mine), tensors=tensors))
+    return tuple(found)
 
 
 # Where the memory was when it ran out, looked at while the error is on its way: plain data, so that nothing is kept.
-#
-# The functions that failed still have their variables then. Afterwards these are kept by the error's traceback, for
-# as long as a notebook keeps that. They are holders like any name.
+# The functions that failed still have their variables then: holders like any name.
 
 MOST_NAMED = 400
 Variable = tuple[Place, Any]
@@ -198,8 +188,7 @@ def memory_at(
         memory = replace(memory, freeable=freed.freeable, gaps=(*memory.gaps, *freed.gaps))
         only_error = _only(failing, namespace)
     except Exception as problem:  # memory has run out: looking, too, may need more than there is
-        gap = Gap("memory", f"could not be inspected: {error_text(problem)}")
-        return described, MemoryReport(gaps=(gap,))
+        return described, MemoryReport(gaps=(Gap("memory", f"could not be inspected: {error_text(problem)}"),))
     device = next((one for one in memory.devices if one.device == described.device), DeviceMemory(""))
     free = device.free if described.free is None else described.free  # what the message did not say
     total = device.total if described.total is None else described.total

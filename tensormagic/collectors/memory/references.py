@@ -33,12 +33,10 @@ from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import graded, told
 from tensormagic.collectors.where.source import AskedOnce
 
-# What an object refers to, for the count of references: exact, every reference as often as it is there.
-#
-# Python's garbage collector knows what most objects refer to, and runs no code of theirs. It does not know what lies
-# in torch's own memory: that a tensor refers to a storage, a gradient and a graph, a node of the graph to the tensors
-# it saved. This is a table, a line a kind of object, for both. What is not opened here loses nothing but exactness on
-# the safe side: whatever it holds counts as held from elsewhere.
+# What an object refers to, every reference as often as it is there: one table, a line a kind of object. Python's
+# garbage collector knows what most objects refer to, and runs no code of theirs. It does not know what lies in torch's
+# own memory: that a tensor refers to a storage, a gradient and a graph, a node of the graph to the tensors it saved.
+# What is not opened here loses exactness on the safe side: whatever it holds counts as held from elsewhere.
 
 _LEAVES: frozenset[type] = ATOMS | {
     type(NotImplemented), CodeType, BuiltinFunctionType, ModuleType, torch.Size, torch.Generator, torch.layout,
@@ -54,7 +52,6 @@ _OPENED = frozenset({"ExecutionResult"})  # of IPython: a frame of the last erro
 
 
 def _getter(kind: type, name: str) -> Callable[[Any], Any]:
-    """Return what reads an attribute of an object, whatever a class of the user's makes of it."""
     found: Callable[[Any], Any] = vars(kind)[name].__get__
     return found
 
@@ -65,7 +62,7 @@ _grad, _grad_fn, _base = _getter(_tensor, "grad"), _getter(_tensor, "grad_fn"), 
 _hooks, _late_hooks = _getter(_tensor, "_backward_hooks"), _getter(_tensor, "_post_accumulate_grad_hooks")
 _layout, _is_leaf, _retains_grad = (_getter(_tensor, name) for name in ("layout", "is_leaf", "retains_grad"))
 _storage = _tensor.untyped_storage
-
+_CUSTOM = torch._C._FunctionBase  # the node of a user's Function
 
 Reader = Callable[[Any, "References"], None]
 
@@ -95,11 +92,6 @@ def _readers(home: str) -> AskedOnce[type, Reader | None]:
     return AskedOnce(judge)
 
 
-def is_custom(kind: type) -> bool:
-    """Return whether a class is that of the nodes of a user's Function."""
-    return torch._C._FunctionBase in kind.__mro__
-
-
 def _of_anything(item: Any, taker: References) -> None:
     for value in gc.get_referents(item):
         taker.python(value)
@@ -111,9 +103,7 @@ def _of_container(item: Any, taker: References) -> None:
 
 
 def _of_tensor(x: Any, taker: References) -> None:
-    held = gc.get_referents(x)
-    for value in held:
-        taker.python(value)
+    _of_anything(x, taker)
     with contextlib.suppress(RuntimeError, NotImplementedError):  # it has none, or none that it shows
         taker.native(_storage(x))
     if (base := _base(x)) is not None:
@@ -124,20 +114,20 @@ def _of_tensor(x: Any, taker: References) -> None:
     with contextlib.suppress(RuntimeError):  # a view that was changed in a way that autograd forbids
         node = _grad_fn(x)
         if node is not None:
-            taker.native(node, is_shown=is_custom(type(node)))
-        _of_hooks(x, node, held, taker)
+            taker.native(node, is_shown=is_kind(node, _CUSTOM))
+        _of_hooks(x, node, taker)
     for part in SPARSE_PARTS.get(_layout(x), ()):
         taker.native(_storage(getattr(x, part)()))  # what is asked for is a new tensor over the part's storage
 
 
-def _of_hooks(x: Any, node: Any, held: list[Any], taker: References) -> None:
+def _of_hooks(x: Any, node: Any, taker: References) -> None:
     """Take down who refers to a tensor's hooks beside its Python object: its C++ part, and its node where it has one.
 
     Of these references Python is shown the first, and that only while nothing else uses the C++ part.
     """
     early, late = _hooks(x), _late_hooks(x)
     for hooks in filter(None, (early, late)):
-        if sum(value is hooks for value in held) == 1:
+        if sum(value is hooks for value in gc.get_referents(x)) == 1:
             take = taker.python_unseen if hooks is late else taker.python
             take(hooks)
         if node is not None:
@@ -150,10 +140,9 @@ def _of_array(array: Any, taker: References) -> None:
 
 
 def _of_node(node: Any, taker: References) -> None:
-    for value in gc.get_referents(node):
-        taker.python(value)
+    _of_anything(node, taker)
     for after in next_nodes(node):
-        taker.native(after, is_shown=is_custom(type(after)))
+        taker.native(after, is_shown=is_kind(after, _CUSTOM))
     if type(node).__name__ == "AccumulateGrad":
         taker.native(node.variable)
     for raw in raw_saved(node):  # as it lies there, unpacked by nobody, or what a hook made of it
@@ -175,12 +164,10 @@ _READERS: tuple[tuple[type, Reader], ...] = (
 )
 
 
-# One walk from all that a session names, which takes down every reference as an edge, and counts them.
-#
-# An object that has more references than were met is held from elsewhere too: by a function that runs, by a library,
-# by memory of torch's that shows nothing. Python and torch count them, so that this is known without looking through
-# the whole process. Hence a walk that is cut short, or leaves something closed, errs on the safe side: what it has
-# not met is held from elsewhere, and nothing that such an object leads to is promised to be freed.
+# One walk from all that a session names takes down every reference as an edge. An object that has more references, by
+# Python's and torch's own count, than were met is held from elsewhere too: by a function that runs, by a library, by
+# memory of torch's that shows nothing. Hence a walk that is cut short errs on the safe side: nothing that such an
+# object leads to is promised to be freed.
 
 
 class References:
@@ -191,9 +178,8 @@ class References:
     """
 
     def __init__(self, home: str, closed: frozenset[int], budget: Budget) -> None:
-        # ``home`` is the module whose classes are the user's own, ``closed`` the addresses of dictionaries that stay
-        # whatever is deleted: of modules, and the namespace itself.
-        self.closed = closed
+        # ``home`` is the module whose classes are the user's own, ``closed`` the addresses of dictionaries that stay.
+        self._closed = closed
         self.objects: list[Any] = []  # everything met
         self.edges: list[list[int]] = []  # for each, the numbers of the objects that it refers to
         self.python_counts: list[int] = []  # for each, how many references to it were met that Python counts
@@ -259,33 +245,22 @@ class References:
             at = self._read
             self._read += 1
             self._edges = self.edges[at]
-            self._read_one(self.objects[at])
+            reader = self._readers[type(self.objects[at])]
+            if reader is not None and id(self.objects[at]) not in self._closed:
+                with contextlib.suppress(Exception):  # an odd object: what it holds and was not met is held elsewhere
+                    reader(self.objects[at], self)
             self.cut = self._cut(at)
-
-    def _read_one(self, item: Any) -> None:
-        reader = self._readers[type(item)]
-        if reader is None or id(item) in self.closed:
-            return
-        try:
-            reader(item, self)
-        except Exception:  # an odd object: what it holds and was not met counts as held from elsewhere
-            return
 
     def take_unnamed_referrers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""
         kinds = {kind for kind in self._readers if is_node_class(kind)}
-        if not kinds:
-            return []
+        found = tensors_and_nodes()[0] if kinds else []
 
         def has_graph(x: Any) -> bool:  # as a view has that was changed in a way that autograd forbids
             return told(lambda: _grad_fn(x) is not None, otherwise=True)
 
-        return [
-            self._meet(item)
-            for item in tensors_and_nodes()[0]
-            if id(item) not in self._numbers
-            and (has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
-        ]
+        unmet = (item for item in found if id(item) not in self._numbers)
+        return [self._meet(x) for x in unmet if (has_graph(x) if is_kind(x, torch.Tensor) else type(x) in kinds)]
 
     def caught(self) -> list[int]:
         """Return the numbers of what lies in a circle that nobody can free: part of it only torch knows.
@@ -301,7 +276,7 @@ class References:
 
     def storages(self) -> list[int]:
         """Return the numbers of the storages that were met."""
-        return [at for at, item in enumerate(self.objects) if torch.UntypedStorage in type(item).__mro__]
+        return [at for at, item in enumerate(self.objects) if is_kind(item, torch.UntypedStorage)]
 
     def stand_in(self) -> int:
         """Add an object that stands for one that cannot be seen; returns its number."""
@@ -309,7 +284,8 @@ class References:
 
     def has_unmet(self, number: int) -> bool:
         """Return whether Python counts more references to an object than were met."""
-        return sys.getrefcount(self.objects[number]) - _ours() > self.python_counts[number]
+        nobodys = [object()]  # what asking takes, one from a list included
+        return sys.getrefcount(self.objects[number]) - sys.getrefcount(nobodys[0]) > self.python_counts[number]
 
     def take_native(self, number: int) -> None:
         """Take down one more reference to a storage that torch counts, where it counts more than were met."""
@@ -329,25 +305,17 @@ class References:
         ]
 
 
-@cache
-def _ours() -> int:
-    """Return the references that asking for an object's count takes, one from a list included."""
-    nobodys = [object()]
-    return sys.getrefcount(nobodys[0])
-
-
 def _is_held(item: Any, python: int, met: int) -> bool:
     """Return whether anything that was not met refers to an object.
 
     Python counts so many references beyond those met; so many were met that torch counts.
     """
-    line = type(item).__mro__
-    if torch.Tensor in line:
+    if is_kind(item, torch.Tensor):
         used = _tensor._use_count(item) - 1  # once by its own Python object
-    elif torch.UntypedStorage in line:
+    elif is_kind(item, torch.UntypedStorage):
         used = int(torch._C._storage_Use_Count(item._cdata)) - 1
     elif met:
-        return python > (1 if is_custom(type(item)) else _torch_keeps_nodes())
+        return python > (1 if is_kind(item, _CUSTOM) else _torch_keeps_nodes())
     else:
         return python > 0
     return used > met or python > (1 if used else 0)  # torch refers once to the object of what it uses

@@ -8,13 +8,13 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.memory.flow import Dominance, Sum
+from tensormagic.collectors.memory.flow import Flow, Sum
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
@@ -22,17 +22,13 @@ from tensormagic.collectors.quiet import told
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
 
-# Where a session's references begin: the user's names, IPython's history of outputs, the last error.
-#
-# A root is one thing that a user can let go of, with every place in which the session refers to it: of one output
-# that are ``Out[5]``, ``_5``, for a while ``_``, and copies that IPython keeps in places of its own. All are
-# dictionaries, so that a place is a dictionary and a key: the same list serves to count the references and to drop
-# them.
+# A root is one thing that a user can let go of, with every place in which the session refers to it: of one output that
+# are ``Out[5]``, ``_5``, for a while ``_``, and copies that IPython keeps in places of its own. All are dictionaries:
+# the same list serves to count the references and to drop them.
 
 Place = tuple[dict[Any, Any], Any]
 DROP_ALL = "%gpumem --free --yes"
 _ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
-
 _ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
 
 
@@ -71,7 +67,14 @@ def session_roots(namespace: Mapping[str, Any]) -> list[Root]:
             places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
             own = name == "Out" or is_shells(name)
             roots.append(Root(name, None if own else "name", places, "" if own else f"del {name}"))
-    return [*roots, *outputs, *_last_error(shell)]
+    result, shown = (attributes_of(getattr(shell, name, None)) for name in ("last_execution_result", "InteractiveTB"))
+    every: list[Place] = [(attributes_of(sys), name) for name in _ERROR_NAMES]
+    every += [(result, "error_in_exec"), (result, "error_before_exec"), (shown, "tb")]
+    if errors := [(mapping, name) for mapping, name in every if mapping.get(name) is not None]:
+        found = (mapping[name] for mapping, name in errors)
+        error = next((f" ({type(value).__name__})" for value in found if isinstance(value, BaseException)), "")
+        outputs.append(Root(f"the last error{error}", "traceback", errors, DROP_ALL))
+    return [*roots, *outputs]
 
 
 def shell_of(namespace: Mapping[str, Any]) -> Any:
@@ -80,7 +83,6 @@ def shell_of(namespace: Mapping[str, Any]) -> Any:
 
 
 def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
-    """Return the outputs that the history keeps, each once, by their numbers."""
     history: Any = namespace.get("_oh")
     hook = attributes_of(getattr(shell, "displayhook", None))
     found: dict[int, Root] = {}
@@ -104,23 +106,9 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     return list(found.values())
 
 
-def _last_error(shell: Any) -> Iterator[Root]:
-    system = attributes_of(sys)
-    result = attributes_of(getattr(shell, "last_execution_result", None))
-    shown = attributes_of(getattr(shell, "InteractiveTB", None))
-    every: list[Place] = [(system, name) for name in _ERROR_NAMES]
-    every += [(result, "error_in_exec"), (result, "error_before_exec"), (shown, "tb")]
-    if places := [(mapping, name) for mapping, name in every if mapping.get(name) is not None]:
-        error = next((value for mapping, name in places if isinstance(value := mapping[name], BaseException)), None)
-        kind = f" ({type(error).__name__})" if error is not None else ""
-        yield Root(f"the last error{kind}", "traceback", places, DROP_ALL)
-
-
-# Memory under a storage that is not torch's own: which NumPy array's it is, and that it counts once.
-#
 # ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array. Neither knows the other: they
 # are matched by address, among the arrays that a walk has met. The bytes are the array's, then: they are free when it
-# is. A piece of a storage (``storage[2:]``) is a storage of its own over the memory of the other, likewise.
+# is. A piece of a storage (``storage[2:]``) is one of its own over the memory of the other, likewise.
 
 
 def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
@@ -128,40 +116,29 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
 
     Returns, by the storage's number, the number of what frees its memory.
     """
-    addresses = _addresses(found, (at for at in storages if is_foreign(found.objects[at])))
-    foreign = list(addresses)
-    if not foreign:
+    foreign = [at for at in storages if is_foreign(found.objects[at])]
+    if not foreign:  # asking for an address copies what ``torch._lazy_clone`` made: only where there is need
         return {}
-    others = (at for at in storages if at not in addresses and found.objects[at].device.type == "cpu")
-    addresses |= _addresses(found, list(others))
+    on_cpu = (at for at in storages if found.objects[at].device.type == "cpu")
+    asked = ((at, told(found.objects[at].data_ptr, None)) for at in on_cpu)
+    addresses = {at: address for at, address in asked if address is not None}  # a DTensor's does not say
     arrays = _Arrays(found)
-    lent = arrays.lent(foreign)
-    borrowed = set(foreign) - lent
-    own = [(address, found.objects[at].nbytes(), at) for at, address in addresses.items() if at not in borrowed]
-    pieces = _Spans(own)
+    borrowed = {at for at in foreign if at in addresses} - arrays.lent(addresses)
+    own = ((address, at) for at, address in addresses.items() if at not in borrowed)
+    pieces = _Spans((address, found.objects[at].nbytes(), at) for address, at in own)
     stand_ins: dict[int, int] = {}
     owners: dict[int, int] = {}
-    for at in foreign:
-        if at not in lent:
-            address = addresses[at]
-            array, piece = arrays.kept_at(address), pieces.at(address)
-            if array is None and piece is not None:  # a piece of another storage
-                found.take_native(piece)
-            held = piece if array is None else array
-            if held is None and (held := stand_ins.get(address)) is None:
-                held = stand_ins[address] = found.stand_in()
-            found.edges[at].append(held)
-            owners[at] = piece if piece is not None else arrays.owner(held)
+    for at in (at for at in foreign if at in borrowed):
+        address = addresses[at]
+        array, piece = arrays.kept_at(address), pieces.at(address)
+        if array is None and piece is not None:  # a piece of another storage
+            found.take_native(piece)
+        held = piece if array is None else array
+        if held is None and (held := stand_ins.get(address)) is None:
+            held = stand_ins[address] = found.stand_in()
+        found.edges[at].append(held)
+        owners[at] = piece if piece is not None else arrays.owner(held)
     return owners
-
-
-def _addresses(found: References, storages: Iterable[int]) -> dict[int, int]:
-    """Return where storages lie, of those that say so: a DTensor's does not.
-
-    Only asked where there is need: it copies what ``torch._lazy_clone`` made.
-    """
-    asked = ((at, told(found.objects[at].data_ptr, None)) for at in storages)
-    return {at: address for at, address in asked if address is not None}
 
 
 class _Spans:
@@ -178,8 +155,6 @@ class _Spans:
 
 
 class _Arrays:
-    """The NumPy arrays that a walk has met."""
-
     def __init__(self, found: References) -> None:
         self._found = found
         self._arrays = {at for at, item in enumerate(found.objects) if np.ndarray in type(item).__mro__}
@@ -219,10 +194,8 @@ def is_foreign(storage: torch.UntypedStorage) -> bool:
     return storage.device.type == "cpu" and storage.nbytes() > 0 and not storage.resizable() and not storage.is_shared()
 
 
-# The containers that a user's names lead to, as they would write them, and what can be taken out of each.
-#
-# Only what is certain to work is reported: builtin containers by their own classes, keys that can be written down,
-# attributes that lie in the object itself and that no class of the user's intercepts. No code of theirs runs.
+# The containers that a user's names lead to, as they would write them, and what can be taken out of each: only what is
+# certain to work. No code of theirs runs.
 
 MOST = 2_000  # containers
 MOST_KEY = 60  # characters
@@ -233,15 +206,13 @@ _SEQUENCES = frozenset({list, deque, tuple})
 _LEFT_ALONE = frozenset({torch.Tensor, torch.optim.Optimizer, type, BaseException})
 
 
-@dataclass(slots=True)
-class Container:
+class Container(NamedTuple):
     """Something that others can be taken out of. Holds it, until it is dropped."""
 
-    path: str  # How a user writes it.
-    item: Any  # The object.
-    holder: Any  # The object that refers to what lies in it: itself, or the dictionary of its attributes.
-    # What can be taken out: the path of each, and the value; values that hold nothing are left out.
-    entries: list[tuple[str, Any]]
+    path: str  # how a user writes it
+    item: Any  # the object
+    holder: Any  # the object that refers to what lies in it: itself, or the dictionary of its attributes
+    entries: list[tuple[str, Any]]  # what can be taken out: the path of each, and the value; none that hold nothing
 
 
 def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
@@ -251,14 +222,13 @@ def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
     found = 0
     while pending and found < MOST:
         name, path, item = pending.popleft()
-        if id(item) in seen or type(item) in ATOMS:
-            continue
-        seen.add(id(item))
-        container, inner = _opened(path, item)
-        if container is not None:
-            found += 1
-            yield name, container
-        pending.extend((name, path, value) for path, value in inner)
+        if id(item) not in seen and type(item) not in ATOMS:
+            seen.add(id(item))
+            container, inner = _opened(path, item)
+            if container is not None:
+                found += 1
+                yield name, container
+            pending.extend((name, path, value) for path, value in inner)
 
 
 def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]]:
@@ -267,12 +237,10 @@ def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any
     if kind in _SEQUENCES:
         entries = _held((f"{path}[{at}]", value) for at, value in enumerate(item))
         return (None if kind is tuple else Container(path, item, item, entries)), entries
-    if kind in _MAPPINGS:
-        keyed = ((key_text(key), value) for key, value in dict.items(item))
+    if kind in _MAPPINGS or kind is set:  # what lies in a set has no path
+        keyed = ((key_text(key), value) for key, value in (() if kind is set else dict.items(item)))
         entries = _held((f"{path}[{key}]", value) for key, value in keyed if 0 < len(key) <= MOST_KEY)
         return Container(path, item, item, entries), entries
-    if kind is set:
-        return Container(path, item, item, []), []
     return _of_instance(path, item) if _LEFT_ALONE.isdisjoint(mro_of(kind)) else (None, [])
 
 
@@ -317,9 +285,7 @@ CUT = "the items of some containers were not measured; what each item would free
 Parts = dict[int, tuple[FreeableMemory, ...]]  # by the number of a root, what taking something out of it frees
 
 
-def items_of(
-    found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str]
-) -> tuple[Parts, str]:
+def items_of(found: References, roots: Sequence[Root], flow: Flow, wanted: Collection[str]) -> tuple[Parts, str]:
     """Return what taking something out of the containers frees that names lead to; and why not all were weighed.
 
     Items whose paths are ``wanted`` are reported although they do not stand out.
@@ -327,7 +293,6 @@ def items_of(
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}
     described: dict[int, dict[tuple[int, int], FreeableMemory]] = {}
-    parts: Parts = {}
     cut = ""
 
     def preference(one: FreeableMemory) -> tuple[bool, bool]:
@@ -335,51 +300,51 @@ def items_of(
         return one.name in wanted, one.code.endswith(".clear()")
 
     for name, container in containers(values):
-        if dominance.steps < 0:
+        if flow.steps < 0:
             cut = CUT
             break
         mine = described.setdefault(names[name], {})
-        for key, one in _of_container(found, container, dominance, wanted):
+        for key, one in _of_container(found, container, flow, wanted):
             if key not in mine or preference(one) >= preference(mine[key]):  # of two alike the one further inside
                 mine[key] = one
-    for at, by_what in described.items():
-        order = sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))
-        if order:
-            parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
-    return parts, cut
+    orders = {
+        at: sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))[:MOST_PARTS]
+        for at, by_what in described.items()
+    }
+    return {at: tuple(sorted(order, key=lambda one: -one.nbytes)) for at, order in orders.items() if order}, cut
 
 
 def _of_container(
-    found: References, container: Container, dominance: Dominance, wanted: Collection[str]
+    found: References, container: Container, flow: Flow, wanted: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], FreeableMemory]]:
     """Yield what one container frees, all of it and item by item, each with a key for that set of storages."""
     number = found.number_of(container.holder)
     number = found.number_of(container.item) if number is None else number
-    if number is None or not dominance.is_worth_asking(number):
+    if number is None or flow.sets[number] not in flow.sums:  # nothing that only its roots lead to
         return
-    below = dominance.below(number)
-    whole = dominance.weighed(below)
-    if not whole.nbytes or dominance.steps < 0:
+    below = flow.below(number)
+    whole = flow.weighed(below)
+    if not whole.nbytes or flow.steps < 0:
         return
     if type(container.item) in _CLEARED:  # in one go
-        yield _key(below, dominance), _freeable(container.path, whole, f"{container.path}.clear()")
+        yield _key(below, flow), _freeable(container.path, whole, f"{container.path}.clear()")
     places = Counter(found.edges[number])
     freed: list[tuple[str, Collection[int], Sum]] = []  # what the items free by themselves that are referred to once
-    parts = dict(zip(found.edges[number], dominance.parts(number, below), strict=True))
+    parts = dict(zip(found.edges[number], flow.parts(number, below), strict=True))
     for path, value in container.entries:
         at = found.number_of(value)
-        if at is not None and places[at] == 1 and (one := dominance.weighed(parts[at])).nbytes:
+        if at is not None and places[at] == 1 and (one := flow.weighed(parts[at])).nbytes:
             freed.append((path, parts[at], one))
     least = whole.nbytes / SHARE
     if len(freed) > 1 and isinstance(container.item, list | deque):  # one of a sequence has to stand out
         least = max(least, STANDS_OUT * sum(one.nbytes for _, _, one in freed) / len(freed))
     for path, nodes, one in freed:
         if one.nbytes >= least or path in wanted:
-            yield _key(nodes, dominance), _freeable(path, one, f"del {path}")
+            yield _key(nodes, flow), _freeable(path, one, f"del {path}")
 
 
-def _key(nodes: Collection[int], dominance: Dominance) -> tuple[int, int]:
-    weighty = dominance.weights.keys() & nodes
+def _key(nodes: Collection[int], flow: Flow) -> tuple[int, int]:
+    weighty = flow.weights.keys() & nodes
     return min(weighty), len(weighty)
 
 

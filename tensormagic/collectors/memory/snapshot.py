@@ -34,8 +34,6 @@ from tensormagic.reports import (
 )
 from tensormagic.words import count, number_of_bytes, plural
 
-# Goes through the allocator's events of one device and knows, after each, what is alive and what is reserved.
-#
 # Events count what was asked for. A history may begin long after the program did: what is freed without having been
 # allocated in it was there before; an address that is allocated twice was freed in between, unseen.
 
@@ -60,6 +58,12 @@ class Step(NamedTuple):
     line: int
     category: Category
     event: dict[Any, Any]
+
+    def block(self, device: str) -> Block:
+        """Return what it allocated as a block."""
+        label, stream = word(self.event, "user_metadata") or word(self.event, "category"), whole(self.event, "stream")
+        frames = self.event.get("frames")
+        return Block(device, self.nbytes, self.nbytes, "allocated", self.address, frames, stream, self.line, label)
 
 
 @dataclass(slots=True)
@@ -109,8 +113,7 @@ class Walk:
             self.reserved -= step.nbytes
 
     def _free(self, address: int, nbytes: int) -> None:
-        one = self.alive.pop(address, None)
-        if one is not None:
+        if (one := self.alive.pop(address, None)) is not None:
             self._count(one, -one.nbytes)
         else:
             self.level -= nbytes
@@ -123,8 +126,6 @@ class Walk:
         self.by_category[step.category] += nbytes
 
 
-# From the events of one device to its timeline: the bytes in use at a bounded number of moments, and the peak.
-#
 # The end of the history is known from the blocks, so the beginning follows: what is alive at the end, less what the
 # events allocated, plus what they freed. The way is gone twice: once for the height of every moment, which says which
 # moments are worth keeping, and once more to look at these.
@@ -213,7 +214,7 @@ class History:
                 self.refused.append(RefusedAllocation(self.device, step.nbytes, free, live, seconds, stack))
             if number == peak:
                 self.peak, self.highest = len(self.moments) - 1, live  # index of that moment, and its bytes
-                self.at_peak = [_as_block(one, self.device) for one in walk.alive.values()]  # in use then, as asked for
+                self.at_peak = [one.block(self.device) for one in walk.alive.values()]  # in use then, as asked for
                 lost = walk.lost_blocks, walk.lost
         self.at_peak += [replace(block, nbytes=block.requested) for block in self.from_before]
         return lost
@@ -222,20 +223,14 @@ class History:
         """Return the bytes asked for at each moment that was kept; ``index`` gives that of a line in the report."""
         moments = self.moments
         start = moments[0].time
+        kinds = ((category, tuple(moment.by_category[category] for moment in moments)) for category in CATEGORIES)
         return Timeline(
-            device=self.device,
-            seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
-            operation=tuple(moment.number for moment in moments),
-            live=tuple(moment.live for moment in moments),
+            device=self.device, seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
+            operation=tuple(moment.number for moment in moments), live=tuple(moment.live for moment in moments),
             before=tuple(moment.before for moment in moments),
-            by_category=tuple(
-                (category, values)
-                for category in CATEGORIES
-                if any(values := tuple(moment.by_category[category] for moment in moments))
-            ),
-            by_line=tuple(self._by_line(index)),
+            by_category=tuple(kind for kind in kinds if any(kind[1])), by_line=tuple(self._by_line(index)),
             peak=self.peak,
-        )
+        )  # fmt: skip
 
     def _by_line(self, index: Callable[[int], int]) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the lines that ever held the most, and what all others held together."""
@@ -271,14 +266,6 @@ def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) 
             sums[number].allocate(nbytes)
         elif action == frees:
             sums[number].freed += nbytes * own
-
-
-def _as_block(step: Step, device: str) -> Block:
-    event = step.event
-    label = word(event, "user_metadata") or word(event, "category")
-    stream = whole(event, "stream")
-    frames = event.get("frames")
-    return Block(device, step.nbytes, step.nbytes, "allocated", step.address, frames, stream, step.line, label)
 
 
 MOST_EVENTS = 2_000_000  # of all devices together; of more, the last
@@ -345,14 +332,11 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
 
 
 def _parts(data: Any) -> tuple[Any, list[list[Any]]]:
-    """Return the segments, and the events by device."""
     if isinstance(data, list) and data and all(isinstance(one, dict) and "total_size" in one for one in data[:10]):
         return data, []  # torch before 2.0 gave the segments alone
     if not isinstance(data, Mapping) or not isinstance(data.get("segments"), list):
-        raise SnapshotError(
-            f"it is {what(data)} without 'segments', not a memory snapshot. "
-            "`torch.cuda.memory._dump_snapshot(FILE)` writes one"
-        )
+        writes = "`torch.cuda.memory._dump_snapshot(FILE)` writes one"
+        raise SnapshotError(f"it is {what(data)} without 'segments', not a memory snapshot. {writes}")
     return data["segments"], [entries(one) for one in entries(data.get("device_traces"))[:MOST_DEVICES]]
 
 
@@ -361,13 +345,10 @@ def _add_blocks(
 ) -> None:
     """Add to what each line did in the histories what it kept, what it held at the peak, and what no event shows."""
     with_events = {history.device for history in histories}
+    unseen = [block for block in in_use if block.device not in with_events]
     for block in in_use:
-        line = sums[block.line]
-        line.kept += block.requested
-        line.largest = max(line.largest, block.requested)
-        if block.device not in with_events:
-            line.allocate(block.requested)
-    for block in (block for history in histories for block in history.from_before):
+        sums[block.line].kept += block.requested
+    for block in (*unseen, *(block for history in histories for block in history.from_before)):
         sums[block.line].allocate(block.requested)
     for block in peaking:
         sums[block.line].at_peak += block.requested
@@ -384,15 +365,10 @@ def _devices(areas: list[Area], histories: dict[str, History]) -> Iterator[Snaps
         blocks = list(chain(*every))
         in_use = [block for block in blocks if block.state == "allocated"]
         device = SnapshotDevice(
-            device=name,
-            reserved=sum(block.nbytes for block in blocks),
-            allocated=sum(block.nbytes for block in in_use),
-            requested=sum(block.requested for block in in_use),
-            awaiting=held(blocks, "awaiting free"),
-            largest_free=largest_free(blocks),
-            segments=len(every),
-            blocks=len(in_use),
-        )
+            device=name, reserved=sum(block.nbytes for block in blocks), allocated=held(blocks, "allocated"),
+            requested=sum(block.requested for block in in_use), awaiting=held(blocks, "awaiting free"),
+            largest_free=largest_free(blocks), segments=len(every), blocks=len(in_use),
+        )  # fmt: skip
         if (history := histories.get(name)) is not None:
             device = replace(
                 device, events=history.actions.total(), actions=dict(history.actions), peak=history.highest,
@@ -403,18 +379,15 @@ def _devices(areas: list[Area], histories: dict[str, History]) -> Iterator[Snaps
 
 def _settings(data: Any) -> dict[str, str] | None:
     given = data.get("allocator_settings") if isinstance(data, dict) else None
-    if not isinstance(given, dict):
-        return None
-    plain = [pair for pair in given.items() if isinstance(pair[0], str) and isinstance(pair[1], str | int | float)]
-    return {key[:100]: str(value)[:500] for key, value in plain[:40]}
+    plain = [pair for pair in given.items() if isinstance(pair[0], str)] if isinstance(given, dict) else []
+    told = {key[:100]: str(value)[:500] for key, value in plain[:40] if isinstance(value, str | int | float)}
+    return told if isinstance(given, dict) else None
 
 
 def _gaps(data: Any, histories: list[History], stacks: Stacks, *, has_blocks: bool) -> Iterator[Gap]:
     if not histories:
-        yield Gap(
-            "history",
-            "the snapshot has no events: `torch.cuda.memory._record_memory_history()` before the run records them",
-        )
+        records = "`torch.cuda.memory._record_memory_history()` before the run records them"
+        yield Gap("history", f"the snapshot has no events: {records}")
     if has_blocks and not stacks.locations:
         yield Gap("lines", "the snapshot has no stacks: memory history was off when its blocks were allocated")
     for history in histories:
@@ -428,8 +401,5 @@ def _gaps(data: Any, histories: list[History], stacks: Stacks, *, has_blocks: bo
             yield Gap("history", f"{plural(actions['unknown'], 'event')} of {device} of an unknown kind")
         if actions["oom"] > MOST_REFUSED:
             yield Gap("history", f"{actions['oom'] - MOST_REFUSED} more allocations were refused on {device}")
-    if stacks.unread:
-        most = count(len(stacks.locations))
-        yield Gap("lines", f"{plural(stacks.unread, 'stack')} beyond the first {most} lines that were read")
     if isinstance(data, dict) and data.get("external_annotations"):
         yield Gap("annotations", "the snapshot holds names of record_function; they are not used")

@@ -11,7 +11,6 @@ import pickle
 import pickletools
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,31 +49,26 @@ def dictionaries(given: Any) -> Iterator[dict[Any, Any]]:
     return (one for one in entries(given) if isinstance(one, dict))
 
 
-# Looks through a pickle before it is loaded: plain data and nothing else, and no more memory than its length
-# warrants.
-#
 # A pickle is a program. Loading one can import any module and call anything in it. What ``pickle`` writes for plain
-# data needs only the operations listed here; every other one (``GLOBAL``, ``REDUCE``, ``BUILD``, ``EXT1``, persistent
-# ids, …) is refused by name, with the byte at which it stands. So are the ways to make a small file fill the memory:
-# lengths beyond the file's end, memo numbers far beyond what was stored (the loader makes room for all of them),
-# numbers of thousands of digits, and many more containers than a snapshot of that length can have.
-#
-# The format: ``pickletools`` in the standard library, and PEP 307, 3154 and 574.
+# data needs only the operations listed here; every other one is refused by name, with the byte at which it stands,
+# before anything is loaded. So are the ways to make a small file fill the memory: lengths beyond the file's end, memo
+# numbers far beyond what was stored (the loader makes room for all of them), numbers of thousands of digits, and many
+# more containers than a snapshot of that length can have.
 
-LONGEST_NUMBER = 16  # bytes, or four times as many digits: addresses and times need eight
+LONGEST_NUMBER = 128  # bits: addresses and times need 64
 BYTES_A_CONTAINER = 6  # a snapshot spends more than this on each dictionary and list
 SPARE_CONTAINERS = 1000
 
 _CONTAINERS = {
     "EMPTY_DICT", "DICT", "EMPTY_LIST", "LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_SET", "FROZENSET",
 }  # fmt: skip
-_NUMBERS = {"LONG1", "LONG4", "INT", "LONG", "FLOAT", "GET", "PUT"}
-_ALLOWED = _CONTAINERS | _NUMBERS | {
-    "STOP", "MARK", "MEMOIZE", "PROTO", "FRAME", "NONE", "NEWTRUE", "NEWFALSE", "BININT1", "BININT2", "BININT",
-    "BINFLOAT", "SETITEM", "SETITEMS", "APPEND", "APPENDS", "EMPTY_TUPLE", "ADDITEMS", "SHORT_BINUNICODE", "BINUNICODE",
-    "BINUNICODE8", "UNICODE", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BINGET", "LONG_BINGET", "BINPUT",
-    "LONG_BINPUT",
+_ALLOWED = _CONTAINERS | {
+    "STOP", "MARK", "MEMOIZE", "PROTO", "FRAME", "NONE", "NEWTRUE", "NEWFALSE", "BININT1", "BININT2", "BININT", "INT",
+    "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT", "SETITEM", "SETITEMS", "APPEND", "APPENDS", "EMPTY_TUPLE",
+    "ADDITEMS", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
+    "GET", "BINGET", "LONG_BINGET", "PUT", "BINPUT", "LONG_BINPUT",
 }  # fmt: skip
+_IMPORTS = {"GLOBAL", "INST", "STACK_GLOBAL"}
 _WANTED = {
     "REDUCE": "it wants to call a function",
     **dict.fromkeys(("OBJ", "NEWOBJ", "NEWOBJ_EX"), "it wants to make an object of a class"),
@@ -83,111 +77,61 @@ _WANTED = {
     **dict.fromkeys(("EXT1", "EXT2", "EXT4"), "it wants an object from copyreg's registry of extensions"),
     **dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "it wants a buffer from outside the file"),
 }
-_OPCODES = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
-_COUNTED = {  # how many bytes the length takes that stands before an argument
-    pickletools.TAKEN_FROM_ARGUMENT1: 1, pickletools.TAKEN_FROM_ARGUMENT4: 4,
-    pickletools.TAKEN_FROM_ARGUMENT4U: 4, pickletools.TAKEN_FROM_ARGUMENT8U: 8,
-}  # fmt: skip
+_NAMES = {ord(opcode.code): opcode.name for opcode in pickletools.opcodes}
 
 # A run of the operations that most of a snapshot is made of, passed over in one step: those of a fixed length that
 # can neither harm nor grow. The first byte tells them apart, so that this reads exactly what a loader would.
 _RUN = re.compile(rb"(?:[(Nuesa\x88\x89\x94]|[Kh].|M..|[Jj].{4}|\x8a\x06.{6}|\x8a\x07.{7}|G.{8}){1,1000}", re.DOTALL)
 
 
+class _PlainUnpickler(pickle.Unpickler):
+    """Loads plain data. What `check_opcodes` let through asks for nothing else; this holds even if it did."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise SnapshotError(f"it wants to import {ascii(module[:100])[1:-1]}.{ascii(name[:100])[1:-1]}")
+
+    def persistent_load(self, given: Any) -> NoReturn:
+        raise SnapshotError(f"it wants an object from outside the file ({given!r:.80})")
+
+
 def check_opcodes(data: bytes) -> None:
     """Raise SnapshotError where ``data`` is not a whole pickle of plain data."""
-    at, containers, length = 0, 0, len(data)
+    stream, containers, length = io.BytesIO(data), 0, len(data)
     while True:
-        run = _RUN.match(data, at)
-        at = run.end() if run is not None else at
-        if at >= length:
-            raise SnapshotError(_cut_short(data))
-        opcode = _OPCODES.get(data[at])
-        if opcode is None:
-            raise SnapshotError(f"this is not a pickle: byte {at} is {data[at]:#04x}, which is not valid there")
-        if opcode.name not in _ALLOWED:
-            described = _wanted(data, at, opcode.name)
-            raise SnapshotError(f"refused at byte {at}: {described}. A snapshot is plain data only")
-        if opcode.name == "STOP":
+        if (run := _RUN.match(data, stream.tell())) is not None:
+            stream.seek(run.end())
+        at = stream.tell()
+        name = _NAMES.get(data[at], "") if at < length else ""
+        if name and name not in _ALLOWED:
+            raise SnapshotError(f"refused at byte {at}: {_wanted(data, name)}. A snapshot is plain data only")
+        try:
+            argument: Any = next(pickletools.genops(stream))[1]
+        except ValueError as error:
+            raise SnapshotError(f"it is no pickle, damaged, or cut short at byte {at}: {error}") from None
+        if name == "STOP":
             return
-        containers += opcode.name in _CONTAINERS
+        containers += name in _CONTAINERS
         if containers > SPARE_CONTAINERS + length // BYTES_A_CONTAINER:
             raise SnapshotError(
                 f"refused at byte {at}: {containers} dictionaries, lists and tuples in a file of {length} bytes; "
                 "no snapshot is made like that, and loading it could fill the memory"
             )
-        at = _end_of(data, at, opcode)
+        if isinstance(argument, int) and argument.bit_length() > LONGEST_NUMBER:
+            raise SnapshotError(f"refused at byte {at}: a number of {argument.bit_length()} bits; sizes have 64")
+        if name in {"PUT", "LONG_BINPUT"} and argument > at:
+            raise SnapshotError(f"refused at byte {at}: it asks for place {argument} of a memo that holds less")
 
 
-def _end_of(data: bytes, at: int, opcode: pickletools.OpcodeInfo) -> int:
-    """Return where the next operation begins.
-
-    Raises:
-        SnapshotError: where that is beyond the end, or a number is too long, or a place of the memo too far.
-    """
-    name, follows = opcode.name, 0 if opcode.arg is None else opcode.arg.n
-    is_line = follows == pickletools.UP_TO_NEWLINE
-    start = stop = at + 1 + _COUNTED.get(follows, 0)
-    if is_line:
-        stop = data.find(b"\n", at) + 1
-        if not stop:
-            raise SnapshotError(_cut_short(data))
-    else:
-        stop += int.from_bytes(data[at + 1 : start], "little") if follows < 0 else follows
-    length, end = stop - start, len(data)
-    if stop > end:
-        announced = f"at byte {at} it announces {length} bytes, but it ends at byte {end}"
-        raise SnapshotError(f"the file is cut short or damaged: {announced}")
-    if name in _NUMBERS and length > LONGEST_NUMBER * (4 if is_line else 1):
-        raise SnapshotError(f"refused at byte {at}: a number of {length} bytes; sizes and addresses have eight")
-    place = 0
-    if name == "LONG_BINPUT":
-        place = int.from_bytes(data[start:stop], "little")
-    elif name == "PUT":
-        with suppress(ValueError):  # the loader says that it is no number
-            place = int(data[start:stop])
-    if place > at:
-        raise SnapshotError(f"refused at byte {at}: it asks for place {place} of a memo that holds less than {at}")
-    return stop
-
-
-def _cut_short(data: bytes) -> str:
-    return f"the file is cut short: it ends after {len(data)} bytes, in the middle of its data"
-
-
-_LOOKED_THROUGH = 2**22  # bytes before an import that are searched for its name
-_LONGEST_NAME = 100
-
-
-def _wanted(data: bytes, at: int, name: str) -> str:
-    """Return what the operation ``name`` at byte ``at`` would do: ``"it wants to import os.system"``."""
-    if name not in {"GLOBAL", "INST", "STACK_GLOBAL"}:
+def _wanted(data: bytes, name: str) -> str:
+    """Return what the first operation that is not allowed would do: ``"it wants to import os.system"``."""
+    if name not in _IMPORTS:
         return _WANTED.get(name, f"it uses {name}, which no snapshot needs")
-    if name != "STACK_GLOBAL":
-        names = [*data[at + 1 : at + 1 + 4 * _LONGEST_NAME].split(b"\n"), b"?"][:2]
-    elif at > _LOOKED_THROUGH:
-        return "it wants to import something (too far into the file to look up its name)"
-    else:
-        names = _on_stack(data, at)
-    shown = (ascii(each[:_LONGEST_NAME].decode("utf-8", "replace"))[1:-1] for each in names)
-    return f"it wants to import {'.'.join(shown)}"
-
-
-def _on_stack(data: bytes, at: int) -> list[bytes]:
-    """Return the two names that lie on top of the stack at byte ``at``: module and attribute."""
-    memo: dict[object, object] = {}
-    stack: list[object] = []
-    for opcode, argument, place in pickletools.genops(data[: at + 1]):
-        if place == at:
-            break
-        if opcode.name == "MEMOIZE":
-            memo[len(memo)] = stack[-1] if stack else "?"
-        elif opcode.name in {"BINGET", "LONG_BINGET"}:
-            stack.append(memo.get(argument, "?"))
-        elif opcode.stack_after:
-            stack.append(argument)
-    names = [each for each in ["?", "?", *stack] if isinstance(each, str)]
-    return [each.encode() for each in names[-2:]]
+    try:  # what stands before it is plain data, and it imports nothing
+        return str(_PlainUnpickler(io.BytesIO(data)).load())
+    except SnapshotError as error:
+        return str(error)
+    except Exception:
+        return "it wants to import something"
 
 
 MOST_BYTES = 2**31
@@ -200,16 +144,6 @@ _OTHERS = (  # how files begin that people take for a snapshot, and what they ar
     (b"{", "it looks like JSON; a snapshot is a pickle"),
     (b'"', "it looks like JSON; a snapshot is a pickle"),
 )  # fmt: skip
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Loads plain data. What `check_opcodes` let through asks for nothing else; this holds even if it did."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise SnapshotError(f"refused: it wants to import {module}.{name}. A snapshot is plain data only")
-
-    def persistent_load(self, given: Any) -> NoReturn:
-        raise SnapshotError(f"refused: it wants an object from outside the file ({given!r:.80})")
 
 
 def read_file(path: str | os.PathLike[str], *, most_bytes: int = MOST_BYTES) -> Any:

@@ -15,13 +15,9 @@ from tensormagic.collectors.where.source import CellNumber, function_of_code, is
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import BlockState, Location, Segment, SnapshotBlock, SnapshotRange
 
-# From the stacks of a snapshot to the user's own lines, by the file names alone: no file is opened.
-#
-# A snapshot may come from another machine, and could name any file. The source of a line is shown only where Python
-# has it in memory already, as it has the cells of a running notebook.
+# A snapshot may come from another machine, and could name any file: none is opened. The source of a line is shown only
+# where Python has it in memory already, as it has the cells of a running notebook.
 
-MOST_LINES = 2000
-LONGEST_STACK = 500
 LONGEST_WAY = 6
 
 _PYTHON = re.compile(r"\.pyx?$|^<(ipython|stdin|string|cell|doctest)")
@@ -41,14 +37,12 @@ class Stacks:
         self._numbers: dict[_Frame, int] = {}
         self._known: dict[int, tuple[Any, int]] = {}  # by identity of the list, which is kept: no number is used twice
         self.locations: list[Location] = []
-        self.unread = 0
 
     def line(self, frames: Any) -> int:
         """Return the number of the line that a stack belongs to; -1 where it shows none."""
-        known = self._known.get(id(frames))
-        if known is None:
-            known = self._known[id(frames)] = frames, self._number(_read(frames))
-        return known[1]
+        if id(frames) not in self._known:
+            self._known[id(frames)] = frames, self._number(_read(frames))
+        return self._known[id(frames)][1]
 
     def lines(self, frames: Any) -> tuple[Location, ...]:
         """Return the user's lines of a stack, the outermost first: at most the innermost six."""
@@ -62,9 +56,6 @@ class Stacks:
         if frame is None:
             return -1
         if frame not in self._numbers:
-            if len(self.locations) >= MOST_LINES:
-                self.unread += 1
-                return -1
             self._numbers[frame] = len(self.locations)
             self.locations.append(self._location(frame))
         return self._numbers[frame]
@@ -72,16 +63,14 @@ class Stacks:
     def _location(self, frame: _Frame) -> Location:
         filename, line, name = frame
         number = self._cell_number(filename) if self._cell_number is not None else None
-        cached = linecache.cache.get(filename)
-        lines = cached[2] if cached is not None and len(cached) == 4 else []  # its source, where it is in memory
+        cached = linecache.cache.get(filename, ())
+        lines = cached[2] if len(cached) == 4 else []  # its source, where it is in memory
         text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
         return Location(filename, line, text, number, function_of_code(name))
 
 
 def _read(frames: Any) -> list[_Frame]:
-    """Return the frames of a stack, the innermost first."""
-    some = entries(frames)[:LONGEST_STACK]
-    return [(word(each, "filename"), whole(each, "line"), word(each, "name")) for each in dictionaries(some)]
+    return [(word(each, "filename"), whole(each, "line"), word(each, "name")) for each in dictionaries(frames)]
 
 
 def _is_own(frame: _Frame) -> bool:
@@ -152,16 +141,13 @@ def areas_of(given: Any, stacks: Stacks) -> list[Area]:
 
 def _blocks(segment: dict[Any, Any], device: str, stacks: Stacks) -> Iterator[Block]:
     address, stream = whole(segment, "address"), whole(segment, "stream")
-    blocks = entries(segment.get("blocks")) or [{"size": segment.get("total_size")}]
-    for given in dictionaries(blocks):
+    for given in dictionaries(entries(segment.get("blocks")) or [{"size": segment.get("total_size")}]):
         address, nbytes = whole(given, "address", address), size(given, "size")
         history = next(dictionaries(given.get("history")), {})  # torch before 2.1
         frames = given.get("frames") or history.get("frames")
         state = _STATES.get(word(given, "state"), "free")
-        asked, line = 0, -1
-        if state != "free":
-            asked = size(given, "requested_size") or size(history, "real_size") or nbytes
-            line = stacks.line(frames)
+        asked = size(given, "requested_size") or size(history, "real_size") or nbytes
+        asked, line = (0, -1) if state == "free" else (asked, stacks.line(frames))
         yield Block(device, nbytes, asked, state, address, frames, stream, line)
         address += nbytes
 
@@ -182,37 +168,28 @@ def segment_report(area: Area, index: Callable[[int], int]) -> Segment:
     pool: Any = given.get("segment_pool_id")
     known = isinstance(pool, tuple | list) and len(pool) == 2 and all(type(each) is int for each in pool)
     return Segment(
-        device=area.device,
-        address=whole(given, "address"),
-        nbytes=area.nbytes,
-        allocated=held(area.blocks, "allocated"),
-        awaiting=held(area.blocks, "awaiting free"),
-        blocks=len(area.blocks),
-        stream=whole(given, "stream"),
-        kind=word(given, "segment_type"),
-        pool=(pool[0], pool[1]) if known else (0, 0),
-        expandable=given.get("is_expandable") is True,
+        device=area.device, address=whole(given, "address"), nbytes=area.nbytes,
+        allocated=held(area.blocks, "allocated"), awaiting=held(area.blocks, "awaiting free"),
+        blocks=len(area.blocks), stream=whole(given, "stream"), kind=word(given, "segment_type"),
+        pool=(pool[0], pool[1]) if known else (0, 0), expandable=given.get("is_expandable") is True,
         largest_free=largest_free(area.blocks),
         ranges=tuple(_range(blocks, index) for blocks in _neighbours(area)),
-    )
+    )  # fmt: skip
 
 
 def _neighbours(area: Area) -> Iterator[list[Block]]:
     """Yield the blocks one by one, but those together that would be too small to be seen."""
     least = area.nbytes // MOST_STRETCHES if len(area.blocks) > MOST_STRETCHES else 0
-    small: list[Block] = []
-    together = 0
+    together: list[Block] = []
+    nbytes = 0
     for block in area.blocks:
-        if small and (block.nbytes >= least or together >= least):
-            yield small
-            small, together = [], 0
-        if block.nbytes >= least:
-            yield [block]
-        else:
-            small.append(block)
-            together += block.nbytes
-    if small:
-        yield small
+        if together and (block.nbytes >= least or nbytes >= least):
+            yield together
+            together, nbytes = [], 0
+        together.append(block)
+        nbytes += block.nbytes
+    if together:
+        yield together
 
 
 def _range(blocks: list[Block], index: Callable[[int], int]) -> SnapshotRange:

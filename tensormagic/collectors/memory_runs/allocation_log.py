@@ -17,11 +17,8 @@ import torch
 from tensormagic.collectors.ops import Place
 from tensormagic.reports.memory import Category
 
-# What is remembered of a storage: numbers, and a weak reference that shows the moment at which it is freed.
-#
 # The Python object of a storage lives as long as the storage itself, whoever holds that: tensors, views, autograd
-# graphs or C++ alone. So a weak reference to it, with a callback, shows exactly when the memory is given back, and
-# keeps nothing alive.
+# graphs or C++ alone. So a weak reference to it, with a callback, shows exactly when the memory is given back.
 
 
 class Block(weakref.ref[torch.UntypedStorage]):
@@ -78,16 +75,12 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: Callable[[Bl
     return block
 
 
-# The iterations of a run, noted beside its sums: where each backward began, and how large what was joined became.
-
 MOST_JOINED = 4096  # tensors noted for one line, the latest
 JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.stack.default"})
 
 
 class Iterations:
     """What shows the iterations of a run."""
-
-    __slots__ = ("backwards", "joins", "latest")
 
     def __init__(self) -> None:
         self.backwards = array("q")  # numbers of the operations at which a backward was first seen to run
@@ -108,11 +101,9 @@ class Iterations:
                 del every[:MOST_JOINED]
 
 
-# The bytes alive at a bounded number of moments, in all and by what they are for and which line allocated them.
-#
-# A storage that lived from one moment to another adds its bytes at the first and takes them away at the second: what
-# a kept moment shows is the sum of all that came before, so that moments can be left out without losing count. Of
-# each few neighbours the lowest and the highest stay; when there are too many, every other pair goes.
+# The bytes alive at a bounded number of moments, in all and by what they are for and which line allocated them. A
+# storage adds its bytes at the moment where it begins and takes them away where it ends, so that moments can be left
+# out without losing count. Of each few neighbours the lowest and highest stay; of too many, every other pair goes.
 
 MOST = 2000
 BEFORE = "before"
@@ -178,17 +169,15 @@ def _chosen(levels: list[int], stride: int) -> list[int]:
     """Return the places of the first lowest and the first highest of each ``stride`` neighbours."""
     if stride <= 2:
         return list(range(len(levels)))
-    chosen: set[int] = set()
+    chosen = {0} if levels else set[int]()
     for start in range(0, len(levels), stride):
         few = levels[start : start + stride]
         chosen |= {start + few.index(min(few)), start + few.index(max(few))}
-    return sorted(chosen | {0} if levels else chosen)
+    return sorted(chosen)
 
 
-# What happened to the memory of one device: what was allocated and freed, folded into sums a few thousand at a time.
-#
-# What is alive at the highest moment so far is put together from the events up to it, whenever a batch
-# goes beyond what was the highest: exact, without a look at what is alive at every new height.
+# What happened to the memory of one device is folded into sums a few thousand events at a time. What is alive at the
+# highest moment is put together from the events up to it, whenever a batch goes beyond what was the highest.
 
 
 class Freed(NamedTuple):
@@ -249,9 +238,8 @@ Totals = defaultdict["int | None", LineTotals]
 class AllocationLog:
     """The memory of one device over a run."""
 
-    def __init__(self, device: str, totals: Totals, iterations: Iterations | None = None) -> None:
-        self.device, self._totals = device, totals
-        self._iterations = Iterations() if iterations is None else iterations
+    def __init__(self, device: str, totals: Totals, iterations: Iterations) -> None:
+        self.device, self._totals, self._iterations = device, totals, iterations
         self.alive: dict[Block, None] = {}  # the storages that are alive, in the order of their allocations
         self.live = 0  # their bytes
         self.peak = -1  # the most bytes that were alive at a moment
@@ -288,11 +276,9 @@ class AllocationLog:
         for event in events:
             if isinstance(event, Block):
                 change, operation, seconds = event.nbytes, event.allocated_at, event.seconds
-            elif isinstance(event, Freed):
-                _, operation, seconds, _, _, change = event
-                change = -change
             else:
-                change, operation, seconds = event.change, event.operation, event.seconds
+                operation, seconds = event.operation, event.seconds
+                change = -event.nbytes if isinstance(event, Freed) else event.change
             live += change
             this = operation if change >= 0 else ~operation
             if this == last:
@@ -324,8 +310,12 @@ class AllocationLog:
                     iterations.began(task, operation)
                 if block.category is None:
                     block.category = _ended(block, task, site)
-                if at != block.start or block.pieces:
-                    self._lived(block, at)
+                pieces = block.pieces or []
+                if at != block.start or pieces:
+                    steps = self.moments.steps[counted_as(block, block.category)]
+                    for start, end, lived in (*pieces, (block.start, at, block.nbytes)):
+                        steps[start] += lived
+                        steps[end] -= lived
             else:
                 self._resized(event, at, levels[moment])
 
@@ -343,12 +333,6 @@ class AllocationLog:
         total.add(nbytes, block.op, block.allocated_at, live)
         if place is not None and place.phase == "backward":
             total.backward += nbytes
-
-    def _lived(self, block: Block, until: int) -> None:
-        steps = self.moments.steps[counted_as(block, block.category or "other")]
-        for start, end, nbytes in (*(block.pieces or ()), (block.start, until, block.nbytes)):
-            steps[start] += nbytes
-            steps[end] -= nbytes
 
     def _resized(self, event: Resized, at: int, live: int) -> None:
         block, change = event.block, event.change

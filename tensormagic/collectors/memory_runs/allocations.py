@@ -20,8 +20,6 @@ from tensormagic.collectors.where.caller import Engine, sequence_number
 from tensormagic.collectors.where.source import frame_of
 from tensormagic.words import error_text
 
-# What an ATen operation does to memory, as its schema says: read once an operation.
-
 VIEW, RESIZES = 3, 4  # besides what `newly_made` says
 
 _GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
@@ -61,15 +59,13 @@ class OpKind:
 def _new(op: Any) -> int:
     schema = op._schema
     written = [each for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
-    resizes = any(part in schema.name for part in ("resize", "set_", "swap", "_out"))
-    if any(each.kwarg_only for each in written) or (written and (resizes or not schema.name.startswith("aten::"))):
+    resizes = not schema.name.startswith("aten::") or any(x in schema.name for x in ("resize", "set_", "swap", "_out"))
+    if written and (resizes or any(each.kwarg_only for each in written)):
         return RESIZES
     is_view = not written and any("Tensor" in str(each.type) for each in schema.returns)
     return newly_made(op) or (VIEW if is_view else NOTHING)
 
 
-# Where each autograd node was made, by its number: for what its backward allocates.
-#
 # Autograd numbers the nodes of a thread one after the other, and draws the number before the operation runs. So the
 # first operation after a number was drawn comes from the place where the node was made.
 
@@ -106,10 +102,9 @@ class NodeLines:
         return self._places[at] if at < len(self._places) else None
 
 
-# It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, where the
-# operation may allocate or autograd recorded it, and, for what is new, a weak reference that notes when it is freed.
-# All sums are made later, a few hundred events at a time: more would wait long enough for Python to look through them
-# for garbage again and again.
+# It runs for each operation: one walk up the stack for the line, where the operation may allocate or autograd recorded
+# it, and, for what is new, a weak reference that notes when it is freed. All sums are made later, a few hundred events
+# at a time: more would wait long enough for Python to look through them for garbage again and again.
 
 FEWEST_EVENTS = 1 << 9  # that wait to be added up
 MOST_LOOKED, LOOKED_AN_OPERATION = 20_000, 4  # storages, for those below an array: 0.2 µs each
@@ -218,8 +213,7 @@ class Allocations(OperationListener):
         node = _current_node()
         number = -1 if node is None else node._sequence_nr()
         if number != self._node[0]:
-            place = self._nodes.of(number)
-            if place is None:
+            if (place := self._nodes.of(number)) is None:
                 frame = frame_of(_ENGINE, _getframe())
                 place = self.here if frame is None else self._places.of(frame)
             self._node = number, self._places.at(place.site, place.module, "backward")
@@ -254,12 +248,14 @@ class Allocations(OperationListener):
     def _look_further(self, kind: OpKind, place: Place | None, given: tuple[Any, dict[str, Any]], result: Any) -> None:
         """Note what is new where that is not one plain tensor. Never raises."""
         try:
-            if kind.new in {ONE, SEVERAL}:
-                self._look([result], kind, place)
-            elif kind.new == RESIZES:
-                written = list(kind.written(*given))
-                self._look(written, kind, place)
-                self._measure(written, kind, place)
+            changed = list(kind.written(*given)) if kind.new == RESIZES else [result]
+            self._look(changed, kind, place)
+            if kind.new == RESIZES:
+                site = (place or self._place_of_node()).site
+                for storage in (storage for tensor in changed for storage in storages(tensor)):
+                    block = self.known.get(storage._cdata)
+                    if block is not None and not block.shared and (size := storage.nbytes()) != block.size:
+                        self.note_size(block, size, site, kind.name)
         except Exception as error:
             self.gap = f"{kind.name}: {error_text(error)}"
 
@@ -286,14 +282,6 @@ class Allocations(OperationListener):
             self._look([result], OpKind(name), None if frame is None else self._place_of(frame))
         except Exception as error:
             self.gap = f"{name}: {error_text(error)}"
-
-    def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place | None) -> None:
-        site = (place or self._place_of_node()).site
-        for tensor in written:
-            for storage in storages(tensor):
-                block = self.known.get(storage._cdata)
-                if block is not None and not block.shared and (size := storage.nbytes()) != block.size:
-                    self.note_size(block, size, site, kind.name)
 
     def note_size(self, block: Block, size: int, site: int | None, op: str) -> None:
         """Note that a storage has another size now."""
@@ -331,17 +319,16 @@ class Allocations(OperationListener):
             del self.known[block.key]
         task = _graph_task()
         try:
-            frame = _getframe(1)
+            frame: FrameType | None = _getframe(1)
         except ValueError:  # a thread of the engine's: no Python above
-            site = None
-        else:
-            if frame.f_code is not _ENGINE:
-                site = self._site_of(frame)
-            else:  # the line that runs the backward, looked for once: the frames above its engine's wait for it
-                called = task, id(frame)
-                if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
-                    self._backward = called, self._site_of(frame)
-                site = self._backward[1]
+            frame = None
+        if frame is None or frame.f_code is not _ENGINE:
+            site = None if frame is None else self._site_of(frame)
+        else:  # the line that runs the backward, looked for once: the frames above its engine's wait for it
+            called = task, id(frame)
+            if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
+                self._backward = called, self._site_of(frame)
+            site = self._backward[1]
         for gone in self._gone_with(block) if block in self._same else (block,):
             freed = (gone, self.operations, self._clock(), site, task, gone.size)
             self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes
@@ -385,10 +372,9 @@ class Allocations(OperationListener):
         Return from where to where that memory and theirs reach: what was counted before over theirs lies there too.
         """
         lowest, highest = start, stop
-        if self._looked > MOST_LOOKED + LOOKED_AN_OPERATION * self.operations:
-            return lowest, highest
-        self._looked += len(self.known)
-        for known in list(self.known.values()):
+        affordable = self._looked <= MOST_LOOKED + LOOKED_AN_OPERATION * self.operations
+        self._looked += len(self.known) * affordable
+        for known in list(self.known.values()) if affordable else ():
             other = known() if known.device == block.device and known.op != _LAZY and known not in self._same else None
             if other is not None and (at := other.data_ptr()) and at < stop and start < at + other.nbytes():
                 found = self._same[known] = SameMemory(at, at + other.nbytes())

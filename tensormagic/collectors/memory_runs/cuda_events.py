@@ -6,8 +6,8 @@ import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,41 +20,35 @@ from tensormagic.reports import Gap, Location
 from tensormagic.reports.memory_run import AllocatorLine, AllocatorRun
 from tensormagic.words import error_text
 
-# The CUDA allocator's own events over a run, joined to lines and names: a pure function over what torch hands out.
-#
 # The format is the one that `torch.cuda.memory._snapshot` documents: ``device_traces`` holds a list of events a
 # device, ``segments`` what is reserved and which blocks of it are in use. An event has ``action``, ``addr``, ``size``
 # (as asked for), ``stream``, ``time_us`` and ``frames``, the innermost first.
 
 MOST_LINES = 200
 _IN_USE = {"active_allocated", "active_pending_free", "active_awaiting_free"}  # the last is the documentation's word
+_EFFECTS = {  # of an event's bytes on those in use, and on those reserved
+    "alloc": (1, 0), "free_completed": (-1, 0), "segment_alloc": (0, 1), "segment_map": (0, 1),
+    "segment_free": (0, -1), "segment_unmap": (0, -1),
+}  # fmt: skip
 _Line = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What is known of a device from the run itself."""
 
     # Bytes of the storages that operations returned, by file and line; under None those that were allocated while no
     # line of the user's ran: by a backward, on the engine's own thread.
-    returned: Mapping[_Line | None, int] = field(default_factory=dict)
-    peak: int = 0  # The most of them at once, those from before the run included.
-    addresses: Collection[int] = ()  # Where the storages begin that are alive at the end.
+    returned: Mapping[_Line | None, int] = MappingProxyType({})
+    peak: int = 0  # the most of them at once, those from before the run included
+    addresses: Collection[int] = ()  # where the storages begin that are alive at the end
 
 
 def _highest(events: Sequence[Mapping[str, Any]], in_use: int, reserved: int) -> tuple[int, int]:
     """Return the most that was in use and reserved, from the end backwards: only what it is there is known for sure."""
     peak, most_reserved = max(in_use, 0), max(reserved, 0)
     for event in reversed(events):
-        action, size = event.get("action"), int(event.get("size", 0))
-        if action == "alloc":
-            in_use -= size
-        elif action == "free_completed":
-            in_use += size
-        elif action in {"segment_alloc", "segment_map"}:
-            reserved -= size
-        elif action in {"segment_free", "segment_unmap"}:
-            reserved += size
+        size, (used, held) = int(event.get("size", 0)), _EFFECTS.get(event.get("action", ""), (0, 0))
+        in_use, reserved = in_use - used * size, reserved - held * size
         peak, most_reserved = max(peak, in_use), max(most_reserved, reserved)
     return peak, most_reserved
 
@@ -82,16 +76,15 @@ def allocator_runs(
             served = ((event, event["size"]) for event in events if event["action"] == "alloc")
             # What is in use and no tensor was found over.
             unnamed = ((one, one["requested_size"]) for one in blocks if one["address"] not in known.addresses)
+            lines = [
+                AllocatorLine(where, sum(sizes), known.returned.get(line, 0), len(sizes), max(sizes))
+                for line, where, sizes in _by_line(served, functions, cell_number)
+            ]
+            others = _by_line(unnamed, functions, cell_number)
             run = AllocatorRun(
                 device=f"cuda:{device}", events=len(events), peak=peak if complete else None,
-                reserved=reserved if complete else None, seen_peak=known.peak, complete=complete,
-                lines=tuple(
-                    AllocatorLine(where, sum(sizes), known.returned.get(line, 0), len(sizes), max(sizes))
-                    for line, where, sizes in _by_line(served, functions, cell_number)
-                ),
-                unnamed=tuple(
-                    (where, len(sizes), sum(sizes)) for _, where, sizes in _by_line(unnamed, functions, cell_number)
-                ),
+                reserved=reserved if complete else None, seen_peak=known.peak, complete=complete, lines=tuple(lines),
+                unnamed=tuple((where, len(sizes), sum(sizes)) for _, where, sizes in others),
             )  # fmt: skip
             found.append(run)
     return tuple(found)
@@ -116,10 +109,8 @@ def _by_line(
     ]
 
 
-# Switches the CUDA allocator's own recording on for a run, and leaves it as it was.
-#
-# Where the user records already, theirs is read and nothing is switched; where they begin to in the run, theirs
-# goes on after it. CUDA is never started by looking.
+# Switches the CUDA allocator's own recording on for a run, and leaves it as it was. Where the user records already,
+# theirs is read and nothing is switched; where they begin to in the run, theirs goes on. CUDA is never started.
 
 _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
 
@@ -131,12 +122,7 @@ LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 class CudaRecording:
     """One run's recording."""
 
-    def __init__(
-        self,
-        cuda: Any = torch.cuda,
-        enabled: Callable[[], bool] = _is_recording,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, cuda: Any = torch.cuda, enabled: Any = _is_recording, clock: Any = time.time) -> None:
         self._cuda, self._enabled, self._clock = cuda, enabled, clock
         self._since: float | None = None  # the moment, in microseconds since 1970
         self._limit = 0  # events that are kept, where that is known
@@ -214,14 +200,10 @@ class CudaRecording:
 def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Location]) -> dict[int, Seen]:
     """Return what a run itself knows of each CUDA device, by its number."""
     found = {}
-    for allocation_log in allocation_logs:
-        kind, _, number = allocation_log.device.partition(":")
-        if kind == "cuda":
-            returned = {
-                None if site is None else (locations[site].filename, locations[site].line): nbytes
-                for site, nbytes in (allocation_log.served or {}).items()
-            }
-            storages = (block() for block in allocation_log.alive)
-            addresses = frozenset(storage.data_ptr() for storage in storages if storage is not None)
-            found[int(number or 0)] = Seen(returned, max(allocation_log.peak, 0), addresses)
+    lines: dict[int | None, _Line | None] = {at: (one.filename, one.line) for at, one in enumerate(locations)}
+    for log in (log for log in allocation_logs if log.device.startswith("cuda")):
+        returned = {lines.get(site): nbytes for site, nbytes in (log.served or {}).items()}
+        storages = (block() for block in log.alive)
+        addresses = frozenset(storage.data_ptr() for storage in storages if storage is not None)
+        found[int(log.device.partition(":")[2] or 0)] = Seen(returned, max(log.peak, 0), addresses)
     return found

@@ -23,11 +23,8 @@ from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
 from tensormagic.words import error_text
 
-# How often each line of a function is reached, counted by Python itself, where it can.
-#
-# `sys.monitoring` (Python 3.12) shows the lines of single functions and leaves all others as quick as they are;
-# ``sys.settrace``, which debuggers use, would slow down everything, and take their place. Before 3.12 nothing is
-# counted.
+# How often each line of a function is reached: `sys.monitoring` (Python 3.12) shows the lines of single functions and
+# leaves all others as quick as they are; ``sys.settrace`` would slow down everything, and take a debugger's place.
 
 _TOOLS = (4, 3)  # numbers that no kind of tool has by convention: 0 is a debugger's, 1 a coverage's, 2 a profiler's
 NAME = "tensormagic"
@@ -45,19 +42,17 @@ class Executions:
 
     def __enter__(self) -> Executions:
         monitoring = self._monitoring
-        if monitoring is None or not self._codes:
-            return self
-        tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
-        if tool is None:
-            self.gap = "how often a line ran is not counted: other tools use all of Python's monitoring slots"
-            return self
-        line = monitoring.events.LINE
-        self._undoing.callback(self._free, tool)
-        monitoring.use_tool_id(tool, NAME)
-        monitoring.register_callback(tool, line, self._reached)
-        for code in self._codes:
-            self._undoing.callback(monitoring.set_local_events, tool, code, 0)
-            monitoring.set_local_events(tool, code, line)
+        if monitoring is not None and self._codes:
+            tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
+            if tool is None:
+                self.gap = "how often a line ran is not counted: other tools use all of Python's monitoring slots"
+                return self
+            self._undoing.callback(self._free, tool)
+            monitoring.use_tool_id(tool, NAME)
+            monitoring.register_callback(tool, monitoring.events.LINE, self._reached)
+            for code in self._codes:
+                self._undoing.callback(monitoring.set_local_events, tool, code, 0)
+                monitoring.set_local_events(tool, code, monitoring.events.LINE)
         return self
 
     def _free(self, tool: int) -> None:
@@ -73,8 +68,7 @@ class Executions:
 
 
 # What happens inside one of the named functions counts at its own line, also where that line calls further functions,
-# and also where it is a library's, whose lines are nobody's otherwise. It is found on the stack that is walked
-# anyway: nothing is traced.
+# and also where it is a library's. It is found on the stack that is walked anyway: nothing is traced.
 
 _DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")  # not parsed: a cell may hold magics
 
@@ -108,20 +102,17 @@ class Functions:
                 continue
             inner = _unwrapped(value)
             if not isinstance(inner, FunctionType):
-                kind = type(inner).__name__
-                raise UnknownNameError(f"cannot follow {name}, of type {kind}: it is not a Python function")
+                reason = f"of type {type(inner).__name__}: it is not a Python function"
+                raise UnknownNameError(f"cannot follow {name}, {reason}")
             self._add(inner.__code__, name)
         self._asked = bool(self.codes or self._later)
         self.executions = Executions(self.codes)  # entered for the run: counts how often lines are reached
 
     def __contains__(self, code: CodeType) -> bool:
         """Return whether a code is one of them; one that was defined meanwhile is taken in."""
-        if code in self.codes:
-            return True
-        is_later = code.co_filename == self._filename and code.co_name in self._later
-        if is_later:
+        if code not in self.codes and code.co_filename == self._filename and code.co_name in self._later:
             self._add(code, self._later[code.co_name])
-        return is_later
+        return code in self.codes
 
     def _add(self, code: CodeType, name: str) -> None:
         self.codes.update(dict.fromkeys(_with_inner(code), name))
@@ -136,11 +127,9 @@ class Functions:
         for code, name in self.codes.items():
             if not code.co_name.startswith("<"):
                 source, first = _source(code), code.co_firstlineno
-                mine = sorted(
-                    (line.location.line, at)
-                    for at, line in enumerate(lines)
-                    if line.location.filename == code.co_filename and first <= line.location.line < first + len(source)
-                )
+                places = [(line.location, at) for at, line in enumerate(lines)]
+                inside = [pair for pair in places if pair[0].filename == code.co_filename]
+                mine = sorted((at.line, number) for at, number in inside if first <= at.line < first + len(source))
                 cell = lines[mine[0][1]].location.cell if mine else None
                 found.append(FunctionMemory(name, code.co_filename, first, source, tuple(at for _, at in mine), cell))
         return tuple(found)
@@ -151,11 +140,8 @@ class Functions:
         places = ((line, (line.location.filename, line.location.line)) for line in lines)
         described = [replace(line, executions=counts.pop(place, 0)) for line, place in places]
         names = {(code.co_filename, line): code.co_name for code in self.codes for _, _, line in code.co_lines()}
-        more = (
-            LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
-            for (filename, line), count in sorted(counts.items())
-        )
-        return (*described, *more)
+        more = ((sites.at(*place, names.get(place, "")), count) for place, count in sorted(counts.items()))
+        return (*described, *(LineMemory(location, executions=count) for location, count in more))
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what is not counted."""
@@ -176,11 +162,8 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
     try:
         return eval(name, {**imported, **namespace})  # noqa: S307  (the user's own expression)
     except Exception as error:
-        described = error_text(error)
-        raise UnknownNameError(
-            f"cannot follow {name} ({described}); give a function by its name here: train, model.forward, "
-            "package.module.function"
-        ) from None
+        here = "give a function by its name here: train, model.forward, package.module.function"
+        raise UnknownNameError(f"cannot follow {name} ({error_text(error)}); {here}") from None
 
 
 def _unwrapped(value: Any) -> Any:
@@ -192,10 +175,8 @@ def _unwrapped(value: Any) -> Any:
             inner = value.forward
         elif isinstance(value, MethodType | staticmethod | classmethod):
             inner = value.__func__
-        elif isinstance(value, functools.partial):
-            inner = value.func
-        elif isinstance(value, property):
-            inner = value.fget
+        elif isinstance(value, functools.partial | property):
+            inner = value.fget if isinstance(value, property) else value.func
         else:
             known = getattr(value, "__dict__", {})
             inner = known.get("_torchdynamo_orig_callable") or known.get("__wrapped__")
@@ -206,7 +187,6 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _with_inner(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code, and those of the comprehensions and lambdas inside."""
     yield code
     for part in code.co_consts:
         if isinstance(part, CodeType) and part.co_name.startswith("<"):
@@ -247,9 +227,8 @@ class FunctionPlaces(Places):
         return self._sites.of_frame(frame) if inside is None else inside
 
     def _inside(self, frame: FrameType | None, stop: Any = None) -> int | None:
-        functions = self._functions
-        while frame is not None and (code := frame.f_code) is not stop:
-            if code in functions:
+        while frame is not None and frame.f_code is not stop:
+            if frame.f_code in self._functions:
                 return self._sites.at_frame(frame)
             frame = frame.f_back
         return None

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
@@ -32,8 +32,6 @@ from tensormagic.reports import Leak, Location
 from tensormagic.reports.memory import Category
 from tensormagic.reports.memory_run import LeakForm
 
-# Memory that grows with every iteration, found in what a run left alive, or was alive at its peak: from allocations.
-#
 # A leak repeats: iteration for iteration about as much is made and stays, until the end. Where a backward runs
 # between, that is the pace of a training loop, and nothing but its allocations is needed to see it. Elsewhere nothing
 # tells an iteration from the next layer of a network, and only what the holder shows counts: items that a line of the
@@ -50,19 +48,17 @@ _BRIEF: frozenset[Category] = MEANT | {"saved for backward"}
 Allocated = Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """Who keeps a storage."""
 
-    name: str  # ``"losses"``: the container, the sum, or the tensor itself.
-    form: LeakForm = "items"  # As in `Leak`.
-    item: str = ""  # Which item of the container it is.
-    location: Location | None = None  # The line that puts more into it, where one is found.
-    graph: bool = False  # Whether an autograd graph of what has this name keeps the storage.
-    count: int = 0  # How many results with graphs of their own it stores; 0 for what is no graph.
-    scalars: bool = False  # Whether these are single numbers.
-    # Whether it cannot grow for ever: one tensor, a queue with an end, something that the source empties.
-    ends: bool = False
+    name: str  # ``"losses"``: the container, the sum, or the tensor itself
+    form: LeakForm = "items"  # as in `Leak`
+    item: str = ""  # which item of the container it is
+    location: Location | None = None  # the line that puts more into it, where one is found
+    graph: bool = False  # whether an autograd graph of what has this name keeps the storage
+    results: int = 0  # how many results with graphs of their own it stores; 0 for what is no graph
+    scalars: bool = False  # whether these are single numbers
+    ends: bool = False  # whether it cannot grow for ever: one tensor, a queue with an end, what the source empties
 
 
 _NOBODY = Hold("")
@@ -95,12 +91,17 @@ class RunFacts:
 
 def find_leaks(stays: Iterable[Stay], facts: RunFacts) -> tuple[Leak, ...]:
     """Return what grows with every iteration, the largest first."""
+    found = (_leak(group, facts) for group in _grouped(stays, MEANT))
+    return tuple(sorted((leak for leak in found if leak is not None), key=lambda leak: -leak.kept))
+
+
+def _grouped(stays: Iterable[Stay], meant: Collection[Category]) -> Collection[list[Stay]]:
+    """Return what has one holder, or was allocated by one line, and is not meant to stay."""
     groups: dict[tuple[str, str | int], list[Stay]] = defaultdict(list)
     for stay in stays:
-        if stay.category not in MEANT and stay.line >= 0 and stay.nbytes:
+        if stay.category not in meant and stay.line >= 0 and stay.nbytes:
             groups[stay.device, stay.hold.name if stay.hold is not None else stay.line].append(stay)
-    found = (_leak(group, facts) for group in groups.values())
-    return tuple(sorted((leak for leak in found if leak is not None), key=lambda leak: -leak.kept))
+    return groups.values()
 
 
 def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak, ...]:
@@ -109,12 +110,8 @@ def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak,
     ``stays`` were alive at the ``peak``, the operation at which the most was, and are not any more.
     """
     until = replace(facts, backwards=facts.backwards[: bisect_right(facts.backwards, peak)])
-    groups: dict[tuple[str, int], list[Stay]] = defaultdict(list)
-    for stay in stays:
-        if stay.category not in _BRIEF and stay.line >= 0 and stay.nbytes:
-            groups[stay.device, stay.line].append(stay)
     found = []
-    for group in groups.values():
+    for group in _grouped(stays, _BRIEF):
         deaths = (stay.allocated_at if stay.freed_at is None else stay.freed_at for stay in group)
         if len({bisect_right(facts.backwards, death) for death in deaths}) == 1:  # all at once
             found.append(_items(group, _NOBODY, until))
@@ -127,8 +124,8 @@ def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
     if any(hold.ends for hold in holds) or not (holds or facts.complete):
         return None
     hold = max(holds, key=lambda hold: hold.graph, default=_NOBODY)
-    if hold.graph and hold.count:  # of graphs, counted by the results that begin them
-        return _described(group, facts, hold.count, hold) if hold.count >= FEWEST_GRAPHS else None
+    if hold.graph and hold.results:  # of graphs, counted by the results that begin them
+        return _described(group, facts, hold.results, hold) if hold.results >= FEWEST_GRAPHS else None
     if hold.graph:  # by the backwards that one goes back over
         return _described(group, facts, len(_rounds(group, facts)), hold) if _is_training(group, facts) else None
     return _joined(group, hold, facts) if hold.form == "joined" else _items(group, hold, facts)
@@ -203,9 +200,8 @@ def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) 
     )  # fmt: skip
 
 
-# Who keeps what a run left alive: containers, sums and graphs that a walk through the user's names leads to.
-#
-# Looked for only where something may have leaked: a run that leaves little behind pays nothing.
+# Who keeps what a run left alive: containers, sums and graphs that a walk through the user's names leads to. Looked for
+# only where something may have leaked.
 
 MOST_NODES = 100_000  # of one graph
 _NUMBERED = re.compile(r"\[\d+\]")
@@ -233,8 +229,7 @@ def find_holders(
     """Return who keeps the storages with these identities (``storage._cdata``)."""
     with quiet():
         walk_session = ObjectWalk(THOROUGH).through(namespace, variables)
-        files = tuple(dict.fromkeys((*filenames, *sources(namespace))))
-        search = _Search(walk_session, files, cell_number)
+        search = _Search(walk_session, tuple(dict.fromkeys((*filenames, *sources(namespace)))), cell_number)
         found = Holders(complete=walk_session.names_complete, cut=walk_session.cut)
         for key, hold in chain(search.named(), search.stored(found), search.carried()):
             if key in wanted:
@@ -258,7 +253,10 @@ class _Search:
     def named(self) -> Iterator[tuple[int, Hold]]:
         for key in self._own:
             places = self._walk_session.storages[key].places
-            place = _telling_place(places)
+            # The nearest that belongs to the user: an item of a container first, which may be one of many.
+            items, others = filter(_is_item, places), [place for place in places if place.kind in _GROWING_KINDS]
+            path = next(iter(nearest([place.path for place in list(items) or others])), None)
+            place = next((place for place in places if place.path == path), None)
             yield key, self._hold_at(place) if place is not None else Hold(places[0].path, ends=True)
 
     def _hold_at(self, place: Place) -> Hold:
@@ -277,18 +275,17 @@ class _Search:
         """Yield the storages that graphs of stored results keep."""
         graphs = graphs_and_storages(self._walk_session.visits, self._own, self.where, MOST_NODES)
         for graph, storages in graphs:
-            found.complete = found.complete and graph.complete
+            found.complete &= graph.complete
             hold = Hold(
-                _as_written(graph.name), graph.form, location=graph.location, graph=True, count=graph.graphs,
+                _as_written(graph.name), graph.form, location=graph.location, graph=True, results=graph.graphs,
                 scalars=graph.scalars, ends=self.is_emptied(graph.name),
             )  # fmt: skip
             yield from ((key, hold) for key in storages)
 
     def carried(self) -> Iterator[tuple[int, Hold]]:
         """Yield the storages that the graph of a single tensor keeps: what is carried over from step to step."""
-        tensors = {
-            id(x): (place, x) for place, x in reversed(self._walk_session.visits) if place.kind in _GROWING_KINDS
-        }
+        visits = reversed(self._walk_session.visits)
+        tensors = {id(x): (place, x) for place, x in visits if place.kind in _GROWING_KINDS}
         seen: set[Any] = set()
         for place, x in sorted(tensors.values(), key=lambda pair: pair[0].depth):
             if (root := graph_of(x)) is not None:
@@ -298,14 +295,6 @@ class _Search:
                     for key in (storage_of(tensor) for _, tensor in saved if tensor is not None):
                         if key:
                             yield key, hold
-
-
-def _telling_place(places: list[Place]) -> Place | None:
-    """Return the nearest place that belongs to the user: an item of a container first, which may be one of many."""
-    items = [place.path for place in places if _is_item(place)]
-    others = [place.path for place in places if place.kind in _GROWING_KINDS]
-    path = next(iter(nearest(items) or nearest(others)), None)
-    return next((place for place in places if place.path == path), None)
 
 
 def _is_item(place: Place) -> bool:

@@ -15,7 +15,7 @@ from tensormagic.collectors.failures.failures import Surroundings, failure_of, o
 from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.memory.live_blocks import Origin, note_lines
+from tensormagic.collectors.memory.live_tensors import Origin, note_lines
 from tensormagic.collectors.memory_runs.allocation_log import (
     AllocationLog,
     Block,
@@ -31,9 +31,7 @@ from tensormagic.collectors.memory_runs.functions import Functions
 from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, alive_now, described, grown_in
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.ops import Place
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import no_cell
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
@@ -128,38 +126,29 @@ class MemoryRecorder(Listener):
         self._measure_again()
         with self._lock:
             self._fold()
-            self._allocator = self._cuda.runs(
-                self._allocation_logs.values(), self._sites.locations, self._sites.cell_number
-            )
+            lines, cells = self._sites.locations, self._sites.cell_number
+            self._allocator = self._cuda.runs(self._allocation_logs.values(), lines, cells)
             self._described, gaps = described(self._namespace, frame)
             self._unseen = (*gaps, *self._unmet())
             # While everything still has its name: what grew with every iteration.
-            account = self._account()
             first = {site: total.first for site, total in self._totals.items() if site is not None}
-            facts = RunFacts(self._sites.locations, self._iterations.backwards, self._iterations.joins, first)
-            cells = self._sites.cell_number
-            self._leaks, gaps = grown_in(
-                account, facts, self._namespace, frame, cell_number=no_cell if cells is None else cells, error=error
-            )
+            facts = RunFacts(lines, self._iterations.backwards, self._iterations.joins, first)
+            self._leaks, gaps = grown_in(self._account(), facts, self._namespace, frame, cell_number=cells, error=error)
             self._unseen += gaps
             self._note_lines()
 
     def _note_lines(self) -> None:
         """Let later looks show which lines allocated what is left. Never raises."""
         lines = self._sites.locations
-        origins: dict[Place, Origin] = {}
-        left: list[tuple[torch.UntypedStorage, Origin]] = []
-        for storage, place in self._seen.allocated():
-            if place.site is not None:
-                made = origins.setdefault(place, Origin(lines[place.site], place.phase == "backward"))
-                left.append((storage, made))
+        found = ((storage, place, place.site) for storage, place in self._seen.allocated())
         try:
-            note_lines(left)
+            note_lines(
+                (one, Origin(lines[at], place.phase == "backward")) for one, place, at in found if at is not None
+            )
         except Exception as error:  # a storage of an odd kind
             self._seen.gap = f"after the run: {error_text(error)}"
 
     def _unmet(self) -> Iterator[Gap]:
-        """Yield how much is alive that nobody saw being allocated."""
         met = {id(one) for key, one in self._described.items() if key in self._seen.known}
         unmet = {id(one): one for one in self._described.values() if id(one) not in met and one.nbytes}
         found = [one for one in unmet.values() if one.name or one.shape or one.nbytes > NUMBER]
@@ -170,13 +159,11 @@ class MemoryRecorder(Listener):
 
     def _note_module(self, _name: str, module: nn.Module) -> None:
         """Note what the parameters and buffers of a model are that runs: they may die before the run ends."""
-        registered: tuple[tuple[Category, Iterable[torch.Tensor]], ...] = (
-            ("parameter", module.parameters()), ("buffer", module.buffers()),
-        )  # fmt: skip
-        for category, tensors in registered:
-            for storage in (storage for tensor in tensors for storage in storages(tensor)):
-                if (block := self._seen.known.get(storage._cdata)) is not None:
-                    block.category = category
+        held: list[tuple[Category, torch.Tensor]] = [("parameter", one) for one in module.parameters()]
+        held += [("buffer", one) for one in module.buffers()]
+        for category, storage in ((category, storage) for category, one in held for storage in storages(one)):
+            if (block := self._seen.known.get(storage._cdata)) is not None:
+                block.category = category
 
     def explain(self, error: BaseException) -> None:
         """Look at where the memory is while the functions that failed still have it, where it ran out."""
@@ -184,7 +171,6 @@ class MemoryRecorder(Listener):
             self._failed = failure_of(error, Surroundings(self._namespace, self._sites.cell_number))
 
     def _measure_again(self) -> None:
-        """Note what was grown or shrunk by no operation."""
         with quiet():
             for block in list(self._seen.known.values()):
                 storage = None if block.shared else block()
@@ -229,14 +215,11 @@ class MemoryRecorder(Listener):
                 self._fold()
             logs, place = list(self._allocation_logs.values()), self._sites.location(self._newest)
             return MemoryFrame(
-                seconds=self.run.seconds,
-                operations=self._seen.operations,
-                live=sum(log.live for log in logs),
+                seconds=self.run.seconds, operations=self._seen.operations, live=sum(log.live for log in logs),
                 peak=sum(max(log.peak, 0) for log in logs),
                 line=place.line if place is not None and place.filename == self.run.cell.filename else 0,
-                place=place.label if place is not None else "",
-                running=self.run.state == "running",
-            )
+                place=place.label if place is not None else "", running=self.run.state == "running",
+            )  # fmt: skip
 
     def _account(self) -> Account:
         return Account(list(self._allocation_logs.values()), self._totals, self._sites.locations, self._described)
@@ -254,25 +237,15 @@ class MemoryRecorder(Listener):
             failed = self._failed
             memory = failed.memory if failed is not None else None
             return MemoryRunReport(
-                **self.run.fields(),
-                title=self._title,
-                operations=self._seen.operations,
-                before=self._before,
-                after=account.devices(),
-                timelines=account.timelines(self.run.began, now),
-                lines=lines,
-                peak_blocks=peak,
-                peak_left_out=peak_left_out,
-                kept=kept,
-                kept_left_out=kept_left_out,
-                leaks=self._leaks,
-                functions=self._functions.described(lines),
-                allocator=self._allocator,
+                **self.run.fields(), title=self._title, operations=self._seen.operations, before=self._before,
+                after=account.devices(), timelines=account.timelines(self.run.began, now), lines=lines,
+                peak_blocks=peak, peak_left_out=peak_left_out, kept=kept, kept_left_out=kept_left_out,
+                leaks=self._leaks, functions=self._functions.described(lines), allocator=self._allocator,
                 out_of_memory=failed.out_of_memory if failed is not None else None,
                 at_end=memory.storages if memory is not None else account.at_end(),
                 freeable=memory.freeable if memory is not None else (),
                 gaps=(*self._gaps(), *account.gaps()),
-            )
+            )  # fmt: skip
 
     def _gaps(self) -> tuple[Gap, ...]:
         seen, stepping = self._seen, self.run.stepping

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.geometry.parts import is_backed, parts
-from tensormagic.collectors.memory.live_blocks import running
 from tensormagic.collectors.memory.live_memory import failing_variables, live_storage
-from tensormagic.collectors.memory.live_tensors import LiveTensors
+from tensormagic.collectors.memory.live_tensors import LiveTensors, running
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
@@ -57,14 +56,12 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
 
     The variables of ``frame`` are names, too.
     """
-    found: Described = {}
     try:
         with quiet(), gc_paused():
             walk = ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace)))
             alive = LiveTensors(walk, everything=True)
-            for block in alive.blocks:
-                found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
-            return found, alive.gaps
+            every = [(block.identities | {block.memory.identity}, live_storage(block)) for block in alive.blocks]
+            return {identity: one for identities, one in every for identity in identities}, alive.gaps
     except Exception as error:  # an odd object that a name leads to: the run is the user's
         return {}, (Gap("names", f"live memory could not be named: {error_text(error)}"),)
 
@@ -97,18 +94,14 @@ class Account:
     """What a run did to memory, as plain data."""
 
     def __init__(
-        self,
-        allocation_logs: Sequence[AllocationLog],
-        totals: Totals,
-        locations: Sequence[Location],
-        described: Described,
+        self, logs: Sequence[AllocationLog], totals: Totals, locations: Sequence[Location], described: Described
     ) -> None:
-        self._allocation_logs, self._locations, self._described = allocation_logs, locations, described
-        self._every = [block for one in allocation_logs for block in one.alive]
+        self._logs, self._locations, self._described = logs, locations, described
+        self._every = [block for one in logs for block in one.alive]
         own = [block for block in self._every if not block.before]
         # What the run allocated and is alive, with its bytes.
         self.alive = [(block, block.nbytes) for block in own if block.nbytes or not block.shared]
-        highest = max(allocation_logs, key=lambda allocation_log: allocation_log.peak, default=None)
+        highest = max(logs, key=lambda log: log.peak, default=None)
         # What was alive at the peak of the device that peaked highest, with its bytes then.
         self.at_peak: Blocks = highest.peak_blocks if highest is not None else ()
         self.lines = self._lines(dict(totals))
@@ -136,10 +129,8 @@ class Account:
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return how many lines the report leaves out."""
-        listed = (
-            f"of {self._lines_in_all} lines that allocated or freed memory, the {MOST_LINES} with the most are listed"
-        )
-        return (Gap("lines", listed),) if self._lines_in_all > MOST_LINES else ()
+        listed = f"lines that allocated or freed memory, the {MOST_LINES} with the most are listed"
+        return (Gap("lines", f"of {self._lines_in_all} {listed}"),) if self._lines_in_all > MOST_LINES else ()
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
@@ -151,13 +142,13 @@ class Account:
     def largest(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         """Return the largest of some blocks, and how many are left out and their bytes."""
         order = sorted(blocks, key=lambda pair: self._rank(*pair))
-        left = order[MOST_BLOCKS:]
         listed = []
         for block, nbytes in order[:MOST_BLOCKS]:
             line, phase = self._numbers.get(block.site, -1), (block.place or _NO_PLACE).phase
             known = self._storage(block, nbytes)
             listed.append(AllocatedBlock(known, block.op, line, block.allocated_at, block.freed_at, phase))
-        return tuple(listed), (len(left), sum(nbytes for _, nbytes in left))
+        left = [nbytes for _, nbytes in order[MOST_BLOCKS:]]
+        return tuple(listed), (len(left), sum(left))
 
     def _rank(self, block: Block, nbytes: int) -> tuple[int, int, str]:
         """Return the place among others: what was there before the run was met in no order, and goes by its name."""
@@ -185,25 +176,21 @@ class Account:
 
     def devices(self) -> tuple[DeviceMemory, ...]:
         """Return what is alive on each device."""
-        return tuple(DeviceMemory(one.device, live=one.live, storages=len(one.alive)) for one in self._allocation_logs)
+        return tuple(DeviceMemory(one.device, live=one.live, storages=len(one.alive)) for one in self._logs)
 
     def timelines(self, began: float, now: tuple[int, float]) -> tuple[Timeline, ...]:
         """Return what was alive on each device at each moment that was kept, and now."""
         found = []
-        for log in self._allocation_logs:
+        for log in self._logs:
             moments, by_category = [*log.moments.kept, Moment(*now, log.live)], self._levels(log, 0)
             live = tuple(moment.live for moment in moments)
             timeline = Timeline(
-                device=log.device,
-                seconds=array("f", (moment.seconds - began for moment in moments)),
-                operation=tuple(moment.operation for moment in moments),
-                live=live,
+                device=log.device, seconds=array("f", (moment.seconds - began for moment in moments)),
+                operation=tuple(moment.operation for moment in moments), live=live,
                 before=by_category.get(BEFORE, (0,) * len(moments)),
                 by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
-                by_line=self._by_line(log),
-                peak=live.index(max(live)),
-                samples=log.moments.seen + 1,  # and now
-            )
+                by_line=self._by_line(log), peak=live.index(max(live)), samples=log.moments.seen + 1,  # and now
+            )  # fmt: skip
             found.append(timeline)
         return tuple(found)
 
@@ -212,14 +199,13 @@ class Account:
         known = self._described.get(block.key)
         return known.category if known is not None else block.category or "other"
 
-    def _levels(self, allocation_log: AllocationLog, part: int) -> dict[Any, tuple[int, ...]]:
+    def _levels(self, log: AllocationLog, part: int) -> dict[Any, tuple[int, ...]]:
         """Return the bytes at each moment, and now, by one part of what they count under: freed, or alive."""
-        length = len(allocation_log.moments.kept) + 1
-        changes: dict[Any, list[int]] = defaultdict(lambda: [0] * length)
-        for key, steps in allocation_log.moments.steps.items():
+        changes: dict[Any, list[int]] = defaultdict(lambda: [0] * (len(log.moments.kept) + 1))
+        for key, steps in log.moments.steps.items():
             for at, nbytes in steps.items():
                 changes[key[part]][at] += nbytes
-        for block in allocation_log.alive:
+        for block in log.alive:
             several = changes[counted_as(block, self.category(block))[part]]
             several[block.start] += block.nbytes
             for start, end, nbytes in block.pieces or ():
@@ -227,8 +213,8 @@ class Account:
                 several[end] -= nbytes
         return {key: tuple(accumulate(each)) for key, each in changes.items()}
 
-    def _by_line(self, allocation_log: AllocationLog) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        series = self._levels(allocation_log, 1)
+    def _by_line(self, log: AllocationLog) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        series = self._levels(log, 1)
         series.pop(BEFORE, None)
         known = [site for site in series if site in self._numbers]
         shown = sorted(known, key=lambda site: (-max(series[site]), self._numbers[site]))[:MOST_STACKED]
@@ -238,9 +224,8 @@ class Account:
         return (*found, (-1, total)) if any(total) else tuple(found)
 
 
-# What of a run's memory grew with its iterations: the question at its end.
-#
-# Who holds what is asked once, and only where as many storages stayed from one line as it takes to tell a leak.
+# What of a run's memory grew with its iterations. Who holds what is asked once, and only where as many storages stayed
+# from one line as it takes to tell a leak.
 
 SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is graphs
 
@@ -268,15 +253,13 @@ def grown_in(  # noqa: PLR0913  (what a run knows at its end)
         # Enough stayed from one line, or one tensor was joined often enough.
         if any(count >= FEWEST_GRAPHS or len(joins.get(site, ())) > FEWEST for site, count in sites.items()):
             files = [facts.lines[site].filename for site, _ in sites.most_common()]
-            variables = running(frame, set(namespace))
-            if error is not None:
-                failed = failing_variables(error, cell_number)
-                variables += [(replace(place, kind="name"), value) for place, value in failed]
+            failed = () if error is None else failing_variables(error, cell_number)
+            variables = [(replace(place, kind="name"), value) for place, value in failed]
+            variables = [*running(frame, set(namespace)), *variables]
             keys = {block.key for block in stayed}
             holders = find_holders(keys, namespace, files, variables, cell_number=cell_number)
             if holders.cut:
-                why = f"the search for what grows covered only some of the names: {holders.cut}"
-                gaps = (Gap("names", why),)
+                gaps = (Gap("names", f"the search for what grows covered only some of the names: {holders.cut}"),)
             elif not holders.complete:
                 gaps = (Gap("graphs", f"the search for what grows covered the first {MOST_NODES} stored nodes"),)
             stays = [_stay(block, category, holders.holds, block.nbytes) for block, category in stayed.items()]

@@ -57,11 +57,9 @@ def is_readable(x: Any) -> bool:
         return True
     try:
         with torch._C.DisableTorchFunction():
-            if not all(is_kind(getattr(x, name), kind) for name, kind in _ANSWERS.items()):
+            node, answers = graph_of(x), all(is_kind(getattr(x, name), kind) for name, kind in _ANSWERS.items())
+            if not answers or not (node is None or hasattr(type(node), "_sequence_nr")):
                 return False
-            with suppress(RuntimeError):  # of a view that was changed in a way that autograd forbids
-                if x.grad_fn is not None and not hasattr(type(x.grad_fn), "_sequence_nr"):
-                    return False
             return is_lazy(x) or (is_kind(x.shape, torch.Size) and is_kind(x._base, torch.Tensor, types.NoneType))
     except Exception:
         return False
@@ -152,8 +150,7 @@ _LONG, _BEGINNING = 4096, 64
 
 def buffers_of(module: nn.Module) -> dict[int, bool]:
     """Return what a module has registered as its own buffers, by ``id``, and whether ``state_dict()`` has it."""
-    attributes = attributes_of(module)
-    passing = attributes.get("_non_persistent_buffers_set") or ()
+    passing = attributes_of(module).get("_non_persistent_buffers_set") or ()
     held = registered(module, "_buffers").items()
     return {id(buffer): name not in passing for name, buffer in held if buffer is not None}
 
@@ -207,10 +204,9 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 
 # What an object holds: one table, a line a kind of object, of how it holds something, under which name, and what.
 #
-# Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
-# methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps
-# for them, generators and frames through Python's garbage collector (reading a frame's ``f_locals`` would make a copy
-# that keeps things alive). No property, no ``__getattr__``, no iterator that somebody else wrote ever runs.
+# Looking has no side effects: builtin containers are read through the builtin types' own methods, modules through their
+# registries, other objects through the dictionary and slots that Python keeps for them, generators and frames through
+# its garbage collector (reading a frame's ``f_locals`` would make a copy that keeps things alive).
 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["ObjectReader", Any], Iterable[Reference]]
@@ -249,7 +245,6 @@ class ObjectReader:
 
 
 def _slots_of(kind: type) -> list[tuple[str, types.MemberDescriptorType]]:
-    """Return the slots of a class's instances, as the class and those it derives from declare them."""
     every = [pair for each in mro_of(kind) for pair in list(_dict_of(each).items())]
     own = [(name, slot) for name, slot in every if type(slot) is types.MemberDescriptorType]
     return [(name, slot) for name, slot in own if name not in {"__dict__", "__weakref__"}]
@@ -282,11 +277,9 @@ def _of_dict(_: ObjectReader, item: Any) -> Iterator[Reference]:
 
 
 def _of_sequence(_: ObjectReader, item: Any) -> Iterator[Reference]:
-    return (("item", at, value) for at, value in enumerate(_container_of(type(item)).__iter__(item)))
-
-
-def _of_set(_: ObjectReader, item: Any) -> Iterator[Reference]:
-    return (("element", at, value) for at, value in enumerate(list(_container_of(type(item)).__iter__(item))))
+    kind = _container_of(type(item))
+    how = "element" if kind in {set, frozenset} else "item"
+    return ((how, at, value) for at, value in enumerate(list(kind.__iter__(item))))
 
 
 def _of_tensor(table: ObjectReader, x: torch.Tensor) -> Iterator[Reference]:
@@ -298,10 +291,9 @@ def _of_tensor(table: ObjectReader, x: torch.Tensor) -> Iterator[Reference]:
     yield from table.of_instance(x)
 
 
-def _of_array(_: ObjectReader, array: np.ndarray) -> Iterator[Reference]:
+def _of_array(_: ObjectReader, array: np.ndarray) -> Iterable[Reference]:
     base = np.ndarray.base.__get__(array)
-    if base is not None:
-        yield "array", "base", base
+    return () if base is None else (("array", "base", base),)
 
 
 def _of_module(_: ObjectReader, module: nn.Module) -> Iterator[Reference]:
@@ -315,7 +307,6 @@ def _of_module(_: ObjectReader, module: nn.Module) -> Iterator[Reference]:
 
 
 def _of_function(_: ObjectReader, function: Any) -> Iterator[Reference]:
-    """Yield what a function closes over, its defaults and its attributes."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         yield from (("closure", name, value) for value in gc.get_referents(cell))  # none while it is empty
     yield from (("default", f"__defaults__[{at}]", value) for at, value in enumerate(function.__defaults__ or ()))
@@ -346,23 +337,16 @@ def _of_generator(_: ObjectReader, generator: Any) -> Iterator[Reference]:
 
 
 def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
-    trace: types.TracebackType | None = error.__traceback__
-    while trace is not None:
-        yield _frame_of(trace)
-        trace = trace.tb_next
-    yield from (("chained", "", each) for each in (error.__cause__, error.__context__) if each is not None)
+    every = (error.__traceback__, error.__cause__, error.__context__)
+    yield from (("chained", "", each) for each in every if each is not None)
     yield "of error", "args", error.args
     yield from (("of error", name, value) for _, name, value in _attributes(error.__dict__))
 
 
 def _of_traceback(_: ObjectReader, trace: types.TracebackType) -> Iterator[Reference]:
-    yield _frame_of(trace)
+    yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
     if trace.tb_next is not None:
         yield "chained", "", trace.tb_next
-
-
-def _frame_of(trace: types.TracebackType) -> Reference:
-    return "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
 
 
 def _of_frame(_: ObjectReader, frame: types.FrameType) -> Iterator[Reference]:
@@ -371,22 +355,13 @@ def _of_frame(_: ObjectReader, frame: types.FrameType) -> Iterator[Reference]:
     Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it shows the
     names.
     """
-    held = [
-        value
-        for value in gc.get_referents(frame)
-        if value is not frame.f_globals and type(value) is not types.FrameType
-    ]
-    named = {id(value): f" {name}" for each in held if _is_snapshot(each, frame) for name, value in each.items()}
-    for value in held:
-        if not _is_snapshot(value, frame):
-            yield "local", f"{named.get(id(value), '')} of {frame.f_code.co_name}", value
-
-
-def _is_snapshot(value: Any, frame: types.FrameType) -> bool:
-    """Return whether an object that a frame refers to is the copy of its locals that reading ``f_locals`` made."""
-    code = frame.f_code
+    code, held = frame.f_code, [value for value in gc.get_referents(frame) if type(value) is not types.FrameType]
     names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
-    return type(value) is dict and bool(value) and names.issuperset(value)
+    copies = [value for value in held if type(value) is dict and value and names.issuperset(value)]
+    named = {id(value): f" {name}" for each in copies for name, value in each.items()}
+    for value in held:
+        if value is not frame.f_globals and not any(value is each for each in copies):
+            yield "local", f"{named.get(id(value), '')} of {code.co_name}", value
 
 
 def _of_python_module(_: ObjectReader, module: types.ModuleType) -> Iterator[Reference]:
@@ -404,7 +379,6 @@ def is_users(kind: type) -> bool:
 
 
 def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
-    """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
     if is_users(kind):
         yield from (one for one in _attributes(dict(_dict_of(kind))) if not one[1].startswith("__"))
 
@@ -418,7 +392,7 @@ def location_of(code: Any, line: int | None) -> Location:
 _READERS: tuple[tuple[type, _Reader], ...] = (
     (torch.Tensor, _of_tensor), (np.ndarray, _of_array), (nn.Module, _of_module),
     (torch.optim.Optimizer, ObjectReader.of_instance), (dict, _of_dict), (list, _of_sequence), (tuple, _of_sequence),
-    (deque, _of_sequence), (set, _of_set), (frozenset, _of_set), (types.FunctionType, _of_function),
+    (deque, _of_sequence), (set, _of_sequence), (frozenset, _of_sequence), (types.FunctionType, _of_function),
     (types.MethodType, _of_method), (functools.partial, _of_partial), (type(functools.cache(abs)), _of_cache),
     (types.GeneratorType, _of_generator), (types.CoroutineType, _of_generator),
     (types.AsyncGeneratorType, _of_generator), (BaseException, _of_error), (types.TracebackType, _of_traceback),

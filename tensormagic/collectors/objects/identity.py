@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -24,12 +24,10 @@ from tensormagic.collectors.where.source import names_of, own_frames
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import RECEIVED, listed
 
-# A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
-# two ways: in the user's namespace (there also inside a module, an object, a list or a dictionary that has a name),
-# and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
-# then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to
-# it (`DeepNames`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
-# lives: addresses are reused.
+# A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found in
+# the user's namespace, and by being called: one that lives inside a function is called by its class. A leaf is known by
+# the parameter path that leads to it, else by its name in the namespace, else by the way to it (`DeepNames`), else by
+# its shape. Only weak references are held, and an ``id`` counts only while its reference lives: addresses are reused.
 
 MOST_MODULES = MOST_PARAMETERS = 1_000_000  # that are remembered
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
@@ -72,7 +70,6 @@ class Mark(weakref.ref[Any]):
     """A weak reference that knows under which key it stands, and what is to be known of its object."""
 
     __slots__ = ("key", "note")
-
     key: int
     note: Any
 
@@ -111,16 +108,13 @@ class Marks(dict[int, Any]):
 
 
 class ModuleNames:
-    """Paths of the modules met so far, and the outermost modules among them.
-
-    Attributes:
-        on_root: Called with every outermost module as it is met: its parameters may outlive it.
-    """
+    """Paths of the modules met so far, and the outermost modules among them."""
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
         self._paths = Marks(MOST_MODULES)
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
+        # Called with every outermost module as it is met: its parameters may outlive it.
         self.on_root: Callable[[str, nn.Module], None] = lambda _name, _module: None
 
     def path(self, module: nn.Module) -> str:
@@ -131,9 +125,9 @@ class ModuleNames:
     def add_root(self, module: nn.Module) -> str:
         """Learn an outermost module and everything inside it; returns its name."""
         if not (name := place_of(module, self._namespace)):
-            name, number = type(module).__name__, 2
-            while (other := self._roots.get(name)) is not None and other() not in {None, module}:
-                name, number = f"{type(module).__name__}#{number}", number + 1
+            kind = type(module).__name__
+            names = chain([kind], (f"{kind}#{number}" for number in count(2)))
+            name = next(name for name in names if name not in self._roots or self._roots[name]() in {None, module})
         self._roots[name] = weakref.ref(module)
         for path, child in module.named_modules():
             self._paths.put(child, f"{name}.{path}" if path else name)
@@ -200,7 +194,7 @@ class Leaves:
         self._looking = False
         self._deep = DeepNames(namespace, modules.roots)
         self._owners_there: Marks | None = None
-        self._scans, self._scans_left = 0, 0
+        self._scans = 0
         self.known: list[Leaf] = []
         self._others: dict[int, weakref.ref[torch.Tensor]] = {}  # that stand for a known one, by ``id``
         self._orphaned = False  # whether a Parameter that a graph led to belongs to no model
@@ -227,14 +221,12 @@ class Leaves:
 
         Where only parts were called, and several of one model, it is the model's: ``net`` for ``net.0`` and ``net.2``.
         """
-        known = list(self.known)
-        there = dict.fromkeys(leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached)
-        there = there or dict.fromkeys([leaf.owner for leaf in known if leaf.owner][:1])
+        owners = [(number, leaf.owner) for number, leaf in enumerate(list(self.known)) if leaf.owner]
+        there = [owner for number, owner in owners if number in reached] or [owner for _, owner in owners[:1]]
         roots: dict[str, list[str]] = {}
-        for owner in there:
+        for owner in dict.fromkeys(there):
             roots.setdefault(owner.partition(".")[0], []).append(owner)
-        names = [root if len(owners) > 1 else owners[0] for root, owners in roots.items()]
-        return listed(names, most=3)
+        return listed([root if len(parts) > 1 else parts[0] for root, parts in roots.items()], most=3)
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""
@@ -314,9 +306,8 @@ class Leaves:
     def _learn_owner(self, parameter: nn.Parameter) -> None:
         """Learn the module of the user's that holds a parameter; others that are there play no part in the run."""
         if self._owners_there is None:  # once a walk the namespace is looked through, and not in every walk for ever
-            may_scan = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
-            self._scans, self._scans_left = self._scans + may_scan, 0
-            self._owners_there = self.modules.owners() if may_scan else Marks(0)
+            self._scans += 1
+            self._owners_there = self.modules.owners() if self._scans <= MODULE_SCAN_LIMIT else Marks(0)
         owner = self._owners_there.of(parameter)
         if owner is not None and (module := owner()) is not None:
             self.modules.add_root(module)
@@ -341,15 +332,11 @@ class Leaves:
         self._deep.forget()
         self._owners_there = None
         self._anonymous_from.clear()
-        self._scans_left = 1
         self.learn_parameters()
 
     def _put(self, tensor: torch.Tensor, leaf: Leaf) -> int:
         number = self._by_name.setdefault(leaf.name, len(self.known))
-        if number == len(self.known):
-            self.known.append(leaf)
-        else:
-            self.known[number] = leaf
+        self.known[number : number + 1] = [leaf]
         self._numbers[id(tensor)] = number
         return number
 
@@ -380,7 +367,6 @@ def outermost_call(frame: FrameType | None) -> tuple[Any, ...] | None:
 
 
 def _module_calls(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames at and above ``frame`` in which a module is called, the innermost first."""
     while frame is not None:
         if frame.f_code is _MODULE_CALL:
             yield frame

@@ -8,9 +8,8 @@ import functools
 import itertools
 import operator
 import re
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -93,21 +92,17 @@ def children(table: ObjectReader, path: str, item: Any, depth: int, label: Label
         yield from _optimizer_children(path, item, depth, label)
         return
     is_writable = is_kind(item, *_WRITABLE)
-    if not is_writable and not is_opened(type(item)):
-        return
-    for how, name, value in table.of(item) if is_writable else table.of_instance(item):
+    found = table.of(item) if is_writable else table.of_instance(item) if is_opened(type(item)) else ()
+    for how, name, value in found:
         _, _, expression, steps = HOW[how]
-        if not expression or (how == "item" and not key_text(name)):
-            continue
         if how == "member":
-            if name in MODULE_OWN:
-                continue
             # Modules of torch's keep second references under private names; scripted ones in their methods, too.
             is_private = name.startswith("_") or is_kind(value, torch._C.ScriptMethod)
-            if is_private and is_torch_own(type(item)) and not is_kind(value, torch.Tensor):
+            if name in MODULE_OWN or (is_private and is_torch_own(type(item)) and not is_kind(value, torch.Tensor)):
                 continue
             steps = 0 if is_kind(value, torch.Tensor, nn.Module) else 1
-        yield expression.format(path, name), value, depth - steps
+        if expression and (how != "item" or key_text(name)):
+            yield expression.format(path, name), value, depth - steps
 
 
 class How(NamedTuple):
@@ -145,7 +140,6 @@ HOW: Mapping[str, How] = {
 
 
 def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
-    """Yield what an optimizer updates, and what it remembers of each."""
     names: dict[int, str] = {}
     for number, group in enumerate(attributes_of(optimizer).get("param_groups") or ()):
         held: Any = dict.get(group, "params") if is_kind(group, dict) else None
@@ -157,8 +151,7 @@ def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> 
         yield f"{path}.state[{key}]", state, depth - 1
 
 
-# What a user can name: every name's whole tree in turn, each object once a name, never deeper or longer than its
-# bounds, and saying so where they were met; no code of the user's is run.
+# What a user can name: every name's whole tree in turn, each object once a name, within bounds.
 
 LIMIT = 20_000
 _DEPTH = 6
@@ -174,22 +167,20 @@ _SHELLS = frozenset({"In", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "
 class Walk:
     """A walk over everything that a namespace names."""
 
-    namespace: Mapping[str, object]  # Names and what they are bound to.
-    limit: int = LIMIT  # How many names, items and attributes to look at before giving up.
-    items: int = _ITEMS  # How many items of one container to look at.
+    namespace: Mapping[str, object]  # names and what they are bound to
+    limit: int = LIMIT  # how many names, items and attributes to look at before giving up
+    items: int = _ITEMS  # how many items of one container to look at
     # Whether to look at tensors' gradients, too: another thread's engine may be putting one there, and torch does not
     # guard that against who reads it.
     gradients: bool = True
-    looked: int = 0  # How many were looked at so far.
-    complete: bool = True  # Whether nothing was left out for being too many.
-    # The names of what cannot be looked into, since code of its class raises.
-    refused: list[str] = field(default_factory=list)
-    # What the modules that were met have registered as buffers, by ``id``, good while these are alive, and whether
-    # ``state_dict()`` has it.
-    buffers: dict[int, bool] = field(default_factory=dict, repr=False)
-    _modules: set[int] = field(default_factory=set, repr=False)  # those that were looked into, by ``id``
-    _labels: dict[int, str] | None = field(default=None, repr=False)
-    _table: ObjectReader = field(default_factory=ObjectReader, repr=False)
+    looked: int = 0  # how many were looked at so far
+    complete: bool = True  # whether nothing was left out for being too many
+    refused: list[str] = field(default_factory=list)  # names of what cannot be looked into: code of its class raises
+    # What the modules that were met have registered as buffers, by ``id``, and whether ``state_dict()`` has it.
+    buffers: dict[int, bool] = field(default_factory=dict)
+    _modules: set[int] = field(default_factory=set)  # those that were looked into, by ``id``
+    _labels: dict[int, str] | None = None
+    _table: ObjectReader = field(default_factory=ObjectReader)
 
     @property
     def gap(self) -> str:
@@ -212,11 +203,8 @@ class Walk:
 
     def _below(self, name: str, value: object, asked: Mapping[type, bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
         pending = [(name, value, _DEPTH)]
-        while pending:
+        while pending and self.looked < self.limit:
             path, item, depth = pending.pop()
-            if self.looked >= self.limit:
-                self.complete = False
-                return
             self.looked += 1
             if is_kind(item, torch.Tensor) and not is_readable(item):
                 self.refused.append(path)
@@ -224,10 +212,10 @@ class Walk:
             if asked[type(item)]:
                 yield path, item
             is_end = depth < 0 or (depth == 0 and not is_kind(item, nn.Module, torch.Tensor))
-            if is_end or id(item) in seen or is_opaque(item):
-                continue
-            seen.add(id(item))
-            pending.extend(reversed(self._held(path, item, depth)))
+            if not (is_end or id(item) in seen or is_opaque(item)):
+                seen.add(id(item))
+                pending.extend(reversed(self._held(path, item, depth)))
+        self.complete = self.complete and not pending
 
     def _held(self, path: str, item: Any, depth: int) -> list[Child]:
         """Return what an object holds that may be worth looking at, of long containers the beginning.
@@ -290,11 +278,9 @@ def outermost(named: Iterable[tuple[str, nn.Module]]) -> list[tuple[str, nn.Modu
     return [pair for key, pair in found.items() if key not in inner]
 
 
-# Reads what an expression in a line refers to, without running any of the user's code.
-#
-# A call has failed, and its line is read once more: ``self.fc.weight``, ``batch["x"]``, ``parts[0]``, ``b.T``. Names
-# are looked up, attributes only where they are plainly stored, items only in builtin containers; of tensors what is a
-# view or a number. Everything else is `UNKNOWN`: it would have to be computed again.
+# What an expression in a line refers to, without running any of the user's code: ``self.fc.weight``, ``batch["x"]``,
+# ``parts[0]``, ``b.T``. Names are looked up, attributes only where they are plainly stored, items only in builtin
+# containers; of tensors what is a view or a number. Everything else would have to be computed again: `UNKNOWN`.
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "UNKNOWN", "__slots__": ()})()
 
@@ -312,10 +298,11 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 def still_value(node: ast.AST, names: Mapping[str, Any]) -> Any:
     """Return what an expression refers to, or `UNKNOWN`. Never raises."""
-    try:
-        return _value(node, names)
-    except Exception:  # what cannot be read is not known
-        return UNKNOWN
+    with quiet():
+        try:
+            return _value(node, names)
+        except Exception:  # what cannot be read is not known
+            return UNKNOWN
 
 
 def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
@@ -333,7 +320,7 @@ def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
             ends = (node.lower, node.upper, node.step)
             found = slice(*(None if end is None else _value(end, names) for end in ends))
         case ast.Attribute():
-            found = _attribute(_value(node.value, names), node.attr)
+            found = _stored(_value(node.value, names), node.attr)
         case ast.Subscript():
             found = _item(_value(node.value, names), _value(node.slice, names))
         case _:
@@ -358,20 +345,8 @@ def _computed(node: ast.AST, names: Mapping[str, Any]) -> Any:
         case ast.Call(ast.Attribute(holder, method), arguments, []) if method in _TENSOR_METHODS:
             owner, values = _value(holder, names), [_value(argument, names) for argument in arguments]
             if is_plain_tensor(owner):
-                with quiet():
-                    return getattr(owner, method)(*values)
+                return getattr(owner, method)(*values)
     return UNKNOWN
-
-
-def _attribute(owner: Any, name: str) -> Any:
-    if not is_plain_tensor(owner):
-        return stored(owner, name)
-    if name == "grad":
-        return UNKNOWN if has_history(owner) else owner.grad
-    if name not in _TENSOR_ATTRIBUTES:
-        return UNKNOWN
-    with quiet():
-        return getattr(owner, name)
 
 
 def is_plain_tensor(value: Any) -> bool:
@@ -379,24 +354,22 @@ def is_plain_tensor(value: Any) -> bool:
     return type(value) in PLAIN
 
 
-def stored(owner: Any, name: str) -> Any:
+def _stored(owner: Any, name: str) -> Any:
     """Return an attribute that is plainly stored, on an object, its class or in a module's registries, or `UNKNOWN`."""
-    if owner is UNKNOWN:
-        return UNKNOWN
+    if is_plain_tensor(owner):
+        is_told = name in _TENSOR_ATTRIBUTES or (name == "grad" and not has_history(owner))
+        return getattr(owner, name) if is_told else UNKNOWN
     if is_kind(owner, ModuleType):
         return vars(owner).get(name, UNKNOWN)
     if is_kind(owner, type):  # functions and constants, without asking any descriptor
         found = _in_class(owner, name)
         return found.__func__ if is_kind(found, staticmethod) else found
     registries = [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []
-    for held in (attributes_of(owner), *registries):
-        if name in held:
-            return held[name]
+    held = ChainMap(attributes_of(owner), *registries)
     slot = _in_class(type(owner), name)
-    if type(slot) is MemberDescriptorType:
-        with suppress(AttributeError):  # nothing was put into it yet
-            return slot.__get__(owner)
-    return UNKNOWN
+    if name not in held and type(slot) is MemberDescriptorType:
+        return slot.__get__(owner)  # raises where nothing was put into it yet
+    return held.get(name, UNKNOWN)
 
 
 def _in_class(owner: type, name: str) -> Any:
@@ -406,10 +379,8 @@ def _in_class(owner: type, name: str) -> Any:
 def _item(owner: Any, key: Any) -> Any:
     if is_plain_tensor(owner):
         keys = key if isinstance(key, tuple) else (key,)
-        if not all(each is None or each is ... or type(each) in {int, slice} for each in keys):
-            return UNKNOWN  # a mask or a list of indices copies
-        with quiet():
-            return owner[key]
+        is_view = all(each is None or each is ... or type(each) in {int, slice} for each in keys)
+        return owner[key] if is_view else UNKNOWN  # a mask or a list of indices copies
     if is_kind(owner, dict):
         return dict.get(owner, key, UNKNOWN) if isinstance(key, str | int) else UNKNOWN
     if _in_class(type(owner), "__getitem__") in _OF_MODULES:

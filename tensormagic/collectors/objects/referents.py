@@ -71,10 +71,7 @@ _STORED = {how: HOW[how].kind for how in ("attribute", "registered", "member", "
 
 
 class Referents(ObjectReader):
-    """Says what objects hold, and how a user reaches it.
-
-    ``names`` are those of tensors, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
-    """
+    """Says what objects hold, and how a user reaches it: ``names`` are those of tensors, by ``tensor._cdata``."""
 
     def __init__(self, names: dict[int, str]) -> None:
         super().__init__()
@@ -96,7 +93,6 @@ class Referents(ObjectReader):
                 yield self._inner(place, how, name), value
 
     def _inner(self, place: Place, how: str, name: Any) -> Place:
-        """Return the place inside another where an object was found."""
         if how == "item":
             return place.inner(f"[{name if type(name) is int else self._key(name)}]", "item")
         kind, ending, *_ = HOW[how]
@@ -105,17 +101,13 @@ class Referents(ObjectReader):
             place = replace(place, location=where)
         if kind in {"function", "traceback", "generator"} and how != "local":
             place = replace(place, kind=kind)
-        if ending is None:
-            return place
-        return place.inner(ending.format(self._key(name) if how == "key" else name), kind)
+        name = self._key(name) if how == "key" else name
+        return place if ending is None else place.inner(ending.format(name), kind)
 
     def _key(self, key: Any) -> str:
-        """Return a dictionary's key as a user would write it."""
         if text := key_text(key):
             return text if len(text) <= 40 else text[:39] + "…"
-        if torch.Tensor in mro_of(type(key)):
-            return self._names.get(key._cdata, "a tensor")
-        return type(key).__name__
+        return self._names.get(key._cdata, "a tensor") if is_kind(key, torch.Tensor) else type(key).__name__
 
 
 _CLOCK_EVERY = 64
@@ -164,7 +156,6 @@ _KINDS: tuple[tuple[type, str], ...] = (
 
 
 def _sort_of(kind: type) -> str:
-    """Return what sort of thing the objects of a class are."""
     other = "container" if kind in _CONTAINERS else ""
     return found_in(_KINDS, kind) or ("ours" if defining_module(kind).startswith("tensormagic.") else other)
 
@@ -176,16 +167,15 @@ class ReferenceWalk:
     Holds what it has met until it is dropped: an address must not be used twice meanwhile.
     """
 
-    budget: Budget  # How long it may take.
+    budget: Budget  # how long it may take
     # What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
     names: dict[int, str] = field(default_factory=dict)
     # Whether to go from a view to its base: nobody is to hold that on account of one who keeps the walk.
     with_bases: bool = True
-    seen: dict[int, Any] = field(default_factory=dict)  # What is not to be looked into any more, by ``id``.
-    looked: int = 0  # How many were met so far.
-    cut: str = ""  # Why not everything was looked through; empty where it was.
-    # Paths of tensors that answer nothing, since code of their class raises.
-    refused: list[str] = field(default_factory=list)
+    seen: dict[int, Any] = field(default_factory=dict)  # what is not to be looked into any more, by ``id``
+    looked: int = 0  # how many were met so far
+    cut: str = ""  # why not everything was looked through; empty where it was
+    refused: list[str] = field(default_factory=list)  # paths of tensors that answer nothing: their class raises
     kinds: AskedOnce[type, str] = field(default_factory=lambda: AskedOnce(_sort_of))
     _references: Referents = field(init=False)
     _cut: Callable[[int], str] = field(init=False)
@@ -222,7 +212,6 @@ class ReferenceWalk:
             self.cut = self._cut(self.looked)
 
     def _inside(self, place: Place, item: Any, kind: str) -> Iterator[Held]:
-        """Yield what an object holds; nothing for one that cannot be read."""
         if kind == "ours" or (kind == "container" and begins_plainly(item, self._references.is_atom)):
             return
         base = None if self.with_bases or kind != "tensor" else item._base
@@ -234,11 +223,9 @@ class ReferenceWalk:
             return
 
 
-# Names of leaves that no plain name of the user's reaches: ``model.w``, ``layers[0]``, a variable of a function.
-#
-# A weight that is a plain attribute of a module or of an object is in no registry, and one that a function made has
-# no name in the notebook. What is looked through is bounded: the whole namespace a few times in a run, the names
-# under which something was found before in every walk, for a leaf may be made anew in every step.
+# Names of leaves that no plain name of the user's reaches: ``model.w``, ``layers[0]``, a variable of a function. What
+# is looked through is bounded: the whole namespace a few times in a run, the names under which something was found
+# before in every walk, for a leaf may be made anew in every step.
 
 LOOKS = 5_000  # names, items and attributes of the user's
 LOOKS_IN_FUNCTION = 500
@@ -323,13 +310,11 @@ class DeepNames:
         return path if known == function else f"{function}.<locals>.{path}"
 
 
-# Which objects are one parameter, where torch shards it over processes.
-#
-# FSDP keeps two of each: the shard, which the optimizer holds, and the whole, which is put together for a forward,
-# stands in the module meanwhile, and is what a graph leads to. FSDP1 does so for many parameters at once, in one flat
-# row.
+# FSDP keeps two of each parameter: the shard, which the optimizer holds, and the whole, which is put together for a
+# forward, stands in the module meanwhile, and is what a graph leads to. FSDP1 does so for many at once, in a flat row.
 
 _MOST_NAMED = 3  # of the parameters that lie in a flat one
+_FSDP = ("torch.distributed.fsdp._fully_shard", "torch.distributed.fsdp.fully_sharded_data_parallel")
 
 
 class Sharded(NamedTuple):
@@ -343,7 +328,7 @@ class Sharded(NamedTuple):
 
 def sharded_in(module: nn.Module) -> list[Sharded]:
     """Return the parameters in a module that FSDP made several objects of; what it does not let know is left out."""
-    newer, older = (sys.modules.get(f"torch.distributed.fsdp.{name}") for name in _MODULES)
+    newer, older = map(sys.modules.get, _FSDP)
     found: list[Sharded] = []
     with suppress(AttributeError):  # private: another torch may have other names
         for path, child in module.named_modules() if newer is not None or older is not None else ():
@@ -351,16 +336,12 @@ def sharded_in(module: nn.Module) -> list[Sharded]:
                 found += _of_fsdp2(child._get_fsdp_state())
             elif older is not None and isinstance(child, older.FullyShardedDataParallel) and child._handle is not None:
                 flat: Any = child._handle.flat_param
-                names = flat._fqns
+                names, shape = flat._fqns, tuple(flat._unpadded_unsharded_size)
                 few = len(names) <= _MOST_NAMED
                 inside = ", ".join(names) if few else f"{names[0]} … {names[-1]}, {len(names)} parameters"
                 name = f"{path}{'.' if path else ''}_flat_param[{inside}]"
-                shape = tuple(flat._unpadded_unsharded_size)
                 found.append(Sharded(flat, tuple(flat._params or ()), name, shape))
     return found
-
-
-_MODULES = ("_fully_shard", "fully_sharded_data_parallel")
 
 
 def _of_fsdp2(state: Any) -> Iterator[Sharded]:

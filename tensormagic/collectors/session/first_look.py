@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -33,17 +34,15 @@ from tensormagic.words import error_text
 @contextmanager
 def generators_kept(*own: Any) -> Iterator[None]:
     """Put every generator back that code may draw from: torch's on every device, NumPy's, Python's, and those given."""
-    numpy = sys.modules.get("numpy")
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     python, states = random.getstate(), [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
-    arrays = numpy.random.get_state() if numpy is not None else None
+    arrays = np.random.get_state()  # noqa: NPY002  (the global one)
     with torch.random.fork_rng(devices=devices):
         try:
             yield
         finally:
             random.setstate(python)
-            if numpy is not None:
-                numpy.random.set_state(arrays)
+            np.random.set_state(arrays)  # noqa: NPY002
             for generator, state in states:
                 generator.set_state(state)
 
@@ -118,15 +117,13 @@ class Judged(NamedTuple):
 
 def first_tensor(result: Any) -> torch.Tensor | None:
     """Return what a model made: the tensor, the logits of a named result, the first of several."""
-    if isinstance(result, torch.Tensor):
-        return result
-    if isinstance(result, Mapping):
-        result = result.get("logits", next(iter(result.values()), None))
-        return result if isinstance(result, torch.Tensor) else None
     if isinstance(result, tuple | list):
         return next((x for x in result if isinstance(x, torch.Tensor)), None)
-    logits = getattr(result, "logits", None)
-    return logits if isinstance(logits, torch.Tensor) else None
+    if isinstance(result, Mapping):
+        result = result.get("logits", next(iter(result.values()), None))
+    elif not isinstance(result, torch.Tensor):
+        result = getattr(result, "logits", None)
+    return result if isinstance(result, torch.Tensor) else None
 
 
 def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judged | None:
@@ -139,10 +136,7 @@ def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judge
         return Judged(value, name, None if out is None else _of_nothing(name, out, target))
     if isinstance(own, torch.Tensor):
         return Judged(own, "the model's loss", None)
-    if out is None or not isinstance(target, torch.Tensor):
-        return None
-    name = usual_loss(out, target)
-    if not name:
+    if out is None or not isinstance(target, torch.Tensor) or not (name := usual_loss(out, target)):
         return None
     if name in _BINARY:
         target = target.to(out.dtype).reshape(out.shape)
@@ -180,10 +174,8 @@ def _of_nothing(name: str, out: torch.Tensor, target: Any) -> float | None:
     return None
 
 
-# A look before training, from one batch: everything runs on copies, and nothing of the user's is changed.
-#
-# The model is copied with `copy.deepcopy`, hooks of the user's are taken off the copy, batches are cloned, and
-# every generator is put back. What a model's own code does besides (prints, writes to a global) cannot be undone.
+# Everything runs on copies: the model is copied with `copy.deepcopy`, hooks of the user's are taken off the copy,
+# batches are cloned, and every generator is put back. What a model's own code does besides (writes to a global) stays.
 
 SAMPLES, STEPS = 8, 50
 SECONDS = 4.0  # that learning a few samples may take
@@ -226,7 +218,6 @@ def look(
 
 
 def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
-    """Return what is known of parameters: how many there are, and which the optimizer lacks."""
     named = list(net.named_parameters())
     facts: dict[str, Any] = {"parameters": len(named), "trainable": sum(one.requires_grad for _, one in named)}
     if optimizer is not None:
@@ -238,7 +229,6 @@ def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict
 
 
 def _in_eval(net: nn.Module) -> Iterator[str]:
-    """Yield the dropouts and normalisations of a model in train mode that are in eval mode."""
     for path, module in inside("", net) if net.training else ():
         asks = any(parameter.requires_grad for parameter in module.parameters()) or isinstance(module, _DROPOUT)
         if isinstance(module, (*_NORMS, _DROPOUT)) and not module.training and asks:
@@ -285,12 +275,9 @@ class _Runs:
         gaps: list[Gap],
     ) -> None:
         self._net, self._loss, self._gaps = net, loss, gaps
-        self._held = None
-        if optimizer is not None:
-            held = set(map(id, updated_by(optimizer)))
-            self._held = {path for path, one in net.named_parameters() if id(one) in held}
-        first = next(net.parameters(), None)
-        self._device = first.device if first is not None else torch.device("cpu")
+        held = set(map(id, net.parameters() if optimizer is None else updated_by(optimizer)))
+        self._trained = {path for path, one in net.named_parameters() if id(one) in held and one.requires_grad}
+        self._device = next((one.device for one in net.parameters()), torch.device("cpu"))
         self._batch = mapped(first_batch(source), lambda x: x.detach().to(self._device, copy=True))
 
     def facts(self) -> dict[str, Any]:
@@ -349,13 +336,13 @@ class _Runs:
                 return facts
             value = judged.value
             facts |= {"loss": judged.name, "expected": judged.expected}
-            if value.numel() != 1 or not value.requires_grad:
-                return facts
-            facts["value"] = float(value.detach())
-            value.backward()  # type: ignore[no-untyped-call]
+            if value.numel() == 1 and value.requires_grad:
+                facts["value"] = float(value.detach())
+                value.backward()  # type: ignore[no-untyped-call]
+                facts |= _gradients(net)
         except Exception as error:
             return {**facts, "error": error_text(error).splitlines()[0]}
-        return facts | _gradients(net)
+        return facts
 
     def _mixes(self) -> bool | None:
         """Return whether the first sample's result depends on other samples: by the gradient of it."""
@@ -380,8 +367,7 @@ class _Runs:
         for _, module in inside("", net):
             if isinstance(module, _DROPOUT):
                 module.eval()
-        named = net.named_parameters()
-        trained = [one for path, one in named if one.requires_grad and (self._held is None or path in self._held)]
+        trained = [one for path, one in net.named_parameters() if path in self._trained]
         if not trained:
             return None
         large = sum(one.numel() for one in trained) > LARGE
@@ -448,22 +434,22 @@ def _gradients(net: nn.Module) -> dict[str, Any]:
 
 
 def _extent(x: torch.Tensor) -> Extent:
-    dtype, values = str(x.dtype).removeprefix("torch."), x.detach().flatten()
+    values = x.detach().flatten()
     finite = values[values.isfinite()] if x.is_floating_point() else values
+    plain = Extent(shape=tuple(x.shape), dtype=str(x.dtype)[6:], bad=values.numel() - finite.numel())
     if not finite.numel() or x.is_complex():
-        return Extent(shape=tuple(x.shape), dtype=dtype, bad=values.numel() - finite.numel())
+        return plain
     wide = finite.double()
-    return Extent(
-        shape=tuple(x.shape), dtype=dtype, low=float(wide.min()), high=float(wide.max()), mean=float(wide.mean()),
-        std=float(wide.std()) if wide.numel() > 1 else 0.0, bad=values.numel() - finite.numel(),
+    return replace(
+        plain, low=float(wide.min()), high=float(wide.max()), mean=float(wide.mean()),
+        std=float(wide.std()) if wide.numel() > 1 else 0.0,
         different=0 if x.is_floating_point() else len(torch.unique(finite)),
     )  # fmt: skip
 
 
 def _too_large(net: nn.Module, device: torch.device) -> str:
     """Return why there is no room for copies; empty where there is, or where that is not known."""
-    needed = COPIES * sum(one.numel() * one.element_size() for one in net.parameters())
+    needed = COPIES * sum(one.nbytes for one in net.parameters())
     free = next((one.free for one in read_devices()[0] if torch.device(one.device) == device), None)
-    if free is None or needed <= free:
-        return ""
-    return f"nothing was run: copies would take {needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"
+    room = "" if free is None else f"{needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"
+    return "" if free is None or needed <= free else f"nothing was run: copies would take {room}"

@@ -67,12 +67,11 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
         torch.manual_seed(_SEED)
         try:
             doubled, checks = _Call(kind, wide, asked).judged()
+            report = replace(report, function=FunctionCheck(arguments=tuple(checks), doubled=doubled, location=place))
         except Exception as error:  # whatever the user's code raises
             text = str(error) if isinstance(error, TensorMagicError) else error_text(error)
-            found, text = FunctionCheck(location=place), text.splitlines()[0]
-            return replace(report, error=text, function=found, seconds=perf_counter() - began)
-    found = FunctionCheck(arguments=tuple(checks), doubled=doubled, location=place)
-    return replace(report, function=found, seconds=perf_counter() - began)
+            report = replace(report, error=text.splitlines()[0], function=FunctionCheck(location=place))
+    return replace(report, seconds=perf_counter() - began)
 
 
 class _Call:
@@ -99,12 +98,10 @@ class _Call:
         if not all(bool(one.isfinite().all()) for one in (*inputs, *ends)):
             raise TensorMagicError("an argument or a result holds NaN or inf, of which differences say nothing")
         arriving = [torch.randn_like(one) for one in ends]
+        scaled = ([factor * one for one in arriving] for factor in (1, 2))
         try:
             once, twice = (
-                torch.autograd.grad(
-                    ends, inputs, [factor * one for one in arriving], retain_graph=True, allow_unused=True
-                )
-                for factor in (1, 2)
+                torch.autograd.grad(ends, inputs, each, retain_graph=True, allow_unused=True) for each in scaled
             )
         except Exception as error:
             raise TensorMagicError(f"backward raised {error_text(error)}") from error
@@ -135,13 +132,10 @@ class _Call:
             return tuple(self._outputs((*fixed[:place], x, *fixed[place + 1 :])))
 
         one, slope = fixed[place].clone().requires_grad_(), (moved(STEP) - moved(-STEP)) / (2 * STEP)
-        agrees = gradient is None and abs(slope) < STEP
+        agrees, fast = gradient is None and abs(slope) < STEP, one.numel() > MOST_ELEMENTS
         if gradient is not None:
-            whole = one.numel() <= MOST_ELEMENTS
             with suppress(GradcheckError):
-                agrees = torch.autograd.gradcheck(
-                    of_one, one, eps=STEP, fast_mode=not whole, check_undefined_grad=False
-                )
+                agrees = torch.autograd.gradcheck(of_one, one, eps=STEP, fast_mode=fast, check_undefined_grad=False)
         name = self._names[self._asked[place]] if self._asked[place] < len(self._names) else f"argument {place + 1}"
         by_backward = None if gradient is None else float((gradient * direction).sum())
         return ArgumentCheck(name, by_backward, slope, agrees)

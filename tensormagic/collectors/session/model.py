@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -39,16 +39,11 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class ForwardShapes:
-    """Notes the sizes of what modules return while it is entered; the results are theirs, untouched.
-
-    Attributes:
-        root: The module that was called first.
-    """
+    """Notes the sizes of what modules return while it is entered; the results are theirs, untouched."""
 
     def __init__(self) -> None:
-        self.root: nn.Module | None = None
+        self.root: nn.Module | None = None  # the module that was called first
         self._seen: dict[int, tuple[nn.Module, Shapes, int]] = {}
-        self._handles: tuple[Any, ...] = ()
 
     def __enter__(self) -> ForwardShapes:
         """Begin."""
@@ -82,8 +77,7 @@ def _shapes_in(output: Any, depth: int = _NESTED) -> Iterator[tuple[int, ...]]:
             yield from _shapes_in(item, depth - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What is known of a model besides itself."""
 
     namespace: Mapping[str, Any]  # where optimizers may have a name
@@ -108,9 +102,8 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
         parameters, buffers = _parts(net, "_parameters"), _parts(net, "_buffers")
         gradients = [one for parameter in parameters.values() if (one := gradient_there(parameter)) is not None]
         meta_bytes = sum(x.nbytes for x in (*parameters.values(), *buffers.values()) if _numel(x) and x.is_meta)
-        parameter_bytes, buffer_bytes, gradient_bytes = (
-            sum(map(_nbytes, every)) for every in (parameters.values(), buffers.values(), gradients)
-        )
+        every = parameters.values(), buffers.values(), gradients
+        parameter_bytes, buffer_bytes, gradient_bytes = (sum(map(_nbytes, some)) for some in every)
     left_out = len(modules) - len(shown)
     gaps = [Gap("modules", f"{left_out} of {len(modules)} are deeper than {deepest} levels")] if left_out else []
     names, kept = held
@@ -144,7 +137,6 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> Mo
 
 
 def _parts(module: nn.Module, registry: str) -> dict[int, torch.Tensor]:
-    """Return the parameters or buffers of a module and of all inside it, each once."""
     return {id(held): held for _, held in held_by(module, (registry,))}
 
 
@@ -158,14 +150,13 @@ def _nbytes(x: torch.Tensor) -> int:
 
 def _held(namespace: Mapping[str, Any]) -> Held:
     """Return, by ``id`` of a parameter, which optimizers that have a name hold it, and the bytes that they keep."""
-    names: dict[int, list[str]] = {}
-    nbytes: Counter[int] = Counter()
+    names, nbytes = defaultdict[int, list[str]](list), Counter[int]()
     found: dict[int, tuple[str, Any]] = {}
     for name, optimizer in Walk(namespace).named(torch.optim.Optimizer):
         found.setdefault(id(optimizer), (name, optimizer))
     for name, optimizer in found.values():
         for parameter in updated_by(optimizer):
-            names.setdefault(id(parameter), []).append(name)
+            names[id(parameter)].append(name)
         for parameter, state in list(dict.items(states_of(optimizer))):
             kept = [value for _, value in items_of(state) if type(value) in PLAIN]
             nbytes[id(parameter)] += sum(map(_nbytes, kept))
@@ -187,12 +178,11 @@ def _gradient(parameters: dict[int, torch.Tensor], trace: TraceReport | None, pa
 def _update(module: nn.Module, trace: TraceReport | None, path: str) -> float | None:
     own = {f"{path}.{key}" for key in registered(module, "_parameters")}
     moves = (series.updates for series in (trace.parameters if trace is not None else ()) if series.name in own)
-    last = (next((move for move in reversed(each) if move != UNTOUCHED), None) for each in moves)
-    return max((move for move in last if move is not None), default=None)
+    last = ([move for move in each if move != UNTOUCHED][-1:] for each in moves)
+    return max(chain.from_iterable(last), default=None)
 
 
 def _traced_shapes(trace: TraceReport | None, path: str) -> Shapes:
-    """Return what the last operation that was recorded in a module made."""
     for graph in trace.graphs if trace is not None else ():
         nodes = (node for node in reversed(graph.nodes) if f"{node.module}.".startswith(f"{path}."))
         made = next((node.shapes for node in nodes if node.kind == "op" and node.shapes), ())

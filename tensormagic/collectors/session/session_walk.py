@@ -29,8 +29,7 @@ from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
 # One walk through everything a session holds, once each: its names first, then its history, then the last error. What
-# is met first under a name is the user's; what is met only afterwards, nothing but the session keeps. The walk is
-# bounded in objects and time, so that it can be taken after every cell, and says where it was cut short.
+# is met only afterwards, nothing but the session keeps. It is bounded, so that it can be taken after every cell.
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05)
@@ -70,10 +69,7 @@ class ObjectWalk(ReferenceWalk):
     names_complete: bool = False
 
     def through(self, namespace: Mapping[str, object], more: Iterable[tuple[Place, Any]] = ()) -> ObjectWalk:
-        """Walk through all that a session holds; returns itself.
-
-        It may begin at ``more`` places: the variables of functions that are running.
-        """
+        """Walk through all that a session holds, and ``more``: variables of running functions; returns itself."""
         every = [*roots(namespace), *more]
         self._walk([root for root in every if root[0].kind not in SESSION_KINDS])
         self.names_complete = not self.cut
@@ -91,15 +87,11 @@ class ObjectWalk(ReferenceWalk):
             kind = self.kinds[type(item)]
             if kind == "tensor":
                 self._meet_tensor(place, item, is_new=is_new)
-            elif not is_new:
-                continue
-            elif kind == "module":
-                self.modules.append((place.path, item))
-            elif kind == "optimizer":
-                self.optimizers.append((place.path, item))
-            elif kind == "data":
+            elif is_new and kind in {"module", "optimizer"}:
+                (self.modules if kind == "module" else self.optimizers).append((place.path, item))
+            elif is_new and kind == "data":
                 self.data.add(place.path)
-            elif type(item) is deque and item.maxlen is not None:
+            elif is_new and type(item) is deque and item.maxlen is not None:
                 self.bounded.add(place.path)
 
     @property
@@ -124,9 +116,7 @@ class ObjectWalk(ReferenceWalk):
 
 
 # Autograd graphs that live on because results are stored: losses in a list, outputs of a loop, a loss that is summed.
-#
-# A graph that nobody stores dies with its step. One that is stored lives: its nodes always, and where no backward
-# went through it, every activation too. How much that is is counted by storages, each once.
+# Their nodes do, and where no backward went through, every activation too, counted by storages, each once.
 
 FEWEST = 4  # graphs that have nothing but leaves in common
 MOST_NODES = 5_000  # walked for one container
@@ -176,8 +166,7 @@ class _Walked:
             self.freed += state == "freed"
             self.saved += tensor is not None
             with suppress(RuntimeError):  # it has no storage
-                memory = None if tensor is None else Memory.behind(tensor)
-                if memory is not None and memory.identity not in self.own:
+                if tensor is not None and (memory := Memory.behind(tensor)).identity not in self.own:
                     self.sizes[memory.identity] = memory.nbytes
 
     def described(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
@@ -206,15 +195,12 @@ def graphs_and_storages(
 def _in_containers(
     tracked: list[tuple[Place, torch.Tensor]], anew: Callable[[], _Walked], where: WhereGrown
 ) -> Iterator[_Found]:
-    groups: dict[str, dict[int, torch.Tensor]] = {}
-    for place, x in tracked:
-        if place.kind == "item":
-            groups.setdefault(ITEM.sub("", place.path), {})[id(x)] = x
-    inside = Counter(ITEM.sub("", name) for name in groups)
+    items_of = [(ITEM.sub("", place.path), x) for place, x in tracked if place.kind == "item"]
+    inside = Counter(ITEM.sub("", name) for name in {name for name, _ in items_of})
     joined: dict[str, dict[int, torch.Tensor]] = {}
-    for name, group in groups.items():  # many containers in one, of each layer or each step, are told as that one
+    for name, x in items_of:  # many containers in one, of each layer or each step, are told as that one
         outer = ITEM.sub("", name)
-        joined.setdefault(outer if inside[outer] >= FEWEST else name, {}).update(group)
+        joined.setdefault(outer if inside[outer] >= FEWEST else name, {})[id(x)] = x
     for name, items in ((name, list(group.values())) for name, group in joined.items() if len(group) >= FEWEST):
         walked = anew()
         for node in filter(None, map(graph_of, items)):
@@ -284,7 +270,6 @@ def tied(kind: type, first: str, second: str, cell_number: CellNumber = no_cell)
 
 
 def _functions(kind: type) -> Iterator[FunctionType]:
-    """Yield the functions that the classes of a user's own define."""
     for each in type.mro(kind):
         for value in list(vars(each).values()):
             if type(value) is FunctionType and is_own_code(value.__code__.co_filename):
@@ -308,16 +293,12 @@ def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
     A name is ``"losses"``, ``"history['loss']"``, ``"meter.losses"``; the first file that has such a line counts.
     """
     held, _, key = name.rpartition("[")
+    any_key = re.compile(re.escape(held) + r"\[[A-Za-z_]\w*\]")  # where the key is a variable
 
-    def places(source: str) -> list[int]:
-        every = _targets(_added_to, source)
-        exact = [line for line, target in every if _is(target, name)]
-        if exact or not (held and key):
-            return exact
-        any_key = re.compile(re.escape(held) + r"\[[A-Za-z_]\w*\]")  # the key is a variable there
-        return [line for line, target in every if any_key.fullmatch(target)]
+    def is_meant(target: str) -> bool:
+        return bool(held and key and any_key.fullmatch(target))
 
-    return _only_line(places, filenames, cell_number)
+    return _only_line("adds", (lambda target: _is(target, name), is_meant), filenames, cell_number)
 
 
 def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
@@ -325,73 +306,57 @@ def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
 
     ``"self.optimizer"`` in a class counts for ``"trainer.optimizer"``; the first file that has such a line counts.
     """
-
-    def places(source: str) -> list[int]:
-        return [line for line, target in _targets(_bound, source) if _is(target, name)]
-
-    return _only_line(places, filenames, cell_number)
+    return _only_line("binds", (lambda target: _is(target, name),), filenames, cell_number)
 
 
 def emptied(name: str, filenames: Iterable[str]) -> bool:
     """Return whether a line takes something out of what a name holds: ``x.pop()``, ``del x[0]``, ``x = x[-9:]``."""
-    every = (pair for filename in filenames for pair in _targets(_taken, "".join(linecache.getlines(filename))))
-    return any(_is(target, name) for _, target in every)
+    every = (each for filename in filenames for each in _changes("".join(linecache.getlines(filename))))
+    return any(what == "takes" and _is(target, name) for _, what, target in every)
 
 
 def _only_line(
-    places: Callable[[str], list[int]], filenames: Iterable[str], cell_number: CellNumber
+    what: str, accepted: Iterable[Callable[[str], bool]], filenames: Iterable[str], cell_number: CellNumber
 ) -> Location | None:
-    """Return the line that ``places`` finds in the source of the first file that has one, where it is the only one."""
+    """Return the line of the first file that has one that does this to an accepted target, where it is the only one."""
     for filename in filenames:
         lines = linecache.getlines(filename)
-        if found := set(places("".join(lines))):
+        every = [(line, target) for line, does, target in _changes("".join(lines)) if does == what]
+        choices = ({line for line, target in every if accepts(target)} for accepts in accepted)
+        if found := next(filter(None, choices), None):
             line = min(found)
             text = lines[line - 1].strip()
             return Location(filename, line, text, cell_number(filename)) if len(found) == 1 else None
     return None
 
 
-@lru_cache(maxsize=384)
-def _targets(of: Callable[[ast.AST], list[ast.expr]], source: str) -> tuple[tuple[int, str], ...]:
-    """Return the lines of a source that do something to what ``of`` says, and to what; none of what is no Python."""
-    found = ((node, target) for node in ast.walk(syntax_of(source)) for target in of(node))
-    return tuple((node.lineno, ast.unparse(target)) for node, target in found)  # type: ignore[attr-defined]
+@lru_cache(maxsize=128)
+def _changes(source: str) -> tuple[tuple[int, str, str], ...]:
+    """Return the lines of a source that change something: what they do, and to what; none of what is no Python."""
+    every = ((node, change) for node in ast.walk(syntax_of(source)) for change in _done(node))
+    return tuple((node.lineno, what, ast.unparse(target)) for node, (what, target) in every)  # type: ignore[attr-defined]
 
 
-def _bound(node: ast.AST) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else []
-
-
-def _added_to(node: ast.AST) -> list[ast.expr]:
-    """Return what a statement or call puts more into: ``x.append(…)``, ``x += …``, ``x = … x …``, ``x[key] = …``."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
-        return [node.func.value]
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return [node.target]
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return []
-    target = node.targets[0]
-    if isinstance(target, ast.Subscript):
-        return [target.value]
-    return [target] if _stands_in(target, node.value) else []
-
-
-def _taken(node: ast.AST) -> list[ast.expr]:
-    """Return what a statement or call takes something out of."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKING:
-        return [node.func.value]
-    if isinstance(node, ast.Delete):
-        return [target.value for target in node.targets if isinstance(target, ast.Subscript)]
-    if not isinstance(node, ast.Assign):
-        return []
-    sliced = [target.value for target in node.targets if _is_slice(target)]
-    return sliced + [target for target in node.targets if _is_slice(node.value) and _stands_in(target, node.value)]
-
-
-def _stands_in(target: ast.expr, value: ast.expr) -> bool:
-    """Return whether what is assigned to is part of what is assigned."""
-    own = ast.unparse(target)
-    return any(isinstance(part, ast.expr) and ast.unparse(part) == own for part in ast.walk(value))
+def _done(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield what a statement or call does: ``"binds"`` it to a value, ``"adds"`` to it, or ``"takes"`` out of it."""
+    match node:
+        case ast.Call(ast.Attribute(held, method)):
+            yield "adds" if method in _ADDING else "takes" if method in _TAKING else "calls", held
+        case ast.AugAssign(added, ast.Add()):
+            yield "adds", added
+        case ast.Delete(targets):
+            yield from (("takes", target.value) for target in targets if isinstance(target, ast.Subscript))
+        case ast.Assign(targets, value):
+            for target in targets:
+                yield "binds", target
+                own = ast.unparse(target)
+                stands_in = any(isinstance(part, ast.expr) and ast.unparse(part) == own for part in ast.walk(value))
+                if len(targets) == 1 and (stands_in or isinstance(target, ast.Subscript)):
+                    yield "adds", target.value if isinstance(target, ast.Subscript) else target
+                if _is_slice(target):
+                    yield "takes", target.value
+                if stands_in and _is_slice(value):
+                    yield "takes", target
 
 
 def _is_slice(node: ast.expr) -> TypeGuard[ast.Subscript]:

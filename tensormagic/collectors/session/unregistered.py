@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, groupby, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -43,10 +43,10 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.watch import TieEvidence
 
-# Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts. Nothing
-# complains when a tie breaks. Certain evidence is that they were one when the module was first seen, or that they are
-# two Parameters over one memory. An embedding and an output layer of the same values are a hint: of these an evenly
-# spaced sample is compared, since after one step of training no two of them are the same.
+# Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts. Certain
+# evidence is that they were one when the module was first seen, or that they are two Parameters over one memory. An
+# embedding and an output layer of the same values are a hint: of these an evenly spaced sample is compared, since after
+# one step of training no two of them are the same.
 
 SAMPLE = 4096  # elements compared
 MOST_MODULES = 10_000  # outermost ones whose ties are remembered
@@ -64,69 +64,50 @@ class TiedWeights:
     def remember(self, root: nn.Module) -> None:
         """Take down which parameters of a module have two names, the first time it is seen."""
         if self._known.of(root) is None:
-            names: dict[int, list[str]] = {}
+            names = defaultdict[int, list[str]](list)
             for name, parameter in held_by(root):
-                names.setdefault(id(parameter), []).append(name)
-            self._known.put(root, [tuple(sorted(several)) for several in names.values() if len(several) > 1])
+                names[id(parameter)].append(name)
+            self._known.put(root, [sorted(several) for several in names.values() if len(several) > 1])
 
     def broken(self, name: str, root: nn.Module, cell_number: CellNumber = no_cell) -> tuple[UntiedPair, ...]:
         """Return the pairs of a module's parameters that are no longer one, or that should be, by what is seen now."""
-        before: list[tuple[str, ...]] = self._known.of(root) or []
-        found: dict[tuple[str, str], UntiedPair] = {}
+        found: dict[frozenset[str], UntiedPair] = {}
         with quiet():
-            for evidence, compared, first, second in _candidates(root, before):
-                if (first, second) in found or (second, first) in found:
-                    continue
-                if len(found) == MOST_TIED:
-                    break
-                where = tied(type(root), first, second, cell_number)
-                numel = dict(held_by(root))[first].numel()
-                pair = UntiedPair(f"{name}.{first}", f"{name}.{second}", name, evidence, compared, numel, where)
-                found[first, second] = pair
+            now = dict(held_by(root))
+            for evidence, compared, first, second in _candidates(root, now, self._known.of(root) or []):
+                if len(found) < MOST_TIED and (both := frozenset((first, second))) not in found:
+                    where, names = tied(type(root), first, second, cell_number), (f"{name}.{first}", f"{name}.{second}")
+                    found[both] = UntiedPair(*names, name, evidence, compared, now[first].numel(), where)
         return tuple(found.values())
 
 
-_Named = list[tuple[str, nn.Parameter]]
-
-
-def _candidates(root: nn.Module, before: list[tuple[str, ...]]) -> Iterator[tuple[TieEvidence, int, str, str]]:
-    named = list(held_by(root))
-    now = dict(named)
+def _candidates(
+    root: nn.Module, now: dict[str, nn.Parameter], before: list[list[str]]
+) -> Iterator[tuple[TieEvidence, int, str, str]]:
     for names in before:
         for first, second in combinations([name for name in names if name in now], 2):
             if now[first] is not now[second]:
                 yield "was one", 0, first, second
-    for first, second in _over_one_memory(named):
-        yield "one memory", 0, first, second
+    # Two Parameters that both ask for a gradient and read the same elements of one storage.
+    places: dict[Any, dict[int, str]] = {}
+    for name, x in sorted(now.items(), reverse=True):
+        if type(x) is nn.Parameter and not x.is_meta and x.requires_grad and x.numel() and (storage := storage_of(x)):
+            places.setdefault((storage, x.storage_offset(), x.shape, x.stride()), {})[id(x)] = name
+    for different in places.values():
+        for first, second in combinations(sorted(different.values()), 2):
+            yield "one memory", 0, first, second
     for first, second, compared in _equal(root):
         yield "equal values", compared, first, second
 
 
-def _over_one_memory(named: _Named) -> Iterator[tuple[str, str]]:
-    """Yield the names of two Parameters that both ask for a gradient and read the same elements of one storage."""
-    storages: dict[int, _Named] = {}
-    for name, parameter in named:
-        plain = type(parameter) is nn.Parameter and not parameter.is_meta
-        if plain and (storage := storage_of(parameter)):
-            storages.setdefault(storage, []).append((name, parameter))
-    for several in storages.values():
-        places: dict[Any, dict[int, str]] = {}
-        for name, parameter in sorted(several, key=lambda pair: pair[0], reverse=True) if len(several) > 1 else ():
-            if parameter.requires_grad and parameter.numel():
-                place = (parameter.storage_offset(), parameter.shape, parameter.stride())
-                places.setdefault(place, {})[id(parameter)] = name
-        for different in places.values():
-            yield from combinations(sorted(different.values()), 2)
-
-
 def _equal(root: nn.Module) -> Iterator[tuple[str, str, int]]:
     """Yield embeddings and linear layers whose weights are equal in every element compared, and not all the same."""
-    weights: dict[type, _Named] = {nn.Embedding: [], nn.Linear: []}  # those that ask for a gradient
+    weights: dict[type, list[tuple[str, nn.Parameter]]] = {nn.Embedding: [], nn.Linear: []}
     for path, module in inside("", root):
-        kind = next((kind for kind in weights if is_kind(module, kind)), None)
-        weight = None if kind is None else registered(module, "_parameters").get("weight")
-        if kind is not None and type(weight) is nn.Parameter and weight.requires_grad and not weight.is_meta:
-            weights[kind].append((f"{path}.weight"[1:], weight))
+        for kind in (kind for kind in weights if is_kind(module, kind)):
+            weight = registered(module, "_parameters").get("weight")
+            if type(weight) is nn.Parameter and weight.requires_grad and not weight.is_meta:
+                weights[kind].append((f"{path}.weight"[1:], weight))
     large = (one for one in weights[nn.Embedding] if one[1].numel() >= SMALLEST)
     pairs = ((one, two) for one in large for two in weights[nn.Linear] if one[1] is not two[1])
     alike = (pair for pair in pairs if len({(x.shape, x.dtype, x.device) for _, x in pair}) == 1)
@@ -150,20 +131,14 @@ _LEAVES = 64  # nodes that are walked from a tensor that is not a leaf
 _CONTAINERS = (list, tuple, dict)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A plain attribute of a module that lies in an outermost one."""
 
     root: Root
-    path: str
+    path: str  # of the module
     module: nn.Module
     attribute: str
     value: Any
-
-    @property
-    def name(self) -> str:
-        """How a user writes it."""
-        return f"{self.path}.{self.attribute}"
 
 
 def modules_report(
@@ -200,9 +175,7 @@ def modules_report(
 def _places(root: Root, within: list[Root]) -> Iterator[Place]:
     """Yield the plain attributes of all modules inside one that are tensors, or containers with modules in them."""
     for path, module in within:
-        if is_torch_own(type(module)):
-            continue
-        attributes = attributes_of(module)
+        attributes = {} if is_torch_own(type(module)) else attributes_of(module)
         for attribute in sorted(attributes.keys() - MODULE_OWN):
             value = attributes[attribute]
             holds_any = type(value) in _CONTAINERS and value and next(_members(value), None) is not None
@@ -218,16 +191,14 @@ def _repeated(root: Root, within: list[Root], cell_number: CellNumber) -> Iterat
             owner = (path, module)
         if not is_kind(module, nn.Sequential, nn.ModuleList):
             continue
-        children = list(registered(module, "_modules").values())
-        runs = [list(run) for _, run in groupby(children, key=id)]
+        runs = [list(run) for _, run in groupby(registered(module, "_modules").values(), key=id)]
         longest = max(runs, key=len, default=[])
-        one, times = (longest[0], len(longest)) if len(longest) > 1 else (None, 0)
+        one = longest[0] if len(longest) > 1 else None
         asking = sum(is_kind(held, nn.Parameter) and held.requires_grad for _, held in held_by(one)) if one else 0
-        if one is not None and asking:
-            lines = assigned(type(owner[1]), path.removeprefix(f"{owner[0]}."), cell_number)
-            yield RepeatedModule(
-                path, type(module).__name__, type(one).__name__, times, asking, lines[0] if lines else None
-            )
+        if asking:
+            where = next(iter(assigned(type(owner[1]), path.removeprefix(f"{owner[0]}."), cell_number)), None)
+            names = type(module).__name__, type(one).__name__
+            yield RepeatedModule(path, *names, len(longest), asking, where)
 
 
 # Names under which people switch gradients off that nothing reads; and the right one, on a module.
@@ -237,8 +208,7 @@ _MISSPELT = re.compile(r"requ?i?re?s?d?_?grad(s|ient|ients)?|requires_?gard|reqi
 def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
     """Yield attributes that were to freeze something and are read by nobody, where it is not frozen."""
     for path, module in within:
-        torchs = is_torch_own(type(module))
-        own = [key for key in _misspelt(module) if torchs or key == "requires_grad"]
+        own = [key for key in _misspelt(module) if key == "requires_grad" or is_torch_own(type(module))]
         flags = [(path, key, [held for _, held in held_by(module)]) for key in own]
         for at, parameter in registered(module, "_parameters").items():
             flags += [(f"{path}.{at}", key, [parameter]) for key in _misspelt(parameter) if key != "requires_grad"]
@@ -255,7 +225,6 @@ def _misspelt(item: Any) -> list[str]:
 
 
 def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
-    """Yield the modules and parameters in plain containers, and in containers in these."""
     for item in islice(value.values() if type(value) is dict else value, _ITEMS):
         if is_kind(item, nn.Module, nn.Parameter):
             yield item
@@ -264,24 +233,15 @@ def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
 
 
 class _Known:
-    """What is registered, named and optimized; looked up when it is first asked for."""
+    """What is registered, optimized, bound to a plain name (``named``), known to have been updated (``stepped``)."""
 
     def __init__(self, roots: Sequence[Root], namespace: Mapping[str, Any], optimized: Optimized) -> None:
-        self._roots, self._namespace, self._more = roots, namespace, optimized
-
-    @cached_property
-    def named(self) -> set[int]:
-        """What is bound to a plain name."""
-        return {id(value) for name, value in list(self._namespace.items()) if not name.startswith("_")}
-
-    @cached_property
-    def stepped(self) -> set[int]:
-        """What is known to have been updated."""
-        return set(self._more())
+        self._roots, self._namespace, self.stepped = roots, namespace, set(optimized())
+        self.named = {id(value) for name, value in list(namespace.items()) if not name.startswith("_")}
 
     @cached_property
     def optimized(self) -> set[int]:
-        """What the optimizers that could be found update."""
+        """What the optimizers that could be found update; looked for when it is first asked for."""
         found = Walk(self._namespace).named(torch.optim.Optimizer)
         return {id(parameter) for _, optimizer in found for parameter in updated_by(optimizer)} | self.stepped
 
@@ -302,7 +262,7 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
     own = {id(held) for _, held in held_by(root)}
     devices = {str(held.device) for _, held in held_by(root, PARAMETERS_AND_BUFFERS)}
     return UnregisteredTensor(
-        name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
+        name=f"{place.path}.{place.attribute}", owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
         grad_fn="" if (node := graph_of(x)) is None else node.name(),
         kept_elsewhere=id(x) in known.named or (bool(behind) and behind <= known.registered() | known.named),
@@ -325,8 +285,9 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> Unregistered
         return None
     own = [held for _, held in held_by(place.root[1])]
     return UnregisteredModules(
-        name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
-        parameters=len(missing), numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),
+        name=f"{place.path}.{place.attribute}", owner=place.root[0], container=type(place.value).__name__,
+        modules=len(modules), parameters=len(missing),
+        numel=sum(held.numel() for held in missing.values() if not is_lazy(held)),
         registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
         with_gradient=sum(held.grad is not None for held in missing.values()),
         trained=any(held.grad is not None or id(held) in known.stepped for held in own), location=where,

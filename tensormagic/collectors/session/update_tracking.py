@@ -6,7 +6,8 @@ import dataclasses
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -30,12 +31,14 @@ def like_trained(
     ``names`` are those of all its parameters, with the name of the model; the others are numbers among these.
     """
     owner, model = root
-    patterns: dict[int, tuple[str, ...]] = {}  # each path with a star for each place in a list or dictionary of modules
-    for number in {*still, *trained}:
+
+    def pattern(number: int) -> tuple[str, ...]:
+        """Return a path with a star for each place in a list or dictionary of modules."""
         steps = _steps(model, names[number].removeprefix(f"{owner}.").split("."))
-        patterns[number] = tuple("*" if is_kind(at, nn.ModuleList, nn.ModuleDict) else key for at, key in steps)
-    used = {patterns[number] for number in trained}
-    return tuple(number for number in still if "*" in patterns[number] and patterns[number] in used)
+        return tuple("*" if is_kind(at, nn.ModuleList, nn.ModuleDict) else key for at, key in steps)
+
+    used = set(map(pattern, trained))
+    return tuple(number for number in still if "*" in pattern(number) and pattern(number) in used)
 
 
 def _steps(root: nn.Module, path: Iterable[str]) -> Iterator[tuple[nn.Module, str]]:
@@ -50,11 +53,8 @@ def _steps(root: nn.Module, path: Iterable[str]) -> Iterator[tuple[nn.Module, st
 
 def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> Location | None:
     """Return the line of a user's class that makes what these parameters have in common, from outside inwards."""
-    common: list[str] = []
-    for keys in zip(*(path.split(".") for path in paths), strict=False):
-        if len(set(keys)) > 1:
-            break
-        common.append(keys[0])
+    every = zip(*(path.split(".") for path in paths), strict=False)
+    common = [keys[0] for keys in takewhile(lambda keys: len(set(keys)) == 1, every)]
     lines = [line for module, key in _steps(root, common) for line in assigned(type(module), key, cell_number)[:1]]
     return lines[-1] if lines else None
 
@@ -102,11 +102,6 @@ class ParameterSnapshot:
     before: Seen | None
 
     @property
-    def is_held(self) -> bool:
-        """Whether an optimizer holds it."""
-        return bool(self.place[0])
-
-    @property
     def moved(self) -> int:
         """In-place changes since the last look, or since it was made."""
         return self.version - self.before.version if self.before is not None else max(self.version - _MADE, 0)
@@ -120,7 +115,7 @@ class ParameterSnapshot:
     def is_trained(self) -> bool:
         """Whether an optimizer has changed it, by all that can be seen."""
         earlier = self.before is not None and self.before.trained
-        return self.is_held and (earlier or self.is_used or self.moved > 0)
+        return bool(self.place[0]) and (earlier or self.is_used or self.moved > 0)
 
     def stands_still(self, progress: Progress, *, keeps_state: bool) -> bool:
         """Return whether nothing changes it: in an optimizer for want of a gradient, or in none in spite of one.
@@ -130,8 +125,8 @@ class ParameterSnapshot:
         just_made = keeps_state and self.before is None and self.version <= _FILLED
         if not self.value.requires_grad or self.is_used or (self.moved and not just_made):
             return False
-        if self.is_held or self.gradient is None:
-            return self.is_held and self.gradient is None
+        if self.place[0] or self.gradient is None:
+            return bool(self.place[0]) and self.gradient is None
         if self.before is None or (earlier := self.before.gradient) is None:
             return True  # it came since the last look
         if earlier[0]() is not self.value.grad or earlier[1] != self.gradient[1]:
@@ -140,18 +135,12 @@ class ParameterSnapshot:
 
     def since(self, progress: Progress, *, is_watching: bool) -> int:
         """Return how far its optimizer was when it began to stand still."""
-        before = self.before
-        if before is None:
-            return progress.total - progress.advanced if is_watching else progress.total
-        if before.since is not None and before.place == self.place:
+        before, could_move = self.before, is_watching
+        if before is not None and before.since is not None and before.place == self.place:
             return before.since
-        could_move = before.asks and (before.place == self.place or progress.is_new or not self.is_held)
+        if before is not None:
+            could_move = before.asks and (before.place == self.place or progress.is_new or not self.place[0])
         return progress.total - progress.advanced if could_move else progress.total
-
-    def remembered(self, since: int | None) -> Seen:
-        """Return what is kept of it."""
-        asks = self.value.requires_grad
-        return Seen(self.version, self.gradient, self.place, asks, self.is_trained, since)
 
 
 def snapshots(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Marks) -> list[ParameterSnapshot]:
@@ -178,15 +167,13 @@ def steps_of(state: Mapping[str, Any]) -> int:
     return int(count) if isinstance(count, int | float) else 0
 
 
-# Autograd and the optimizers leave traces that cost nothing to read. A step changes a parameter in place, so that its
-# version counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
-# Nothing is hooked: the counters of two looks are compared.
+# Nothing is hooked: the counters of two looks are compared. A step changes a parameter in place, so that its version
+# counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
 
 Root = tuple[str, nn.Module]
 
 
-@dataclass(slots=True)
-class _Model:
+class _Model(NamedTuple):
     """A model as it is at one look, with the optimizers that hold any of its parameters."""
 
     root: Root
@@ -215,30 +202,29 @@ class UpdateTracking:
         cell_number: CellNumber = no_cell,
     ) -> tuple[UnchangedParameters, ...]:
         """Return what stood still, for each model by the optimizer that holds it, or by none."""
-        self._progress_of = {
-            key: progress for key, progress in self._progress_of.items() if progress.reference() is not None
-        }
+        for key in [key for key, progress in self._progress_of.items() if progress.reference() is None]:
+            del self._progress_of[key]
+        located = []
         with quiet():
             models = list(self._models(roots, list(optimizers)))
             found = [(model, report) for model in models for report in self._described(model)]
-            self._is_watching = True
-            located = []
-            for model, report in found:  # by the line that makes the parameters; of what is in none, the optimizer
+            for model, report in found:
+                # By the line that makes the parameters; of what is in no optimizer, by that.
                 where = None if report.held else bound(report.optimizer, files, cell_number)
                 paths = [report.names[number].removeprefix(f"{report.owner}.") for number in report.unchanged]
                 where = where or made_at(model.root[1], paths, cell_number)
                 located.append(dataclasses.replace(report, location=where))
-            return tuple(located)
+        self._is_watching = True
+        return tuple(located)
 
     def _models(self, roots: Iterable[Root], optimizers: list[tuple[str, Any]]) -> Iterator[_Model]:
-        """Yield the models; a parameter that lies in two is the first one's."""
         held = {id(p): optimizer for _, optimizer in optimizers for p in updated_by(optimizer)}
         names = {id(optimizer): name for name, optimizer in optimizers}
         taken: set[int] = set()
         for root in roots:
             parameters = [one for one in snapshots(root, held, self._seen) if id(one.value) not in taken]
             taken.update(id(one.value) for one in parameters)
-            used = {one.place: held[id(one.value)] for one in parameters if one.is_held}
+            used = {one.place: held[id(one.value)] for one in parameters if one.place[0]}
             yield _Model(root, parameters, {place: (names[place[0]], one) for place, one in used.items()})
 
     def _described(self, model: _Model) -> Iterator[UnchangedParameters]:
@@ -257,7 +243,8 @@ class UpdateTracking:
             resting = (one for one in members if one.stands_still(progress, keeps_state=keeps_state))
             still[place] = {one.name: one.since(progress, is_watching=self._is_watching) for one in resting}
         for one in model.parameters:
-            self._seen.put(one.value, one.remembered(still[one.place].get(one.name)))
+            since, asks = still[one.place].get(one.name), one.value.requires_grad
+            self._seen.put(one.value, Seen(one.version, one.gradient, one.place, asks, one.is_trained, since))
         for place, progress in progress_of.items():
             for since in sorted(set(still[place].values())):
                 names = {name for name, began in still[place].items() if began == since}

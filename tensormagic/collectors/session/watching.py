@@ -1,13 +1,14 @@
 """A look at all that is in a session: what is kept alive by whom, and what modules hold beside their registries.
 
-Put together from one walk. Who keeps a storage is then asked of `collectors.aliasing.aliases` once more, for the few
-storages that the walk found nowhere but in the session's own places: nothing is said that it does not confirm.
+Put together from one walk. Who keeps a storage is then asked of `collectors.aliasing.aliases`: nothing is said that it
+does not confirm.
 """
 
 from __future__ import annotations
 
 import itertools
 import linecache
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -83,13 +84,12 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         unchanged: tuple[UnchangedParameters, ...] = ()
         if walk_session.names_complete:
             unchanged = known.updates.look(outer, walk_session.optimizers, files=files, cell_number=cell_number)
+        growing = (replace(one, location=grown(one.name, files, cell_number)) for one in _growing(earlier, sizes))
         return WatchReport(
             looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,
             views=views, graphs=graphs, sizes=sizes, unchanged=unchanged, gaps=walk_session.gaps,
-            growing=tuple(
-                replace(growth, location=grown(growth.name, files, cell_number)) for growth in _growing(earlier, sizes)
-            ),
+            growing=tuple(growing),
         )  # fmt: skip
 
 
@@ -99,10 +99,9 @@ def standing_out(
     files: tuple[str, ...] | None = None,
     cell_number: CellNumber = no_cell,
 ) -> tuple[tuple[RetainedMemory, ...], tuple[StorageKeepingView, ...], tuple[StoredGraph, ...]]:
-    """Return what is alive and hardly meant to be, of what a walk has met; without names, where the walk was cut.
+    """Return what only the session keeps, the views that alone keep a storage half unread, and what stored graphs keep.
 
-    That is what only the session keeps, the views that alone keep a storage of which they read less than half, the
-    largest storage first, and what stored graphs keep.
+    The largest come first; where the walk was cut, only the graphs.
     """
     looked_in = sources(namespace) if files is None else files
     storages = walk_session.storages
@@ -121,9 +120,8 @@ def _alone(held: Held, namespace: Mapping[str, Any]) -> StorageKeepingView | Non
     """Return a view that is confirmed to keep its storage alone."""
     described = holders(held.tensor, namespace)
     shared = described.unreached != 0 or described.of_storage or described.found > len(described.holders)
-    if described.cut or shared:
-        return None
-    named = [holder.path for holder in described.of_tensor if holder.kind not in SESSION_KINDS]
+    alone = () if described.cut or shared else described.of_tensor
+    named = [holder.path for holder in alone if holder.kind not in SESSION_KINDS]
     return StorageKeepingView(nearest(telling(named))[0], _nbytes(held.tensor), held.nbytes) if named else None
 
 
@@ -157,7 +155,6 @@ def _in_out(path: str, namespace: Mapping[str, Any]) -> str:
 
 
 def _growing(earlier: Sequence[WatchReport], sizes: tuple[HeldSize, ...]) -> Iterator[Growth]:
-    """Yield what has grown by equal amounts over the last looks, this one included."""
     looks = [{size.name: size for size in one.sizes} for one in earlier[-(LOOKS - 1) :]]
     for now in sizes if len(looks) == LOOKS - 1 else ():
         line = [*(one[now.name] for one in looks if now.name in one), now]
@@ -179,14 +176,12 @@ def _reads_a_part(held: Held) -> bool:
 
 def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
     """Return what holds the most: containers by what lies in them, and tensors that have a name or are an attribute."""
-    held: dict[str, list[int]] = {}
+    held = defaultdict[str, list[int]](list)
     for place, x in walk_session.visits:
         if place.kind in {"name", "item", "attribute"}:
-            entry = held.setdefault(ITEM.sub("", place.path), [0, 0])
-            entry[0] += 1
-            entry[1] += _nbytes(x)
-    open_ended = ((name, numbers) for name, numbers in held.items() if name not in walk_session.bounded)
-    every = (HeldSize(name, tensors, nbytes) for name, (tensors, nbytes) in open_ended)
+            held[ITEM.sub("", place.path)].append(_nbytes(x))
+    open_ended = ((name, sizes) for name, sizes in held.items() if name not in walk_session.bounded)
+    every = (HeldSize(name, len(sizes), sum(sizes)) for name, sizes in open_ended)
     return tuple(sorted(every, key=lambda size: -size.nbytes)[:MOST_SIZES])
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import tensormagic as tm
 from tensormagic.collectors.memory import roots as containers_module
-from tensormagic.collectors.memory.flow import Dominance, flow_of
+from tensormagic.collectors.memory.flow import Flow
 from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.memory.roots import containers
 from tests.collectors.memory.freeing_programs import freed_by
@@ -139,13 +139,13 @@ def test_what_a_node_dominates_is_lost_without_it(graph: tuple[list[list[int]], 
     """For each node: what cannot be reached once its references are gone; for each reference likewise."""
     edges, roots = graph
     weights = dict.fromkeys(range(len(edges)), (1, "cpu"))
-    dominance = Dominance(edges, roots, flow_of(edges, roots, weights), weights)
+    flow = Flow(edges, roots, weights)
     starts = [node for begun in roots for node in begun]
     every = reached(edges, starts)
     for node in every:
         emptied = [after if at != node else [] for at, after in enumerate(edges)]
-        below = dominance.below(node)
+        below = flow.below(node)
         assert below == every - reached(emptied, starts)
-        for at, lost in enumerate(dominance.parts(node, below)):
+        for at, lost in enumerate(flow.parts(node, below)):
             less = [[*after[:at], *after[at + 1 :]] if each == node else after for each, after in enumerate(edges)]
             assert lost == every - reached(less, starts)

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory import live_blocks as lines_module
-from tensormagic.collectors.memory.live_blocks import Lines, Origin, note_lines, noted_line
+from tensormagic.collectors.memory import live_tensors as lines_module
+from tensormagic.collectors.memory.live_tensors import Origin, line_of, note_lines, noted_line
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.reports import Location
 
@@ -138,13 +138,12 @@ def cuda(**asked):
 
 def test_the_allocator_of_cuda_is_asked_where_it_records():
     """The innermost line of the user's on its stack counts; elsewhere, and without a recording, none does."""
-    lines = Lines(cuda(), lambda: True)
-    found = lines.of(Somewhere(512)).location
+    found = line_of(Somewhere(512), cuda(), lambda: True).location
     assert (found.filename, found.line, found.function) == (__file__, 3, "forward")
-    assert lines.of(Somewhere(1024)) is None
-    assert lines.of(Somewhere(512, "cpu")) is None
-    assert Lines(cuda(), lambda: False).of(Somewhere(512)) is None
-    assert Lines(SimpleNamespace(is_initialized=lambda: False), lambda: True).of(Somewhere(512)) is None
+    assert line_of(Somewhere(1024), cuda(), lambda: True) is None
+    assert line_of(Somewhere(512, "cpu"), cuda(), lambda: True) is None
+    assert line_of(Somewhere(512), cuda(), lambda: False) is None
+    assert line_of(Somewhere(512), SimpleNamespace(is_initialized=lambda: False), lambda: True) is None
 
 
 def test_an_allocator_without_a_history_hides_nothing():
@@ -153,20 +152,20 @@ def test_an_allocator_without_a_history_hides_nothing():
     def refuses():
         raise RuntimeError("cudaMallocAsync does not yet support recordHistory.")
 
-    assert Lines(cuda(), refuses).of(Somewhere(512)) is None
+    assert line_of(Somewhere(512), cuda(), refuses) is None
 
 
 def test_a_stack_of_libraries_alone_is_no_line():
     """Where no frame is the user's own, and where torch raises, nothing is told."""
     there = cuda()
     there.memory._allocation_traceback = lambda _: [{"filename": torch.__file__, "line": 9, "name": "linear"}]
-    assert Lines(there, lambda: True).of(Somewhere(512)) is None
+    assert line_of(Somewhere(512), there, lambda: True) is None
 
     def refuses(_address):
         raise RuntimeError("no history")
 
     there.memory._allocation_traceback = refuses
-    assert Lines(there, lambda: True).of(Somewhere(512)) is None
+    assert line_of(Somewhere(512), there, lambda: True) is None
 
 
 @pytest.mark.gpu

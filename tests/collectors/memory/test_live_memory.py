@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tensormagic import memory
-from tensormagic.collectors.memory.live_blocks import category_of
+from tensormagic.collectors.memory.live_tensors import category_of
 from tensormagic.reports import CATEGORIES, LiveStorage
 from tests.support.zoo import ZOO
 

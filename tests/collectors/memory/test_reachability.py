@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings, strategies as st
 
-from tensormagic.collectors.memory.flow import (
-    NOBODY,
-    SEVERAL,
-    bits,
-    ends_in_cycles,
-    flow_of,
-    root_sets,
-    set_of,
-    sole_roots,
-)
+from tensormagic.collectors.memory.flow import Flow, bits, ends_in_cycles, set_of
 
 GRAPHS = st.integers(1, 12).flatmap(
     lambda size: st.tuples(
@@ -36,38 +27,34 @@ def reached(edges: list[list[int]], starts: list[int]) -> set[int]:
 @given(GRAPHS)
 @settings(deadline=None, max_examples=300)
 def test_a_root_has_what_is_lost_without_it(graph: tuple[list[list[int]], list[list[int]]]) -> None:
-    """The nodes of a root's colour are those that cannot be reached once the root is taken away."""
+    """The nodes that one root alone leads to are those that cannot be reached once the root is taken away."""
     edges, roots = graph
-    colours = sole_roots(edges, roots)
+    sets = Flow(edges, roots, {}).sets
     every = reached(edges, [node for starts in roots for node in starts])
     for root in range(len(roots)):
         others = [node for at, starts in enumerate(roots) if at != root for node in starts]
         lost = every - reached(edges, others)
-        assert {node for node, colour in enumerate(colours) if colour == root} == lost
-    assert {node for node, colour in enumerate(colours) if colour == NOBODY} == set(range(len(edges))) - every
+        assert {node for node, led in enumerate(sets) if led == 1 << root} == lost
+    assert {node for node, led in enumerate(sets) if not led} == set(range(len(edges))) - every
 
 
 @given(GRAPHS)
 @settings(deadline=None, max_examples=300)
-def test_shared_nodes_know_their_roots(graph: tuple[list[list[int]], list[list[int]]]) -> None:
-    """The set of a node that several roots reach is that of all roots that reach it."""
+def test_nodes_know_their_roots(graph: tuple[list[list[int]], list[list[int]]]) -> None:
+    """The set of a node is that of all roots that reach it."""
     edges, roots = graph
-    sets = root_sets(edges, roots, colours := sole_roots(edges, roots))
     led = [reached(edges, starts) for starts in roots]
-    expected = {
-        node: set_of(root for root, nodes in enumerate(led) if node in nodes)
-        for node, colour in enumerate(colours)
-        if colour == SEVERAL
-    }
-    assert sets == expected
+    expected = [set_of(root for root, nodes in enumerate(led) if node in nodes) for node in range(len(edges))]
+    assert Flow(edges, roots, {}).sets == expected
 
 
 def test_bytes_are_summed_by_who_frees_them() -> None:
     """What one root alone leads to is its own; what two lead to takes both, in a cycle as well; each once."""
     edges = [[1], [0, 3], [3], [], []]
-    flow = flow_of(edges, [[0], [2], []], {1: (10, "cpu"), 2: (5, "cpu"), 3: (100, "cuda:0"), 4: (7, "cpu")})
-    assert [one.nbytes for one in flow.alone] == [10, 5, 0]
-    assert {needed: one.devices for needed, one in flow.together.items()} == {0b11: {"cuda:0": 100}}
+    flow = Flow(edges, [[0], [2], []], {1: (10, "cpu"), 2: (5, "cpu"), 3: (100, "cuda:0"), 4: (7, "cpu")})
+    assert [flow.alone(root) for root in range(3)] == [10, 5, 0]
+    assert flow.sums[0b11].devices == {"cuda:0": 100}
+    assert flow.sums.keys() == {0b01, 0b10, 0b11}
     assert flow.freed(0b11).nbytes == 115
     assert flow.freed(0b11).storages == 3
     assert flow.freed(0b01).nbytes == 10
@@ -83,9 +70,9 @@ def test_a_long_chain_takes_no_recursion() -> None:
     size = 50_000
     edges = [[at + 1] if at + 1 < size else [] for at in range(size)]
     roots = [[0], [1]]
-    colours = sole_roots(edges, roots)
-    assert colours[0] == 0
-    assert root_sets(edges, roots, colours)[size - 1] == 0b11
+    sets = Flow(edges, roots, {}).sets
+    assert sets[0] == 0b01
+    assert sets[size - 1] == 0b11
 
 
 @settings(max_examples=200, deadline=None)

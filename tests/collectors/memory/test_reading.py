@@ -236,7 +236,7 @@ def test_a_snapshot_survives_every_protocol_and_padding(tmp_path):
         (json.dumps({"tensormagic": "memory snapshot"}).encode(), r"SnapshotReport\.load"),
         (b"<!doctype html>", "a page"),
         (pickle.dumps({"segments": [1, 2, 3]})[:-6], "cut short"),
-        ("Grüße".encode("utf-16"), "is not valid there"),
+        ("Grüße".encode("utf-16"), "it is no pickle"),
     ],
 )
 def test_other_files_are_told_for_what_they_are(tmp_path, written, told):

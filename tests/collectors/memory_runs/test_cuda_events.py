@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, LineTotals
+from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Iterations, LineTotals
 from tensormagic.collectors.memory_runs.cuda_events import LIMIT, CudaRecording, Seen, allocator_runs
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.reports import Location
@@ -209,7 +209,7 @@ def recorded(cuda: Cuda, *, enabled: bool = False):
 
 def device() -> AllocationLog:
     """Return what a run knows of the device: 4000 bytes from its one line."""
-    ledger = AllocationLog("cuda:0", defaultdict(LineTotals))
+    ledger = AllocationLog("cuda:0", defaultdict(LineTotals), Iterations())
     ledger.peak, ledger.served = 5004, {0: 4000, None: 8}
     return ledger
 

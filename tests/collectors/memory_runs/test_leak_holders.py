@@ -87,7 +87,7 @@ def test_graphs_of_stored_losses():
         val_losses.append((w * 2).exp().sum())  # noqa: PERF401
     saved = activations_of(val_losses)
     holds = holds_of(saved, val_losses=val_losses, w=w)
-    assert {(hold.name, hold.graph, hold.form, hold.count, hold.scalars) for hold in holds} == {
+    assert {(hold.name, hold.graph, hold.form, hold.results, hold.scalars) for hold in holds} == {
         ("val_losses", True, "items", 5, True)
     }
 
@@ -101,7 +101,7 @@ def test_a_sum_of_losses():
         saved += activations_of([loss])
         summed = summed + loss
     holds = holds_of(saved, summed=summed, w=w)
-    assert {(hold.name, hold.form, hold.count) for hold in holds} == {("summed", "sum", 5)}
+    assert {(hold.name, hold.form, hold.results) for hold in holds} == {("summed", "sum", 5)}
     assert holds[0].location.text == "summed = summed + loss"
 
 
@@ -113,7 +113,7 @@ def test_a_state_that_is_carried_over():
         state = cell(torch.zeros(1, 2), state)
         states.append(state.detach())
     holds = holds_of(states[:-1], cell=cell, state=state)
-    assert {(hold.name, hold.form, hold.graph, hold.count) for hold in holds} == {("state", "carried", True, 0)}
+    assert {(hold.name, hold.form, hold.graph, hold.results) for hold in holds} == {("state", "carried", True, 0)}
 
 
 @pytest.mark.parametrize("nothing", [{}, {"x": 1}], ids=str)

@@ -12,7 +12,7 @@ STORED = Location("cell.py", 9, "losses.append(loss)")
 MIB = 2**20
 TRAINING = RunFacts(LINES, backwards=range(10, 400, 10))  # 39 backwards, ten operations apart
 INFERENCE = RunFacts(LINES)
-LOSSES = Hold("losses", location=STORED, graph=True, count=40, scalars=True)
+LOSSES = Hold("losses", location=STORED, graph=True, results=40, scalars=True)
 FEATURES = Hold("features", location=STORED)
 
 
@@ -79,8 +79,8 @@ def test_what_nothing_holds_that_has_a_name():
         items(allocations=range(365, 400, 10)),
         items(allocations=range(5, 400, 60)),
         items(Hold("queue", location=STORED, ends=True)),
-        each(Hold("losses", graph=True, count=3, location=STORED)),
-        each(Hold("losses", graph=True, count=40, ends=True)),
+        each(Hold("losses", graph=True, results=3, location=STORED)),
+        each(Hold("losses", graph=True, results=40, ends=True)),
         each(None, category="optimizer state"),
         each(None, category="gradient"),
         each(None, line=-1),
