@@ -195,10 +195,9 @@ def count_distinct(pattern: Pattern | None) -> int | None:
     """Return how many storage elements a pattern reads; None where that is too hard to count."""
     if pattern is None:
         return 0
-    distinct = pattern.distinct()
-    if distinct is None and pattern.steps <= ENUMERATION_LIMIT:
-        return len(np.unique(enumerate_reads(pattern)[0]))
-    return distinct
+    if (nested := pattern.nested()) is not None:
+        return nested.steps
+    return len(np.unique(enumerate_reads(pattern)[0])) if pattern.steps <= ENUMERATION_LIMIT else None
 
 
 def memory_formats(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[MemoryFormat, ...]:

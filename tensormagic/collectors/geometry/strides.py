@@ -80,11 +80,11 @@ class Pattern:
             inside += axis.reach
         return True
 
-    def united(self) -> Pattern:
-        """Return a pattern that reads the same set of elements, overlapping axes joined where they form one run.
+    def nested(self) -> Pattern | None:
+        """Return a pattern that nests and reads the same elements, each once and in any order; None if none is found.
 
         Two axes with strides s and k·s read one run of stride s together if the first has at least k steps. That
-        covers what `Tensor.unfold` and convolution windows make. Reading order and repeats are lost.
+        covers what `Tensor.unfold` and convolution windows make.
         """
         axes: list[Axis] = []
         for axis in reversed(self.axes):
@@ -93,48 +93,28 @@ class Pattern:
                 axes[-1] = replace(axes[-1], size=axes[-1].size + times * (axis.size - 1))
             else:
                 axes.append(axis)
-        return Pattern(self.offset, tuple(reversed(axes)), 1)
-
-    def nested(self) -> Pattern | None:
-        """Return a pattern that nests and reads the same set of elements; None where none is found."""
-        united = self if self.nests else self.united()
+        united = Pattern(self.offset, tuple(reversed(axes)), 1)
         return united if united.nests else None
-
-    def distinct(self) -> int | None:
-        """Return how many different storage elements are read; None where the axes do not tell."""
-        nested = self.nested()
-        return nested.steps if nested is not None else None
 
 
 def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
-    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known.
-
-    Boxes of whole inner axes are counted: each axis is cut at most twice, so that there are about twice as many.
-    """
-    united = pattern.nested()
-    if united is None:
+    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known."""
+    nested = pattern.nested()
+    if nested is None:
         return None
-    # For each level how far the axes from there inwards reach, and how many elements they read.
-    spans, counts = [1], [1]
-    for axis in reversed(united.axes):
-        spans.insert(0, spans[0] + axis.reach)
-        counts.insert(0, counts[0] * axis.size)
-    found, pending = 0, [(0, start - united.offset, stop - united.offset)]
-    while pending:
-        level, low, high = pending.pop()
-        low, high = max(low, 0), min(high, spans[level])
-        if low >= high:
-            continue
-        if high - low == spans[level]:
-            found += counts[level]
-            continue
-        axis, inner = united.axes[level], spans[level + 1]
-        first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
-        found += max(last_whole - first_whole + 1, 0) * counts[level + 1]
-        ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
-        starts = [at * axis.stride for at in ends if not first_whole <= at <= last_whole]
-        pending += [(level + 1, low - begin, high - begin) for begin in starts]
-    return found
+
+    def below(end: int) -> int:
+        """Count the elements before ``end``: for each axis its whole steps, then what the last one has inside."""
+        rest, found, inside = end - nested.offset, 0, nested.steps
+        if rest <= 0:
+            return 0
+        for axis in nested.axes:
+            inside //= axis.size
+            at = min((rest - 1) // axis.stride, axis.size - 1)
+            found, rest = found + at * inside, rest - at * axis.stride
+        return found + 1
+
+    return below(stop) - below(start)
 
 
 # Reading a tensor of any size in pieces: no dimension of stride 0 twice, no huge tensor whole.
@@ -325,19 +305,11 @@ class Written:
         return found
 
 
-_NOTHING = Written((), "")
-_known: dict[Any, Written] = {}
-
-
+@cache
 def written_by(op: Any) -> Written:
-    """Return what ``op`` writes to; nothing for anything that is no ATen overload (about 0.1 µs)."""
-    known = _known.get(op)
-    if known is None:
-        known = _known[op] = _read(op) if isinstance(op, torch._ops.OpOverload) else _NOTHING
-    return known
-
-
-def _read(op: Any) -> Written:
+    """Return what ``op`` writes to; nothing for anything that is no ATen overload."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return Written((), "")
     schema = op._schema
     undeclared = ("running_mean", "running_var") if schema.name in _BATCH_NORMS else ()
     slots = tuple(
@@ -346,7 +318,7 @@ def _read(op: Any) -> Written:
         if argument.name in undeclared or (argument.alias_info is not None and argument.alias_info.is_write)
     )
     if not slots or torch.Tag.inplace_view in op.tags or schema.name in _NO_ELEMENTS:
-        return _NOTHING
+        return Written((), "")
     name = schema.name.partition("::")[2]
     is_out = any(position is None for position, _ in slots) or name.endswith("out")
     pointwise = torch.Tag.pointwise in op.tags or name.startswith(("copy_", "_foreach", "_fused"))
@@ -362,8 +334,7 @@ def does_write(written: Written, op: Any, args: tuple[Any, ...], kwargs: dict[st
         return not is_same_place(args[0], args[1])
     if not written.when:
         return True
-    names = [argument.name for argument in op._schema.arguments]
-    at = names.index(written.when)
+    at = [argument.name for argument in op._schema.arguments].index(written.when)
     return bool(args[at] if at < len(args) else kwargs.get(written.when))
 
 

@@ -81,7 +81,7 @@ def test_what_is_too_hard_is_maybe(monkeypatch):
     from tensormagic.collectors.geometry import overlap
 
     monkeypatch.setattr(overlap, "MAX_WORK", 1)
-    monkeypatch.setattr(overlap, "COUNT_LIMIT", 0)
+    monkeypatch.setattr(overlap, "PICTURE_LIMIT", 0)
     storage = torch.zeros(10_000)
     x, y = storage.as_strided((9, 8, 7), (101, 67, 31)), storage.as_strided((9, 8, 7), (103, 71, 29), 1)
     assert counted(x, y) == ("maybe", None, None)
