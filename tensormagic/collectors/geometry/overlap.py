@@ -20,7 +20,9 @@ from tensormagic.collectors.geometry.strides import Pattern, count_between
 # lies at the addresses: made-up ones do as well.
 
 MAX_WORK = 100_000
-PICTURE_LIMIT = 2**22  # bytes: up to so many between two regions are drawn, a truth value each, to count what they share
+PICTURE_LIMIT = (
+    2**22
+)  # bytes: up to so many between two regions are drawn, a truth value each, to count what they share
 _TOO_HARD: type[Exception] = getattr(np, "exceptions", np).TooHardError  # moved in NumPy 1.25
 _BASE = 2**48  # made up; high enough for regions that start before the storage they are compared with
 

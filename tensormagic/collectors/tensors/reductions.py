@@ -218,8 +218,8 @@ class Swept:
 def sweep(view: torch.Tensor, domain: Domain, shift: float, scale: float) -> Swept:
     """Read every element of ``view`` once.
 
-    ``shift`` is 0 or a value near the mean, whole for integers; ``scale`` a power of two, other than 1 where the squares
-    of float64 values would leave their range.
+    ``shift`` is 0 or a value near the mean, whole for integers; ``scale`` a power of two, other than 1 where the
+    squares of float64 values would leave their range.
     """
     swept, rank = Swept(), 0
     for piece in chunks(view, CHUNK):

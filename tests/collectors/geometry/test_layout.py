@@ -10,7 +10,15 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.geometry import layout as strip_module
-from tensormagic.collectors.geometry.layout import Rows, count_distinct, default_slice, evenly, layout, memory_formats, strip
+from tensormagic.collectors.geometry.layout import (
+    Rows,
+    count_distinct,
+    default_slice,
+    evenly,
+    layout,
+    memory_formats,
+    strip,
+)
 from tensormagic.collectors.geometry.strides import Pattern, count_between
 from tensormagic.reports import LayoutReport
 
