@@ -68,6 +68,11 @@ class Kind:
     printable: bool = True  # Whether torch prints such a tensor's values without running code that is not torch's.
 
 
+def always(label: str, summary: str, *facts: Fact, **more: Any) -> Callable[[Any], Description]:
+    """Return what describes every tensor of a kind in the same words."""
+    return lambda _: Description(label, summary, facts, **more)
+
+
 def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_what: str) -> Values | None:
     """Return numbers that can only be had as a copy; nothing where that would be a large one."""
     return Values(copy(x), of_what) if x.numel() <= MOST_COPIED else None

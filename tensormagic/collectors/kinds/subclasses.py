@@ -16,6 +16,7 @@ from tensormagic.collectors.kinds.kind import (
     Kind,
     Part,
     Values,
+    always,
     bytes_of,
     has_class,
 )
@@ -63,10 +64,6 @@ def _class_facts(x: Any) -> tuple[Fact, ...]:
     )
 
 
-def _is_subclass(x: Any) -> bool:
-    return overrides(x, "__torch_function__") or dispatches(x)
-
-
 def _describe_subclass(x: Any) -> Description:
     hook = "__torch_dispatch__" if dispatches(x) else "__torch_function__"
     summary = f"{type(x).__name__} is a tensor with memory of its own whose operations go through its {hook}."
@@ -75,7 +72,7 @@ def _describe_subclass(x: Any) -> Description:
 
 SUBCLASSES = (
     Kind("wrapper_subclass", is_wrapper, _describe_wrapper, printable=False),
-    Kind("subclass", _is_subclass, _describe_subclass, strided=True),
+    Kind("subclass", lambda x: overrides(x, "__torch_function__") or dispatches(x), _describe_subclass, strided=True),
 )
 
 
@@ -219,10 +216,6 @@ def _describe_mapped(x: Any) -> Description:
     return Description("mapped from a file", "Its storage is a file's contents, read from disk on first access.", facts)
 
 
-def _is_shared(x: Any) -> bool:
-    return _on_host(x) and bool(x.untyped_storage().is_shared()) and not _file_of(x)
-
-
 def _describe_shared(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
     summary = "Other processes that have it read and write the same memory, without copies."
@@ -234,8 +227,9 @@ STORAGES = (
     Kind("freed", lambda x: not fits(x), _describe_freed),
     Kind("pinned", lambda x: _on_host(x) and bool(x.is_pinned()), _describe_pinned),
     Kind("file", _file_of, _describe_mapped),  # type: ignore[arg-type]  # a name is as good as True
-    Kind("shared", _is_shared, _describe_shared),
-)
+    Kind("shared", lambda x: _on_host(x) and bool(x.untyped_storage().is_shared()) and not _file_of(x),
+         _describe_shared),
+)  # fmt: skip
 
 
 # Tensors without numbers: on the meta device, fake, or not initialised yet.
@@ -265,14 +259,11 @@ def _is_symbolic(x: Any) -> bool:
     return _is_fake(x) and any(type(size) is not int for size in (*x.shape, *x.stride()))
 
 
-def _describe_zero(_: Any) -> Description:
-    return Description(
-        label="zero tensor",
-        summary="torch's own stand-in for a gradient that is zero everywhere: it has a shape, but no memory.",
-        facts=(Fact("every element", "0"), Fact("to get memory", f"{ITSELF} + 0")),
-        no_values="every element is 0, and none is stored",
-        stored_bytes=0,
-    )
+_describe_zero = always(
+    "zero tensor", "torch's own stand-in for a gradient that is zero everywhere: it has a shape, but no memory.",
+    Fact("every element", "0"), Fact("to get memory", f"{ITSELF} + 0"),
+    no_values="every element is 0, and none is stored", stored_bytes=0,
+)  # fmt: skip
 
 
 def _describe_fake(x: Any) -> Description:

@@ -77,12 +77,12 @@ MASKED = (Kind("masked", lambda x: has_class(x, "torch.masked", "MaskedTensor"),
 # Functional wrappers: what torch.compile uses to turn in-place operations into ones that return new tensors.
 
 
-def _is_python_wrapper(x: Any) -> bool:
-    return has_class(x, "torch._subclasses.functional_tensor", "FunctionalTensor")
-
-
 def _is_functional(x: Any) -> bool:
     return _is_python_wrapper(x) or bool(torch._is_functional_tensor(x))
+
+
+def _is_python_wrapper(x: Any) -> bool:
+    return has_class(x, "torch._subclasses.functional_tensor", "FunctionalTensor")
 
 
 def _describe_functional(x: Any) -> Description:

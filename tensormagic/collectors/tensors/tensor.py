@@ -16,7 +16,7 @@ from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, h
 from tensormagic.collectors.geometry.layout import Rows, layout, with_values
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
-from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
+from tensormagic.collectors.kinds.dtypes import BUFFER, buffer
 from tensormagic.collectors.kinds.kind import ITSELF
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
@@ -227,7 +227,7 @@ def _kinds(
 ) -> Iterator[KindReport]:
     """Yield what each kind says, its components as reports of their own; of a registered buffer, that it is one."""
     if registered is not None and all(one.kind.key != BUFFER for one in subject.found):
-        yield KindReport(BUFFER, "Buffer", summary_of_buffer(saved=registered))
+        yield KindReport(BUFFER, "Buffer", buffer(saved=registered).summary)
     for one in subject.found:
         if one.description is None:
             sections.gaps.append(Gap(f"kind {one.kind.key}", reason_of(one.error or Exception())))
