@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, buffer
 from tensormagic.collectors.kinds.kind import ITSELF
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import quiet, told
 from tensormagic.collectors.tensors.autograd import autograd, autograd_details
 from tensormagic.collectors.tensors.statistics import statistics, values
 from tensormagic.reports import (
@@ -179,7 +180,10 @@ def _collect(
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        flags={flag: text for flag in flags if (text := _flag(subject.plain, flag))},
+        # Only sometimes worth a line; left out where they cannot be asked.
+        flags={
+            flag: text for flag in flags if (text := told(lambda flag=flag: str(getattr(subject.plain, flag)()), ""))
+        },
         data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
@@ -263,7 +267,8 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
     nothing: list[tuple[str, Any]] = []
     found = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
     # The path `net[0].weight` that was typed and the name `net.0.weight` are the same name of the same tensor.
-    named = [(name if item is x and _dotted(label) == _dotted(name) else label, item) for label, item in found]
+    dotted = partial(re.sub, r"\[(\d+)\]", r".\1")
+    named = [(name if item is x and dotted(label) == dotted(name) else label, item) for label, item in found]
     names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
     search = AliasSearch()
     if subject.strided:
@@ -274,10 +279,6 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
         listed = f"{count(len(search.aliases))} of the {count(search.found)}"
         sections.gaps.append(Gap("aliases", f"{listed} objects that share its storage are listed"))
     return _Shared(search, named, names, walk.looked, walk.buffers)
-
-
-def _dotted(name: str) -> str:
-    return re.sub(r"\[(\d+)\]", r".\1", name)
 
 
 def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -> str:
@@ -325,14 +326,6 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
         if same and item.is_contiguous() and item.numel() == storage.elements > 0:
             return Rows(item.numel() // item.shape[0], label)
     return None
-
-
-def _flag(x: torch.Tensor, flag: str) -> str:
-    """Return an attribute that is only sometimes worth a line, as text; empty where it cannot be asked."""
-    try:
-        return str(getattr(x, flag)())
-    except (RuntimeError, NotImplementedError):
-        return ""
 
 
 def data_text(x: torch.Tensor) -> str:
