@@ -162,18 +162,18 @@ def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
 
 
 def _elements(region: Region) -> tuple[OverlayElement, ...]:
-    pattern = region.pattern
-    if pattern is None:
+    """Return each element where it lies, with the first index that reads it and how many do."""
+    if (pattern := region.pattern) is None:
         return ()
-    starts, ranks = enumerate_reads(pattern)
-    order = np.lexsort((ranks, starts))
-    places, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
-    indices = np.unravel_index(ranks[order[firsts]], region.shape) if region.shape else ()
-    ends = [size - 1 if dim in region.turned else 0 for dim, size in enumerate(region.shape)]  # where indices begin
-    columns = [abs(index - end).tolist() for index, end in zip(indices, ends, strict=True)]
+    stride = np.array(region.stride, np.int64)
+    sizes = np.where(stride == 0, 1, region.shape)
+    index = np.indices(tuple(sizes)).reshape(len(sizes), sizes.prod()).T
+    turned = np.isin(np.arange(len(sizes)), region.turned)
+    starts = region.start + np.where(turned, sizes - 1 - index, index) @ stride
+    places, firsts, counts = np.unique(starts, return_index=True, return_counts=True)
     return tuple(
-        OverlayElement(int(place), tuple(column[at] for column in columns), int(times) * pattern.repeats)
-        for at, (place, times) in enumerate(zip(places, counts, strict=True))
+        OverlayElement(place, tuple(first), times * pattern.repeats)
+        for place, first, times in zip(places.tolist(), index[firsts].tolist(), counts.tolist(), strict=True)
     )
 
 
@@ -202,7 +202,7 @@ def _by_runs(reads: Region, runs: Region) -> int | None:
     outer = cut.axes[:-1] if solid > 1 else cut.axes
     if math.prod(axis.size for axis in outer) > MOST_RUNS:
         return None
-    starts, _ = enumerate_reads(Pattern(cut.offset, outer, 1))
+    starts = enumerate_reads(Pattern(cut.offset, outer, 1))
     return sum(count_between(pattern, int(start), int(start) + solid) or 0 for start in starts)
 
 

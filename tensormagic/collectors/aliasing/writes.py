@@ -13,17 +13,21 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
-from tensormagic.collectors.aliasing.write_effects import Swaps, WriteSeen, WriteTotal, effects, written_name
-from tensormagic.collectors.aliasing.written_through import (
+from tensormagic.collectors.aliasing.write_effects import (
     Call,
     Suspicion,
+    Swaps,
     Through,
+    WriteSeen,
+    WriteTotal,
+    effects,
     refusal,
     repeats,
     settle,
     statement_of,
     suspect,
     through,
+    written_name,
 )
 from tensormagic.collectors.geometry.overlap import index_at, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
@@ -261,7 +265,13 @@ class WriteListener(Listener, OperationListener):
         total.target = total.target or self._storage_aliases.name_of(written_name(seen))
         with quiet():
             seen.mask, seen.certain = written_elements(total.written.name, seen.target, seen.call[1])
-            if due and seen.certain and via is not None and via.tensor is not seen.target and repeats(via.tensor):
+            if (
+                due
+                and seen.certain
+                and via is not None
+                and via.tensor is not seen.target
+                and repeats(via.tensor) is not None
+            ):
                 # A write to a part of a tensor that repeats its elements changes more than that part.
                 reached = touched(place_of(via.tensor), seen.region, seen.mask).elements
                 written = seen.target.numel() if seen.mask is None else int(seen.mask.sum())

@@ -118,7 +118,7 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
     if pattern is None:
         return [(0, 0)] * len(starts), True
     if not pattern.nests and pattern.steps <= ENUMERATION_LIMIT:
-        offsets, _ = enumerate_reads(pattern)
+        offsets = enumerate_reads(pattern)
         offsets = offsets[(offsets >= starts.start) & (offsets < stop)]
         every, once = ((some - starts.start) // starts.step for some in (offsets, np.unique(offsets)))
         reads = np.bincount(every, minlength=len(starts)) * pattern.repeats
@@ -137,14 +137,12 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
     return [(some, round(times)) for some, times in zip(read, estimated, strict=True)], False
 
 
-def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
-    """Return the storage offset and the reading rank (from 0) of every step of a pattern, in no order to rely on."""
-    offsets, ranks = np.array([pattern.offset]), np.array([0])
+def enumerate_reads(pattern: Pattern) -> np.ndarray:
+    """Return the storage offset of every step of a pattern, in no order to rely on."""
+    offsets = np.array([pattern.offset])
     for axis in pattern.axes:
-        steps = np.arange(axis.size)
-        offsets = np.add.outer(offsets, steps * axis.stride).reshape(-1)
-        ranks = np.add.outer(ranks, steps * axis.weight).reshape(-1)
-    return offsets, ranks
+        offsets = np.add.outer(offsets, np.arange(axis.size) * axis.stride).reshape(-1)
+    return offsets
 
 
 _JUMPS = 8  # the first differences between successive offsets in reading order
@@ -197,7 +195,7 @@ def count_distinct(pattern: Pattern | None) -> int | None:
         return 0
     if (nested := pattern.nested()) is not None:
         return nested.steps
-    return len(np.unique(enumerate_reads(pattern)[0])) if pattern.steps <= ENUMERATION_LIMIT else None
+    return len(np.unique(enumerate_reads(pattern))) if pattern.steps <= ENUMERATION_LIMIT else None
 
 
 def memory_formats(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[MemoryFormat, ...]:

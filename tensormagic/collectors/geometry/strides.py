@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.quiet import number, outside_inference, quiet
-from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import ordinal
 
 # Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order.
@@ -29,7 +28,6 @@ class Axis:
 
     size: int  # how many steps it has; at least 1
     stride: int  # storage elements from one step to the next; at least 0
-    weight: int  # how far one step goes in reading order (row by row, last index fastest)
 
     @property
     def reach(self) -> int:
@@ -51,12 +49,11 @@ class Pattern:
         if 0 in shape:
             return None
         axes: list[Axis] = []
-        for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
+        for size, step in zip(shape, stride, strict=True):
             if size == 1:
                 continue
-            if axes and axes[-1].stride == step * size and step > 0:
-                size *= axes.pop().size  # noqa: PLW2901  (one axis)
-            axes.append(Axis(size, step, weight))
+            joins = bool(axes) and axes[-1].stride == step * size and step > 0
+            axes.append(Axis(size * axes.pop().size if joins else size, step))
         moving = sorted((axis for axis in axes if axis.stride), key=lambda axis: -axis.stride)
         return cls(offset, tuple(moving), prod(axis.size for axis in axes if not axis.stride))
 

@@ -173,17 +173,14 @@ def _collect(
     details = None
     if state is not None:
         details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
-    flags = _FLAGS if subject.strided else _FLAGS[:3]
+    flags, plain = _FLAGS if subject.strided else _FLAGS[:3], subject.plain  # only sometimes worth a line
     looked_at = (*besides, *subject.looked_at)
     return TensorReport(
         name=name,
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        # Only sometimes worth a line; left out where they cannot be asked.
-        flags={
-            flag: text for flag in flags if (text := told(lambda flag=flag: str(getattr(subject.plain, flag)()), ""))
-        },
+        flags={flag: text for flag in flags if (text := told(lambda flag=flag: str(getattr(plain, flag)()), ""))},
         data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
