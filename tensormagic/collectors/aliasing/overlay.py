@@ -165,8 +165,8 @@ def _elements(region: Region) -> tuple[OverlayElement, ...]:
     """Return each element where it lies, with the first index that reads it and how many do."""
     if (pattern := region.pattern) is None:
         return ()
-    stride = np.array(region.stride, np.int64)
-    sizes = np.where(stride == 0, 1, region.shape)
+    stride, shape = np.array(region.stride, np.int64), np.array(region.shape, np.int64)
+    sizes = np.where(stride == 0, 1, shape)
     index = np.indices(tuple(sizes)).reshape(len(sizes), sizes.prod()).T
     turned = np.isin(np.arange(len(sizes)), region.turned)
     starts = region.start + np.where(turned, sizes - 1 - index, index) @ stride
