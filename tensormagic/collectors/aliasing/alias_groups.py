@@ -35,6 +35,12 @@ from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport,
 SMALL = 12  # up to so many members every two are compared
 MOST_COMPARED = 2000  # in all groups of one report together
 MOST_PAIRS = 200  # that overlap, of a group too large to compare all
+MOST_NAMES = 6  # of a member
+_MOST_OPERATIONS = 12  # from a base to its view
+LIMIT = 200_000  # objects that are walked
+MOST_GROUPS = 200
+DRAWN_GROUPS = 24  # of these it is counted which part of each cell every member reads
+MOST_MEMBERS = 32  # of a group
 
 
 def pairs_of(
@@ -80,11 +86,6 @@ def _name(entry: Entry) -> str:
 
 
 # How each member of a group comes to lie in its memory: what made it, from what, and who counts its writes.
-
-MOST_NAMES = 6
-_MOST_OPERATIONS = 12
-
-
 def reference_of(piece: Shared) -> Entry | None:
     """Return the tensor that the memory was made for, as far as is known: no view; tracked, largest, first."""
     plain = [entry for entry in piece.entries if entry.is_tensor and entry.item._base is None]
@@ -171,13 +172,6 @@ def view_operations(x: torch.Tensor) -> Iterator[str]:
 
 # Only memory that is reached by more than one name is looked at closely, and of that only as much as is shown: ten
 # thousand tensors of which none shares anything cost one sort.
-
-LIMIT = 200_000
-MOST_GROUPS = 200
-DRAWN_GROUPS = 24  # of these it is counted which part of each cell every member reads
-MOST_MEMBERS = 32
-
-
 def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, object] | None = None) -> AliasReport:
     """Return who shares memory with whom. Never raises for an odd tensor, writes nothing, keeps nothing.
 

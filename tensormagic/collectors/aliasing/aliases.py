@@ -26,6 +26,10 @@ from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
 
 MOST = 64
+MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
+MOST_HOLDERS = 24
+MOST_ROOTS = 64  # graphs walked
+_OWN = ""  # the name of the graph that only the tensor itself begins
 # How another tensor can come to share, nearest first.
 RELATIONS = ("same object", "base", "view of it", "view of the same base", "same storage", "NumPy array")
 
@@ -113,10 +117,6 @@ def relation(x: torch.Tensor, item: torch.Tensor) -> str:
 #
 # A strided tensor is one strided region of one storage, others are made of components. Nothing is kept: a footprint
 # holds numbers and a weak reference.
-
-MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
-
-
 Piece = tuple[Memory, Region]  # a strided region of one memory
 
 
@@ -208,10 +208,6 @@ def array_footprint(array: np.ndarray) -> Footprint:
 # The walk goes from known roots (names, ``Out``, the last error) along exact references, so that each holder has a
 # way to it that a user can read; ``gc.get_referrers`` finds ones that have no name. What no way leads to is counted
 # instead: torch knows how many tensors use a storage.
-
-MOST_HOLDERS = 24
-MOST_ROOTS = 64  # graphs walked
-_OWN = ""  # the name of the graph that only the tensor itself begins
 BUDGET = Budget()
 
 

@@ -26,6 +26,9 @@ from tensormagic.words import shortened
 # without the warning that calling a constant would bring.
 
 _MARK = "\0tensormagic probe"
+MOST_PROBES = 200  # a longer expression is evaluated without being watched
+MOST_STEPS = 12
+_CALLING = {"func", "checkpoint", "autograd", "_functorch", "_higher_order_ops", "jit", "_dynamo", "overrides"}
 _WATCHED = (
     ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.NamedExpr, ast.IfExp,
 )  # fmt: skip
@@ -101,12 +104,6 @@ def names_in(tree: ast.AST) -> list[str]:
 # added, calls and their order are the same, an exception comes through with the frames that it has anyway. NumPy's
 # calls and the user's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or
 # a comprehension runs unobserved.
-
-MOST_PROBES = 200  # a longer expression is evaluated without being watched
-MOST_STEPS = 12
-_CALLING = {"func", "checkpoint", "autograd", "_functorch", "_higher_order_ops", "jit", "_dynamo", "overrides"}
-
-
 class _Seen(NamedTuple):
     """What passed a probe: of a tensor or an array its footprint, of a function or module its name."""
 

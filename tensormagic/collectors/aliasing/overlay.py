@@ -29,6 +29,15 @@ from tensormagic.reports import (
 )
 from tensormagic.words import plural
 
+STRIP_CELLS = 40  # of a member of a group
+MOST_MEMBERS = 8
+UNITS = 96  # cells up to which every element is drawn by itself
+CELLS = 64  # beyond that, of a row
+MOST_CELLS = 480  # in all rows together, so that a panel stays small
+CONTEXT = 8  # units around what is read
+MOST_STEPS = 2**16  # elements that are told one by one
+MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
+
 
 def region_in(entry: Entry, piece: Shared) -> Region:
     """Return the region of an entry in a piece of memory. Memory is not read."""
@@ -37,9 +46,6 @@ def region_in(entry: Entry, piece: Shared) -> Region:
     if is_kind(entry.item, np.ndarray):
         return array_region(entry.item, piece.address)
     return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
-
-
-STRIP_CELLS = 40
 
 
 def cell_bytes(piece: Shared) -> int:
@@ -65,16 +71,6 @@ def _bytes_read(region: Region, cells: range, stop: int) -> tuple[Sequence[Count
 
 # All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage
 # are compared like any others. No memory is read.
-
-MOST_MEMBERS = 8
-UNITS = 96  # cells up to which every element is drawn by itself
-CELLS = 64
-MOST_CELLS = 480  # in all rows together, so that a panel stays small
-CONTEXT = 8  # units around what is read
-MOST_STEPS = 2**16
-MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
-
-
 def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     """Return what at most `MOST_MEMBERS` tensors and arrays have in common. Never raises: an odd one is a gap."""
     members, entries, gaps = list[OverlayMember](), list[Entry](), list[Gap]()

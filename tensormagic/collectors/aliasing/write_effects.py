@@ -26,6 +26,9 @@ from tensormagic.collectors.where.source import SourceLines, innermost_own, name
 from tensormagic.reports import ChangedName, Clash, Write
 from tensormagic.reports.writes import Extent
 
+REPLAY_LIMIT = 2**20  # elements of what is written to; a larger write is not done again
+
+
 # Through which name a line writes: what the user wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
 #
 # The line is read, not run. Of an expression such as ``net.weight.data[0]`` the last tensor that can be reached
@@ -155,8 +158,6 @@ def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> Through | None:
 # torch refuses such a write where it can tell cheaply, and lets it through where it cannot: then the result depends
 # on the order in which it visits elements. Whether that went wrong is not guessed: the op is done once more on
 # separate memory, and the results are compared.
-
-REPLAY_LIMIT = 2**20  # elements of what is written to; a larger write is not done again
 _REFUSED = {
     "more than one element of the written-to tensor": "overlaps itself",
     "some elements of the input tensor and the written-to": "reads what it writes",

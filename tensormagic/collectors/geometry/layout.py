@@ -19,6 +19,13 @@ from tensormagic.reports.storage import contiguous_stride, views
 
 MOST_ROWS = 32
 MOST_COLUMNS = 32
+CELLS = 64  # of the storage strip
+CONTEXT = 8  # elements of the strip beside what is read
+ENUMERATION_LIMIT = 2**21
+SAMPLE = 2**18  # steps that are looked at where there are more than can be enumerated
+_MOST_ROWS = 96  # of a base, each a row of the strip
+_JUMPS = 8  # the first differences between successive offsets in reading order
+_LETTERS = "ijklmnopqrstuvwxyz"  # of dimensions
 
 
 def default_slice(shape: Sequence[int]) -> Grid:
@@ -63,14 +70,6 @@ def grid(shown: Grid, stride: Sequence[int], offset: int) -> Grid:
 #
 # Exact by arithmetic where the dimensions nest, and by enumeration for overlapping patterns of bounded size; beyond
 # that counts are sampled, and the strip says so.
-
-CELLS = 64
-CONTEXT = 8
-ENUMERATION_LIMIT = 2**21
-SAMPLE = 2**18  # steps that are looked at where there are more than can be enumerated
-_MOST_ROWS = 96
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows worth drawing under the strip: the slices ``name[0]``, ``name[1]``, … of a contiguous base tensor."""
@@ -145,8 +144,6 @@ def enumerate_reads(pattern: Pattern) -> np.ndarray:
     return offsets
 
 
-_JUMPS = 8  # the first differences between successive offsets in reading order
-_LETTERS = "ijklmnopqrstuvwxyz"
 # Memory formats besides the plain one: number of dimensions → name, and its dimensions from the innermost outwards.
 _CHANNELS_LAST = {4: ("channels_last", (1, 3, 2, 0)), 5: ("channels_last_3d", (1, 4, 3, 2, 0))}
 

@@ -20,9 +20,9 @@ from tensormagic.collectors.geometry.strides import Pattern, count_between
 # lies at the addresses: made-up ones do as well.
 
 MAX_WORK = 100_000
-PICTURE_LIMIT = (
-    2**22
-)  # bytes: up to so many between two regions are drawn, a truth value each, to count what they share
+PICTURE_LIMIT = 2**22  # bytes between two regions up to which what they share is counted in a picture of them
+MOST_MARKS = 48
+LIMIT = 2**20  # elements of a tensor, of which it is found out which were written to
 _TOO_HARD: type[Exception] = getattr(np, "exceptions", np).TooHardError  # moved in NumPy 1.25
 _BASE = 2**48  # made up; high enough for regions that start before the storage they are compared with
 
@@ -105,10 +105,6 @@ def overlap_elements(x: Region, y: Region) -> int | None:
 
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first. Beyond
 # the picture's limit the count is that of `overlap_elements`, the first index that which the strides show.
-
-MOST_MARKS = 48
-
-
 @dataclass(frozen=True, slots=True)
 class Touched:
     """What a write reaches of another tensor."""
@@ -165,9 +161,6 @@ def index_at(region: Region, byte: int) -> tuple[int, ...] | None:
 #
 # The op is done once more, on a fresh tensor of truth values of the same shape: what is true afterwards was written
 # to. Only on the CPU and within a bound; else the answer is "at most all of it".
-
-LIMIT = 2**20  # elements
-
 # By op: which method marks what it writes to, and how many of its arguments say where that is.
 _MARKS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("index_put_", "_index_put_impl_"), ("index_put_", 1)),

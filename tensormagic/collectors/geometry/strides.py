@@ -15,6 +15,12 @@ import torch
 from tensormagic.collectors.quiet import number, outside_inference, quiet
 from tensormagic.words import ordinal
 
+_WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks its own size); these are the first 80
+_NO_ELEMENTS = {"aten::record_stream", "aten::set_data", "aten::retain_grad", "aten::rename_"}
+_BATCH_NORMS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
+_SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every element gets one value, whatever it was
+
+
 # Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order.
 #
 # A strided tensor reads ``storage_offset + Σ strideₖ·indexₖ``. Where the dimensions *nest* (sorted by stride, each
@@ -221,10 +227,6 @@ class Memory:
 # part (``c10::TensorImpl``) holds a pointer to its counter, at a place that is fixed in one build of torch: it is the
 # one word that is equal for tensors known to share a counter and differs for tensors known not to. Where there is no
 # such word, or more than one, the answer is "cannot tell".
-
-_WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks its own size); these are the first 80
-
-
 def shares_version(x: torch.Tensor, y: torch.Tensor) -> bool | None:
     """Return whether x and y count writes on one version counter; None where that is unknown."""
     if x.is_inference() or y.is_inference():
@@ -272,12 +274,6 @@ def counter_of(x: torch.Tensor) -> int | None:
 #
 # Ops that change only how a tensor is read (``t_``, ``squeeze_``, ``resize_``, ``set_``) change no element: torch
 # tags them ``inplace_view``. Batch norm updates its running statistics without saying so in its schema.
-
-_NO_ELEMENTS = {"aten::record_stream", "aten::set_data", "aten::retain_grad", "aten::rename_"}
-_BATCH_NORMS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
-_SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every element gets one value, whatever it was
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """What an op writes to."""

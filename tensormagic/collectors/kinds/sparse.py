@@ -24,6 +24,9 @@ from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, Store
 from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import count, is_or_are, number_of_bytes, percent, plural, tuple_text
 
+_MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
+_MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
+
 
 def _is_unread(indices: torch.Tensor) -> bool:
     """Return whether a component has no numbers to look at: on the meta device, or fake."""
@@ -58,10 +61,6 @@ def _texts(values: torch.Tensor) -> tuple[str, ...]:
 
 
 # Sparse COO: a list of places and a list of values, in any order and with repeats unless it is coalesced.
-
-_MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
-
-
 def _describe_coordinates(x: Any) -> Description:
     indices, values, stored, coalesced = x._indices(), x._values(), int(x._nnz()), x.is_coalesced()
     place = "index" if x.sparse_dim() == 1 else f"{x.sparse_dim()} indices"
@@ -132,10 +131,6 @@ COORDINATES = (Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _descr
 # CSR, CSC, BSR and BSC: the values row by row (or column by column), and where in them each row begins.
 #
 # The four differ in which dimension is compressed, and in whether one value or a block is stored at a time.
-
-_MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
-
-
 class _Format(NamedTuple):
     """One of the four formats: what it calls its arrays, and what is found in them."""
 

@@ -24,6 +24,9 @@ from tensormagic.collectors.quiet import number
 from tensormagic.reports import Fact, Placed
 from tensormagic.words import number_of_bytes, percent, plural, tuple_text
 
+_NO_VALUES = "tensor has shape, dtype and strides, but no memory and so no values"
+
+
 # Other people's tensor classes: with memory of their own, or wrapped around other tensors.
 
 
@@ -233,10 +236,6 @@ STORAGES = (
 
 
 # Tensors without numbers: on the meta device, fake, or not initialised yet.
-
-_NO_VALUES = "tensor has shape, dtype and strides, but no memory and so no values"
-
-
 def _describe_uninitialized(x: Any) -> Description:
     what = "buffer" if has_class(x, "torch.nn.parameter", "UninitializedBuffer") else "parameter"
     return Description(

@@ -27,6 +27,10 @@ from tensormagic.collectors.kinds.kind import (
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, tuple_text
 
+_MOST_LEVELS = 16
+_MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
+
+
 # Layouts that torch keeps for a library: the numbers lie in an order that only the library knows.
 
 
@@ -106,10 +110,6 @@ FUNCTIONAL = (Kind("functional", _is_functional, _describe_functional, printable
 
 
 # Inside vmap, grad, jvp and functionalize: torch hands out wrappers, one for each transform that is running.
-
-_MOST_LEVELS = 16
-
-
 def _is_wrapper(x: Any) -> bool:
     if _functorch.is_batchedtensor(x) or _functorch.is_gradtrackingtensor(x):
         return True
@@ -204,10 +204,6 @@ QUANTIZED = (
 
 
 # Nested tensors: items of different sizes in one buffer, strided (a table of sizes) or jagged (a table of offsets).
-
-_MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
-
-
 def _pictures(
     buffer: torch.Tensor, starts: list[int], lengths: list[int], words: tuple[str, str, str, str], *, dim: int = 0
 ) -> tuple[StoredMap | None, StoredList]:

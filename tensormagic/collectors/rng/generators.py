@@ -31,6 +31,7 @@ from tensormagic.words import error_text
 
 NEVER_SEEDED = 67280421310721
 _ENTROPY_BITS = 96  # NumPy takes 128 bits from the system
+MOST_LOOKED = 40_000
 _PCG = {"PCG64": 0x2360ED051FC65DA44385DF649FCCF645, "PCG64DXSM": 0xDA942042E4DD58B5}
 _COUNTING = {"Philox", "SFC64"}  # their state has a counter of the numbers
 _WIDE = (1 << 128) - 1
@@ -202,7 +203,6 @@ def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int
 _TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}
 
 
-MOST_LOOKED = 40_000
 TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 Named = dict[int, tuple[Any, list[str]]]
 

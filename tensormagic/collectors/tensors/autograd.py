@@ -20,7 +20,14 @@ from tensormagic.collectors.quiet import local_shard, numbers, quiet, told
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
 
-MOST_SAVED = 12
+MOST_SAVED = 12  # tensors of a node
+MOST_COUNTED = 10_000  # nodes on the way to the leaves
+MOST_LISTED = 28  # of them
+MOST_NAMED = 10_000  # names whose tensors are asked which node made them
+MOST_HOOKS = 12
+NODE_LIMIT = 10_000  # nodes between which leaves are looked for
+_SHOWN_LEAVES = 8
+_NAMED_LEAVES = 3
 
 
 def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[SavedState, ...]:
@@ -43,12 +50,6 @@ def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[Sav
 #
 # The walk is breadth first, iterative and bounded: a recurrent network of a hundred thousand nodes is not walked for
 # a panel. A few nodes are described, more are counted, and it is said whether these were all.
-
-MOST_COUNTED = 10_000
-MOST_LISTED = 28
-MOST_NAMED = 10_000  # names whose tensors are asked which node made them
-
-
 def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]]) -> Path:
     """Return the way from a tensor's ``grad_fn`` to the leaves.
 
@@ -78,9 +79,6 @@ def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: 
     modified = next((state for state in ("changed in place", "freed") if state in states), "")
     shape = told(lambda: numbers(node._input_metadata[0].shape), ())  # nested and functorch outputs have no plain shape
     return PathNode(op_name(node.name()), node.name(), made, shape, inputs=inputs, saved=modified)
-
-
-MOST_HOOKS = 12
 
 
 def autograd_details(
@@ -141,11 +139,6 @@ def _hooks(x: torch.Tensor) -> Iterator[Hook]:
             code = getattr(function, "__code__", None)
             place = f"{PurePath(code.co_filename).name}, line {code.co_firstlineno}" if code is not None else ""
             yield Hook(kind, name.rsplit("<locals>.", 1)[-1], place)
-
-
-NODE_LIMIT = 10_000
-_SHOWN_LEAVES = 8
-_NAMED_LEAVES = 3
 
 
 def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> AutogradReport:

@@ -28,6 +28,7 @@ from tensormagic.reports.autograd import GradState
 
 MOST_NODES = 50_000  # walked in all
 MOST_ENDS = 64  # named values that are tried
+MOST_COPIES = 4
 
 Named = Sequence[tuple[str, Any]]
 
@@ -97,9 +98,6 @@ def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> 
         freed=any(state.state == "freed" for node in nodes[1:] for state in saved_states(node)),
         custom=tuple(dict.fromkeys(op_name(node.name()) for node in nodes[1:] if hasattr(node, "_forward_cls"))),
     )
-
-
-MOST_COPIES = 4
 
 
 @dataclass(slots=True)

@@ -22,6 +22,10 @@ from tensormagic.collectors.geometry.strides import chunks
 
 BINS = 24
 _UINT64_BIAS = 2**63
+CHUNK = 2**20  # elements: 4 MiB of float32, which lie in a cache, and long enough for the calls not to count
+_SMALL = 2  # bytes: integers up to this size are exact in float32
+_FAR = 2**62
+_TINY = 1e-15  # squares of smaller numbers lose digits in float32
 _NARROW = frozenset({"mps"})  # device types without float64
 _EXPONENT_LIMIT = 1000
 # Columns of what is measured of a piece; those before _LOW are counts.
@@ -196,13 +200,6 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 # of more than 16 bits and float64 in float64), a chunk at a time, less a value near the mean where the mean is far
 # from zero; the chunks are merged in float64 (Chan, Golub and LeVeque, 1979), so that only the rounding within a
 # chunk remains: a few parts in a million.
-
-CHUNK = 2**20  # elements: 4 MiB of float32, which lie in a cache, and long enough for the calls not to count
-_SMALL = 2  # bytes: integers up to this size are exact in float32
-_FAR = 2**62
-_TINY = 1e-15  # squares of smaller numbers lose digits in float32
-
-
 @dataclass(slots=True)
 class Swept:
     """What the pass has found so far; extremes are those of the finite values, exact for integers."""

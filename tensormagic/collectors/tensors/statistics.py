@@ -25,6 +25,16 @@ from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistic
 CPU_LIMIT, DEVICE_LIMIT = 2**23, 2**32
 CPU_CHUNK, DEVICE_CHUNK = 2**15, 2**22
 LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of a tensor that is swept, for its histogram
+LIMIT = 2**19  # elements read for each dimension
+MOST_SLICES = 2**17
+MOST_DIMENSIONS = 6
+MOST_BAD = 2**20  # elements whose places are listed to find their slices
+MOST_CELLS = 64  # of a dimension
+_CHUNK = 2**20  # elements
+_LISTED = 4  # slices
+_ROWS = 4  # numbers a slice is reduced to
+_LARGE = 10.0  # times the median slice
+_FEW = 0.1  # of the slices at most may be outliers: more are a pattern
 Array = np.ndarray[Any, Any]
 
 _KINDS = (1, 2, 3)  # columns of `Raw.counts`: NaN, +Inf, -Inf; three further on the place of the first of each
@@ -168,18 +178,6 @@ def _first(rows: list[list[int]], part: Thinned, chunk: int, kind: int) -> Index
 # For each dimension the tensor is read with that dimension whole and the others thinned to a budget; everything is
 # reduced on the tensor's own device and read in one transfer. On the CPU, where looking costs nothing, NaN and
 # infinities are looked for in every element.
-
-LIMIT = 2**19  # elements read for each dimension
-MOST_SLICES = 2**17
-MOST_DIMENSIONS = 6
-MOST_BAD = 2**20  # elements whose places are listed to find their slices
-MOST_CELLS = 64
-_CHUNK = 2**20
-_LISTED = 4
-_ROWS = 4  # numbers a slice is reduced to
-_LARGE = 10.0  # times the median slice
-_FEW = 0.1  # of the slices at most may be outliers: more are a pattern
-
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 # Every element that is not finite: its place along each dimension, and whether it is NaN.
 Bad = tuple[
