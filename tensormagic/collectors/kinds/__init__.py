@@ -23,18 +23,8 @@ from tensormagic.collectors.kinds.subclasses import fits, plain_view
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
-    *wrappers.FUNCTORCH,
-    *wrappers.FUNCTIONAL,
-    *subclasses.ABSENT,
-    *subclasses.DISTRIBUTED,
-    *wrappers.MASKED,
-    *wrappers.NESTED,
-    *sparse.COORDINATES,
-    *sparse.COMPRESSED,
-    *wrappers.OPAQUE,
-    *wrappers.QUANTIZED,
-    *subclasses.SUBCLASSES,
-)
+    *wrappers.TRANSFORMS, *subclasses.HOLDERS, *wrappers.HOLDERS, *sparse.HOLDERS, *subclasses.SUBCLASSES,
+)  # fmt: skip
 # What a tensor is besides: all that fit. The first asks for attributes only, of any tensor; the second one for strides,
 # storage and operations, of tensors that have memory of their own.
 ROLES: tuple[Kind, ...] = (*dtypes.TRAITS, *dtypes.DTYPES)

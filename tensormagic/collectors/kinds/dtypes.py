@@ -120,20 +120,6 @@ def _describe_unsigned(x: Any) -> Description:
     return Description(_name(x), summary, (Fact("largest", str(2**bits - 1)),))
 
 
-DTYPES = (
-    Kind("small_float", lambda x: _name(x) in _FLOATS, _describe_float),
-    Kind("few_bits", lambda x: bool(_FEW_BITS.fullmatch(_name(x))), _describe_few),
-    Kind("bits", lambda x: bool(_OPAQUE.fullmatch(_name(x))), _describe_opaque),
-    Kind("complex32", lambda x: x.dtype == torch.complex32,
-         always("complex32", "Two half-precision numbers per element; many operations do not support it.",
-                Fact("parts", "float16 + float16j", "real part first"))),
-    Kind("unsigned", lambda x: _name(x) in {"uint16", "uint32", "uint64"}, _describe_unsigned),
-)  # fmt: skip
-
-
-BUFFER = "buffer"
-
-
 def _describe_parameter(x: Any) -> Description:
     state = "trained: backward() fills its .grad" if x.requires_grad else "frozen: requires_grad is False"
     return Description("Parameter", f"A module that holds it lists it in parameters(); it is {state}.")
@@ -193,6 +179,16 @@ def _describe_dual(x: Any) -> Description:
     )
 
 
+BUFFER = "buffer"
+DTYPES = (
+    Kind("small_float", lambda x: _name(x) in _FLOATS, _describe_float),
+    Kind("few_bits", lambda x: bool(_FEW_BITS.fullmatch(_name(x))), _describe_few),
+    Kind("bits", lambda x: bool(_OPAQUE.fullmatch(_name(x))), _describe_opaque),
+    Kind("complex32", lambda x: x.dtype == torch.complex32,
+         always("complex32", "Two half-precision numbers per element; many operations do not support it.",
+                Fact("parts", "float16 + float16j", "real part first"))),
+    Kind("unsigned", lambda x: _name(x) in {"uint16", "uint32", "uint64"}, _describe_unsigned),
+)  # fmt: skip
 TRAITS = (
     Kind("parameter", lambda x: has_class(x, "torch.nn.parameter", "Parameter"), _describe_parameter),
     Kind(BUFFER, _is_buffer, lambda x: buffer(saved=bool(getattr(x, "persistent", True)))),

@@ -125,9 +125,6 @@ def _coordinate_map(x: Any, indices: torch.Tensor, values: torch.Tensor) -> Stor
     return stored_map(frame, rows, columns, _texts(values) if few else ())
 
 
-COORDINATES = (Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _describe_coordinates),)
-
-
 # CSR, CSC, BSR and BSC: the values row by row (or column by column), and where in them each row begins.
 #
 # The four differ in which dimension is compressed, and in whether one value or a block is stored at a time.
@@ -270,7 +267,10 @@ def _compressed_reading(one: _Arrays) -> tuple[str, ...]:
     )
 
 
-COMPRESSED = tuple(
-    Kind(str(layout).removeprefix("torch."), lambda x, layout=layout: bool(x.layout == layout), _describe_compressed)
-    for layout in _FORMATS
+HOLDERS = (
+    Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _describe_coordinates),
+    *(
+        Kind(str(form).removeprefix("torch."), lambda x, form=form: bool(x.layout == form), _describe_compressed)
+        for form in _FORMATS
+    ),
 )

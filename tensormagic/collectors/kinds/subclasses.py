@@ -73,12 +73,6 @@ def _describe_subclass(x: Any) -> Description:
     return Description("tensor subclass", summary, _class_facts(x))
 
 
-SUBCLASSES = (
-    Kind("wrapper_subclass", is_wrapper, _describe_wrapper, printable=False),
-    Kind("subclass", lambda x: overrides(x, "__torch_function__") or dispatches(x), _describe_subclass, strided=True),
-)
-
-
 # DTensor: one tensor spread over a mesh of processes. What lies here is its local shard, and only that is read.
 
 
@@ -159,11 +153,6 @@ def placement_text(placement: Any) -> str:
     return f"{'_' * _is_strided(placement)}S({getattr(placement, 'dim', '?')})"
 
 
-DISTRIBUTED = (
-    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe_dtensor, printable=False),
-)
-
-
 # Where a storage's memory is and whose: page-locked, shared between processes, mapped from a file, or given back.
 
 
@@ -224,15 +213,6 @@ def _describe_shared(x: Any) -> Description:
     summary = "Other processes that have it read and write the same memory, without copies."
     held = Fact("shared", number_of_bytes(size), plural(size // max(x.element_size(), 1), "element"))
     return Description("shared memory", summary, (held,))
-
-
-STORAGES = (
-    Kind("freed", lambda x: not fits(x), _describe_freed),
-    Kind("pinned", lambda x: _on_host(x) and bool(x.is_pinned()), _describe_pinned),
-    Kind("file", _file_of, _describe_mapped),  # type: ignore[arg-type]  # a name is as good as True
-    Kind("shared", lambda x: _on_host(x) and bool(x.untyped_storage().is_shared()) and not _file_of(x),
-         _describe_shared),
-)  # fmt: skip
 
 
 # Tensors without numbers: on the meta device, fake, or not initialised yet.
@@ -304,7 +284,7 @@ def _describe_meta(x: Any) -> Description:
     return Description("meta", summary, facts, no_values=f"a meta {_NO_VALUES}")
 
 
-ABSENT = (
+HOLDERS = (
     Kind("uninitialized", lambda x: has_class(x, "torch.nn.parameter", "UninitializedTensorMixin"),
          _describe_uninitialized),
     Kind("fake_symbolic", _is_symbolic, _describe_symbolic, printable=False),
@@ -314,4 +294,16 @@ ABSENT = (
     Kind("zero", lambda x: bool(x._is_zerotensor()), _describe_zero, printable=False),
     Kind("meta", lambda x: bool(x.is_meta) and not x.is_nested and str(x.layout) == "torch.strided", _describe_meta,
          strided=True, printable=False),
+    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe_dtensor, printable=False),
+)  # fmt: skip
+SUBCLASSES = (
+    Kind("wrapper_subclass", is_wrapper, _describe_wrapper, printable=False),
+    Kind("subclass", lambda x: overrides(x, "__torch_function__") or dispatches(x), _describe_subclass, strided=True),
+)
+STORAGES = (
+    Kind("freed", lambda x: not fits(x), _describe_freed),
+    Kind("pinned", lambda x: _on_host(x) and bool(x.is_pinned()), _describe_pinned),
+    Kind("file", _file_of, _describe_mapped),  # type: ignore[arg-type]  # a name is as good as True
+    Kind("shared", lambda x: _on_host(x) and bool(x.untyped_storage().is_shared()) and not _file_of(x),
+         _describe_shared),
 )  # fmt: skip

@@ -46,9 +46,6 @@ def _describe_opaque(x: Any) -> Description:
     )
 
 
-OPAQUE = (Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe_opaque),)
-
-
 # MaskedTensor: data and a mask that says which of its elements count.
 
 
@@ -72,10 +69,6 @@ def _describe_masked(x: Any) -> Description:
         parts=parts,
         values=copied(data, lambda every: every[mask.expand_as(every)], f"the {plural(valid, 'element')} that count"),
     )
-
-
-# Not printable: its detach() warns each time.
-MASKED = (Kind("masked", lambda x: has_class(x, "torch.masked", "MaskedTensor"), _describe_masked, printable=False),)
 
 
 # Functional wrappers: what torch.compile uses to turn in-place operations into ones that return new tensors.
@@ -104,9 +97,6 @@ def _describe_functional(x: Any) -> Description:
         parts=(Part(" behind its wrapper", "the tensor that holds the numbers, as of the last replay", inside),),
         values=Values(inside, f"the {plural(inside.numel(), 'value')} behind the wrapper, as of the last replay"),
     )
-
-
-FUNCTIONAL = (Kind("functional", _is_functional, _describe_functional, printable=False),)
 
 
 # Inside vmap, grad, jvp and functionalize: torch hands out wrappers, one for each transform that is running.
@@ -153,9 +143,6 @@ def _describe_functorch(x: Any) -> Description:
     )
 
 
-FUNCTORCH = (Kind("functorch", _is_wrapper, _describe_functorch, printable=False),)
-
-
 # Quantized tensors: small integers that stand for real numbers, by a scale and a zero point.
 
 _PACKED = {torch.quint4x2: "two 4-bit integers in each byte", torch.quint2x4: "four 2-bit integers in each byte"}
@@ -195,12 +182,6 @@ def _describe_quantized(x: Any) -> Description:
         values=copied(x, torch.Tensor.dequantize, of_what),
         reading=tuple(reading),
     )
-
-
-QUANTIZED = (
-    Kind("quantized_packed", lambda x: bool(x.is_quantized) and x.dtype in _PACKED, _describe_quantized),
-    Kind("quantized", lambda x: bool(x.is_quantized), _describe_quantized, strided=True),
-)
 
 
 # Nested tensors: items of different sizes in one buffer, strided (a table of sizes) or jagged (a table of offsets).
@@ -320,7 +301,16 @@ def _describe_strided(x: Any) -> Description:
     )
 
 
-NESTED = (
+TRANSFORMS = (
+    Kind("functorch", _is_wrapper, _describe_functorch, printable=False),
+    Kind("functional", _is_functional, _describe_functional, printable=False),
+)
+HOLDERS = (
+    # Not printable: its detach() warns each time.
+    Kind("masked", lambda x: has_class(x, "torch.masked", "MaskedTensor"), _describe_masked, printable=False),
     Kind("jagged", lambda x: bool(x.layout == torch.jagged), _describe_jagged),
     Kind("nested", lambda x: x.is_nested and x.layout == torch.strided, _describe_strided),
+    Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe_opaque),
+    Kind("quantized_packed", lambda x: bool(x.is_quantized) and x.dtype in _PACKED, _describe_quantized),
+    Kind("quantized", lambda x: bool(x.is_quantized), _describe_quantized, strided=True),
 )
