@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,13 +30,17 @@ from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, Gap
 
-# Which two of many regions overlap, and how much: exactly, and in near-linear time where few of them do.
-#
-# Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared.
+# Which two of many regions overlap, and how much: of many only those whose ranges meet are compared.
 
 SMALL = 12  # up to so many members every two are compared
 MOST_COMPARED = 2000  # in all groups of one report together
 MOST_PAIRS = 200  # that overlap, of a group too large to compare all
+MOST_NAMES = 6  # of a member
+_MOST_OPERATIONS = 12  # from a base to its view
+LIMIT = 200_000  # objects that are walked
+MOST_GROUPS = 200
+DRAWN_GROUPS = 24  # of these it is counted which part of each cell every member reads
+MOST_MEMBERS = 32  # of a group
 
 
 def pairs_of(
@@ -44,9 +49,8 @@ def pairs_of(
     """Return the pairs that were compared, first of those ``drawn``, and whether none that overlaps was left out."""
     few = len(entries) <= SMALL
     regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
-    near = combinations(regions, 2) if few else meeting(sorted(regions, key=lambda each: each[1].start))
     found: list[AliasPair] = []
-    for (left, one), (right, other) in near:
+    for (left, one), (right, other) in combinations(regions, 2) if few else meeting(regions):
         if len(found) >= MOST_PAIRS or next(budget, None) is None:
             return tuple(found), False
         pair = compare(left, one, right, other)
@@ -58,16 +62,15 @@ def pairs_of(
 Named = tuple[str, Region]
 
 
-def meeting(regions: Sequence[Named]) -> Iterator[tuple[Named, Named]]:
-    """Yield every two regions whose ranges of bytes meet; they come sorted by their first byte."""
-    active: list[Named] = []
-    for each in regions:
-        if 0 in each[1].shape:
-            continue
-        active = [other for other in active if other[1].stop > each[1].start]
-        for other in active:
-            yield other, each
-        active.append(each)
+def meeting(regions: Iterable[Named]) -> Iterator[tuple[Named, Named]]:
+    """Yield every two regions whose ranges of bytes meet."""
+    ordered = sorted((each for each in regions if 0 not in each[1].shape), key=lambda each: each[1].start)
+    for at, one in enumerate(ordered, 1):
+        stop = one[1].stop
+        for other in ordered[at:]:
+            if other[1].start >= stop:
+                break
+            yield one, other
 
 
 def compare(left: str, one: Region, right: str, other: Region) -> AliasPair:
@@ -83,11 +86,6 @@ def _name(entry: Entry) -> str:
 
 
 # How each member of a group comes to lie in its memory: what made it, from what, and who counts its writes.
-
-MOST_NAMES = 6
-_MOST_OPERATIONS = 12
-
-
 def reference_of(piece: Shared) -> Entry | None:
     """Return the tensor that the memory was made for, as far as is known: no view; tracked, largest, first."""
     plain = [entry for entry in piece.entries if entry.is_tensor and entry.item._base is None]
@@ -128,45 +126,38 @@ def member_of(
 
 def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
     """Return how something comes to lie in its memory, from what, and through which recorded view operations."""
-    item = entry.item
+    item, source, reference = entry.item, None, reference_of(piece)
+    how, operations = "owner", tuple[str, ...]()
     if is_kind(item, np.ndarray):
-        return _array_origin(item, piece, names)
-    if not entry.is_tensor:
-        return ("storage" if is_kind(item, torch.UntypedStorage) else "buffer"), "", ()
-    if entry.part_of is not None:
+        how, source = _array_origin(item, names, reference)
+    elif not entry.is_tensor:
+        how = "storage" if is_kind(item, torch.UntypedStorage) else "buffer"
+    elif entry.part_of is not None:
         return "part", names.get(id(entry.part_of.item), entry.part_of.names[0]), ()
-    if item._base is not None:
-        return "view", names.get(id(item._base), ""), tuple(view_operations(item))
-    return _plain_origin(entry, piece, names)
+    elif item._base is not None:
+        how, source, operations = "view", item._base, tuple(view_operations(item))
+    elif (source := next((other.item for other in piece.entries if _owns(other.item)), None)) is not None:
+        how = "wraps"
+    elif reference is not None and reference is not entry:  # told by storage object and version counter
+        how, source, mine, its = "wraps", reference.item, counter_of(item), counter_of(reference.item)
+        if entry.memory and reference.memory and entry.memory.identity == reference.memory.identity:
+            how = "same storage" if mine is None or its is None else "detached" if mine == its else "data"
+    return how, names.get(id(source), ""), operations
 
 
-def _plain_origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
-    """Return how a tensor that is no view comes to share: by its storage object and its version counter."""
-    for item in (other.item for other in piece.entries):
-        own_array = is_kind(item, np.ndarray) and np.ndarray.flags.__get__(item).owndata
-        if own_array or is_kind(item, *BUFFERS):
-            return "wraps", names.get(id(item), ""), ()
-    reference = reference_of(piece)
-    if reference is None or reference is entry:
-        return "owner", "", ()
-    how, mine, its = "wraps", counter_of(entry.item), counter_of(reference.item)
-    if entry.memory and reference.memory and entry.memory.identity == reference.memory.identity:
-        how = "same storage" if mine is None or its is None else "detached" if mine == its else "data"
-    return how, names.get(id(reference.item), ""), ()
+def _owns(item: Any) -> bool:
+    return is_kind(item, *BUFFERS) or (is_kind(item, np.ndarray) and np.ndarray.flags.__get__(item).owndata)
 
 
-def _array_origin(item: np.ndarray, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
+def _array_origin(item: np.ndarray, names: Mapping[int, str], reference: Entry | None) -> tuple[str, Any]:
     base, owner = array_base(item), owner_of(item)
     if base is None:
-        return "owner", "", ()
-    if is_kind(base, np.ndarray) and id(base) in names:
-        return "view", names[id(base)], ()
-    if owner is None:
-        return "view", "", ()
+        return "owner", None
+    if owner is None or (is_kind(base, np.ndarray) and id(base) in names):
+        return "view", base if is_kind(base, np.ndarray) else None
     if is_kind(owner, torch.Tensor):  # mostly a detached twin of the tensor whose .numpy() was called
-        reference = reference_of(piece)
-        return "array", names.get(id(owner), names.get(id(reference.item), "") if reference else ""), ()
-    return ("buffer view" if is_kind(owner, *BUFFERS) else "capsule"), names.get(id(owner), ""), ()
+        return "array", owner if id(owner) in names or reference is None else reference.item
+    return "buffer view" if is_kind(owner, *BUFFERS) else "capsule", owner
 
 
 def view_operations(x: torch.Tensor) -> Iterator[str]:
@@ -181,13 +172,6 @@ def view_operations(x: torch.Tensor) -> Iterator[str]:
 
 # Only memory that is reached by more than one name is looked at closely, and of that only as much as is shown: ten
 # thousand tensors of which none shares anything cost one sort.
-
-LIMIT = 200_000
-MOST_GROUPS = 200
-DRAWN_GROUPS = 24  # of these it is counted which part of each cell every member reads
-MOST_MEMBERS = 32
-
-
 def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, object] | None = None) -> AliasReport:
     """Return who shares memory with whom. Never raises for an odd tensor, writes nothing, keeps nothing.
 

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -27,6 +26,10 @@ from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
 
 MOST = 64
+MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
+MOST_HOLDERS = 24
+MOST_ROOTS = 64  # graphs walked
+_OWN = ""  # the name of the graph that only the tensor itself begins
 # How another tensor can come to share, nearest first.
 RELATIONS = ("same object", "base", "view of it", "view of the same base", "same storage", "NumPy array")
 
@@ -114,10 +117,6 @@ def relation(x: torch.Tensor, item: torch.Tensor) -> str:
 #
 # A strided tensor is one strided region of one storage, others are made of components. Nothing is kept: a footprint
 # holds numbers and a weak reference.
-
-MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
-
-
 Piece = tuple[Memory, Region]  # a strided region of one memory
 
 
@@ -209,10 +208,6 @@ def array_footprint(array: np.ndarray) -> Footprint:
 # The walk goes from known roots (names, ``Out``, the last error) along exact references, so that each holder has a
 # way to it that a user can read; ``gc.get_referrers`` finds ones that have no name. What no way leads to is counted
 # instead: torch knows how many tensors use a storage.
-
-MOST_HOLDERS = 24
-MOST_ROOTS = 64  # graphs walked
-_OWN = ""  # the name of the graph that only the tensor itself begins
 BUDGET = Budget()
 
 
@@ -249,7 +244,8 @@ class _Search:
             self.identity, self.pieces = int(x.untyped_storage()._cdata), _of_tensor(x).pieces or ()
             # Of a nested tensor the base is one of its components, which has a storage of its own.
             if x._base is not None and x._base.untyped_storage()._cdata == self.identity:
-                self.base_is_held = sys.getrefcount(x._base) > _references_of_nobody()
+                view = torch.zeros(2)[0]  # to its base nobody in Python refers
+                self.base_is_held = sys.getrefcount(x._base) > sys.getrefcount(view._base)
         self.graphs: dict[Any, str] = {}  # node → name of the tensor whose graph it begins
         self.found: list[Holder] = []
         self.storages: set[int] = set()  # C++ tensors known to use the storage
@@ -257,7 +253,6 @@ class _Search:
         self.cut = ""
 
     def shares(self, other: Any) -> bool:
-        """Return whether another tensor or array uses the same storage."""
         if is_kind(other, torch.Tensor):
             return self.identity is not None and storage_of(other) == self.identity
         pieces = array_footprint(other).pieces or ()
@@ -312,9 +307,3 @@ class _Search:
             count = int(torch._C._storage_Use_Count(x.untyped_storage()._cdata)) - 1
             unreached = max(count - len(known) - detached, 0) + (self.base_is_held and not self.base_found)
         return HoldersReport(tuple(every[:MOST_HOLDERS]), len(every), self.walk.looked, self.cut, unreached)
-
-
-@cache
-def _references_of_nobody() -> int:
-    view = torch.zeros(2)[0]
-    return sys.getrefcount(view._base)

@@ -18,6 +18,19 @@ from tensormagic.reports import CopyVerdict, Sharing
 from tensormagic.reports.storage import Outcome, contiguous_stride, why_not
 from tensormagic.words import number_of_bytes
 
+_UNWRITTEN = "nothing was written to this memory: its values are left over from earlier use"
+_JOINED = "the parts are written one after the other into new memory"
+_BASIC = "basic indexing (numbers, slices, None, …): another offset, other sizes and strides"
+_ADVANCED = "advanced indexing (a list, a mask or a tensor as index) gathers into new memory"
+_SWAPPED = "the strides are swapped; no element moves"
+_REPEATED = "repeated dimensions get stride 0: nothing is stored twice"
+_NO_VERSION_BUMP = "shares memory but not the version counter: autograd does not notice writes"
+_DETACHED = "shares memory and version counter, but is detached from the graph"
+_EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
+MOST_OPERANDS = 8
+_ORDER = ("same object", "overlap", "may overlap", "same storage", "unknown", "separate")
+
+
 # Why a call gave a view or a copy, in a sentence: the rules of torch and NumPy as tables.
 #
 # The outcome itself is never looked up: it is what the memory says. A reason only explains it.
@@ -149,15 +162,6 @@ def _says(sentence: str, *outcomes: Outcome, otherwise: _Rule | None = _general)
     return explain
 
 
-_UNWRITTEN = "nothing was written to this memory: its values are left over from earlier use"
-_JOINED = "the parts are written one after the other into new memory"
-_BASIC = "basic indexing (numbers, slices, None, …): another offset, other sizes and strides"
-_ADVANCED = "advanced indexing (a list, a mask or a tensor as index) gathers into new memory"
-_SWAPPED = "the strides are swapped; no element moves"
-_REPEATED = "repeated dimensions get stride 0: nothing is stored twice"
-_NO_VERSION_BUMP = "shares memory but not the version counter: autograd does not notice writes"
-_DETACHED = "shares memory and version counter, but is detached from the graph"
-_EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
 _RULES: tuple[tuple[str, _Rule], ...] = (
     ("reshape reshape_as flatten ravel unflatten", _reshape),
     ("contiguous ascontiguousarray", _contiguous),
@@ -188,10 +192,6 @@ _FROM_BUFFERS = frozenset(
     ["from_dlpack", "frombuffer", "from_file", "load", "as_tensor", "asarray", "set_", "memmap", "fromfile"]
 )
 _COPIES = (frozenset(_REASONS) - {*_EMPTY.split()}) | {"tril", "triu", "diag_embed"}
-
-
-MOST_OPERANDS = 8
-_ORDER = ("same object", "overlap", "may overlap", "same storage", "unknown", "separate")
 
 
 def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "result") -> CopyVerdict:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from tensormagic.words import shortened
 # without the warning that calling a constant would bring.
 
 _MARK = "\0tensormagic probe"
+MOST_PROBES = 200  # a longer expression is evaluated without being watched
+MOST_STEPS = 12
+_CALLING = {"func", "checkpoint", "autograd", "_functorch", "_higher_order_ops", "jit", "_dynamo", "overrides"}
 _WATCHED = (
     ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.NamedExpr, ast.IfExp,
 )  # fmt: skip
@@ -51,7 +54,8 @@ def open_parts(part: ast.AST) -> list[Any]:
     found: list[Any] = []
     for child in _children(part):  # no comprehension: it would be a frame more for each term of a long sum
         found += open_parts(child)
-    return [*found, part] if _is_watched(part) else found
+    watched = isinstance(part, _WATCHED) and not isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)
+    return [*found, part] if watched else found
 
 
 def _children(part: ast.AST) -> list[ast.AST]:
@@ -59,10 +63,6 @@ def _children(part: ast.AST) -> list[ast.AST]:
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
         return [part.func.value, *part.args, *part.keywords]
     return [part.value] if isinstance(part, ast.NamedExpr) else list(ast.iter_child_nodes(part))
-
-
-def _is_watched(part: ast.AST) -> bool:
-    return isinstance(part, _WATCHED) and not isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)
 
 
 def inner_parts(part: ast.AST) -> list[Any]:
@@ -77,26 +77,17 @@ def inner_parts(part: ast.AST) -> list[Any]:
 
 
 class _Insert(ast.NodeTransformer):
-    """Puts ``key @`` in front of every part that `open_parts` names, in the same order."""
+    """Puts ``key @`` in front of every part that has a key."""
 
-    def __init__(self, keys: Iterator[Any]) -> None:
+    def __init__(self, keys: Mapping[ast.AST, Any]) -> None:
         self._keys = keys
 
     def visit(self, node: ast.AST) -> Any:
         """Replace the parts of a node, then the node."""
-        if isinstance(node, CLOSED):
+        self.generic_visit(node)
+        if node not in self._keys:
             return node
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            node.func.value = self.visit(node.func.value)
-            node.args = [self.visit(each) for each in node.args]
-            node.keywords = [self.visit(each) for each in node.keywords]
-        elif isinstance(node, ast.NamedExpr):
-            node.value = self.visit(node.value)
-        else:
-            self.generic_visit(node)
-        if not _is_watched(node):
-            return node
-        key = ast.copy_location(ast.Constant(next(self._keys)), node)
+        key = ast.copy_location(ast.Constant(self._keys[node]), node)
         return ast.copy_location(ast.BinOp(key, ast.MatMult(), cast("ast.expr", node)), node)
 
 
@@ -113,19 +104,12 @@ def names_in(tree: ast.AST) -> list[str]:
 # added, calls and their order are the same, an exception comes through with the frames that it has anyway. NumPy's
 # calls and the user's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or
 # a comprehension runs unobserved.
-
-MOST_PROBES = 200  # a longer expression is evaluated without being watched
-MOST_STEPS = 12
-_CALLING = {"func", "checkpoint", "autograd", "_functorch", "_higher_order_ops", "jit", "_dynamo", "overrides"}
-
-
-@dataclass(slots=True)
-class _Seen:
+class _Seen(NamedTuple):
     """What passed a probe: of a tensor or an array its footprint, of a function or module its name."""
 
     footprint: Footprint | None
-    name: str = ""
-    is_plain: bool = False  # of torch's or NumPy's own class, so that its methods are theirs
+    name: str
+    is_plain: bool  # of torch's or NumPy's own class, so that its methods are theirs
 
 
 @dataclass(slots=True)
@@ -162,12 +146,11 @@ class _Watch:
         self.steps: list[Step] = []
 
     def code(self) -> Any:
-        """Return the expression compiled, with its probes where it is worth while."""
         if self.unwatched:
             return compile(self.source, "<string>", "eval")
         tree = ast.parse(self.source, mode="eval")
         probes: dict[Any, Any] = {(_MARK, at): _Probe(part, self.note) for at, part in enumerate(self.parts)}
-        tree.body = _Insert(iter(probes)).visit(tree.body)
+        tree.body = _Insert(dict(zip(open_parts(tree.body), probes, strict=True))).visit(tree.body)
         code = compile(ast.fix_missing_locations(tree), "<string>", "eval")
         return code.replace(co_consts=tuple(probes.get(constant, constant) for constant in code.co_consts))
 
@@ -201,10 +184,9 @@ class _Watch:
         # A part's own code: of a chain, what comes after the step before.
         holder = part.func if isinstance(part, ast.Call) else part
         receiver: Any = getattr(holder, "value", None)
-        code, seen = self._text(part), self.seen.get(receiver) if receiver is not None else None
-        if seen is not None and seen.footprint is not None and not isinstance(receiver, ast.Name):
-            before = self._text(receiver)
-            code = code[len(before) :].lstrip() if code.startswith(before) else code
+        code = self._text(part)
+        if receiver in self.seen and self.seen[receiver].footprint is not None and not isinstance(receiver, ast.Name):
+            code = code.removeprefix(self._text(receiver)).lstrip()
         self.steps.append(Step(_short(code), outcome, source if relation != "unknown" else "", fresh, reason))
 
     def _callee(self, part: Part) -> tuple[str, bool]:
@@ -221,14 +203,11 @@ class _Watch:
 
     def _inputs(self, part: Part) -> list[tuple[str, Footprint]]:
         """Return the tensors and arrays that a part was made of, each as written in the expression."""
-        found = []
-        for child in inner_parts(part):
-            footprint = self._footprint(child)
-            # A list or tuple that the user holds, rather than one that a call returned.
-            is_outside = footprint and footprint.several and isinstance(child, ast.Name | ast.Attribute | ast.Subscript)
-            if footprint is not None and not (_is_access(part) and is_outside):
-                found.append((_short(self._text(child)), footprint))
-        return found
+        found = [(child, found) for child in inner_parts(part) if (found := self._footprint(child)) is not None]
+        if _is_access(part):  # not of a list or tuple that the user holds, rather than one that a call returned
+            held = ast.Name | ast.Attribute | ast.Subscript
+            found = [(child, each) for child, each in found if not (each.several and isinstance(child, held))]
+        return [(_short(self._text(child)), footprint) for child, footprint in found]
 
     def _footprint(self, part: ast.AST) -> Footprint | None:
         """Return what is known of a part; of a comprehension or lambda the first operand that it names."""
@@ -274,9 +253,8 @@ class _Watch:
             footprint = footprint_of(self.names[name]) if name in self.names else None
             if footprint is not None and not (footprint.several and name in of_lists):
                 found[name] = self.names[name]
-        held = [part for part in self.parts if _is_access(part) and not self._inputs(part)]
-        for part in held:
-            footprint = self._footprint(part)
+        for part in self.parts:
+            footprint = self._footprint(part) if _is_access(part) and not self._inputs(part) else None
             items = [each() for each in footprint.references] if footprint is not None else []
             if len(items) == 1 and items[0] is not None:
                 found[_short(self._text(part))] = items[0]

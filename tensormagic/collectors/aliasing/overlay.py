@@ -29,6 +29,15 @@ from tensormagic.reports import (
 )
 from tensormagic.words import plural
 
+STRIP_CELLS = 40  # of a member of a group
+MOST_MEMBERS = 8
+UNITS = 96  # cells up to which every element is drawn by itself
+CELLS = 64  # beyond that, of a row
+MOST_CELLS = 480  # in all rows together, so that a panel stays small
+CONTEXT = 8  # units around what is read
+MOST_STEPS = 2**16  # elements that are told one by one
+MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
+
 
 def region_in(entry: Entry, piece: Shared) -> Region:
     """Return the region of an entry in a piece of memory. Memory is not read."""
@@ -37,9 +46,6 @@ def region_in(entry: Entry, piece: Shared) -> Region:
     if is_kind(entry.item, np.ndarray):
         return array_region(entry.item, piece.address)
     return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
-
-
-STRIP_CELLS = 40
 
 
 def cell_bytes(piece: Shared) -> int:
@@ -65,16 +71,6 @@ def _bytes_read(region: Region, cells: range, stop: int) -> tuple[Sequence[Count
 
 # All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage
 # are compared like any others. No memory is read.
-
-MOST_MEMBERS = 8
-UNITS = 96  # cells up to which every element is drawn by itself
-CELLS = 64
-MOST_CELLS = 480  # in all rows together, so that a panel stays small
-CONTEXT = 8  # units around what is read
-MOST_STEPS = 2**16
-MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
-
-
 def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     """Return what at most `MOST_MEMBERS` tensors and arrays have in common. Never raises: an odd one is a gap."""
     members, entries, gaps = list[OverlayMember](), list[Entry](), list[Gap]()
@@ -162,18 +158,18 @@ def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
 
 
 def _elements(region: Region) -> tuple[OverlayElement, ...]:
-    pattern = region.pattern
-    if pattern is None:
+    """Return each element where it lies, with the first index that reads it and how many do."""
+    if (pattern := region.pattern) is None:
         return ()
-    starts, ranks = enumerate_reads(pattern)
-    order = np.lexsort((ranks, starts))
-    places, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
-    indices = np.unravel_index(ranks[order[firsts]], region.shape) if region.shape else ()
-    ends = [size - 1 if dim in region.turned else 0 for dim, size in enumerate(region.shape)]  # where indices begin
-    columns = [abs(index - end).tolist() for index, end in zip(indices, ends, strict=True)]
+    stride, shape = np.array(region.stride, np.int64), np.array(region.shape, np.int64)
+    sizes = np.where(stride == 0, 1, shape)
+    index = np.indices(tuple(sizes)).reshape(len(sizes), sizes.prod()).T
+    turned = np.isin(np.arange(len(sizes)), region.turned)
+    starts = region.start + np.where(turned, sizes - 1 - index, index) @ stride
+    places, firsts, counts = np.unique(starts, return_index=True, return_counts=True)
     return tuple(
-        OverlayElement(int(place), tuple(column[at] for column in columns), int(times) * pattern.repeats)
-        for at, (place, times) in enumerate(zip(places, counts, strict=True))
+        OverlayElement(place, tuple(first), times * pattern.repeats)
+        for place, first, times in zip(places.tolist(), index[firsts].tolist(), counts.tolist(), strict=True)
     )
 
 
@@ -202,7 +198,7 @@ def _by_runs(reads: Region, runs: Region) -> int | None:
     outer = cut.axes[:-1] if solid > 1 else cut.axes
     if math.prod(axis.size for axis in outer) > MOST_RUNS:
         return None
-    starts, _ = enumerate_reads(Pattern(cut.offset, outer, 1))
+    starts = enumerate_reads(Pattern(cut.offset, outer, 1))
     return sum(count_between(pattern, int(start), int(start) + solid) or 0 for start in starts)
 
 

@@ -7,7 +7,7 @@ import mmap
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -41,11 +41,11 @@ class StorageAlias:
     reference: weakref.ref[Any]  # Weak, to the tensor or array.
     storage: int  # Identity of its storage; 0 for arrays.
     # The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
-    space: Mapping[str, Any] | None = None
-    scope: int = 0  # Which of the namespaces that were looked through: names of one scope stand beside each other.
+    space: Mapping[str, Any] | None
+    scope: int  # Which of the namespaces that were looked through: names of one scope stand beside each other.
     # The plain name of the list that it is an item of, or is in a tuple, list or dictionary of; or ``""``.
-    list_name: str = ""
-    root: int = 0  # Identity of what the root name was bound to when names were looked up.
+    list_name: str
+    root: int  # Identity of what the root name was bound to when names were looked up.
 
     def current(self) -> Any:
         """Return what it names now, or None where the name is gone."""
@@ -81,11 +81,8 @@ class StorageAliases:
     def knows(self, storage: int, use_count: int) -> bool:
         """Return whether no tensor was added to the storage since the names were looked up, and none went."""
         known = self._by_storage.get(storage)
-        return (
-            known is not None
-            and self._use_counts.get(storage) == use_count
-            and all(storage_alias.reference() is not None for storage_alias in known)
-        )
+        same = known is not None and self._use_counts.get(storage) == use_count
+        return same and all(alias.reference() is not None for alias in known or ())
 
     def note(self, storage: int) -> None:
         """Remember that the names of a storage are known now, also where there are none."""
@@ -107,23 +104,21 @@ class StorageAliases:
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):
-                    root = id(space.get(root_name(name)))
-                    in_list = _ITEM.fullmatch(name)
+                    is_tensor = is_kind(item, torch.Tensor)
+                    storage = storage_of(item) if is_tensor and item.layout == torch.strided else 0
+                    if is_tensor and not storage:
+                        continue  # no strided memory that could be asked for
+                    root, in_list = id(space.get(root_name(name))), _ITEM.fullmatch(name)
                     of_list = in_list["list"] if in_list and type(space.get(in_list["list"])) is list else ""
-                    self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, of_list, root))
+                    alias = StorageAlias(name, weakref.ref(item), storage, kept, scope, of_list, root)
+                    if storage:
+                        self._by_storage.setdefault(storage, []).append(alias)
+                        self._use_counts[storage] = _use_count(storage)
+                    self._every.append(alias)
+                    if not item.untyped_storage().resizable() if storage else owner_of(item) is not None:
+                        self._foreign.append(alias)
                 self.searched += walk.looked
                 self.complete = self.complete and not walk.gap
-
-    def _add(self, item: Any, alias: StorageAlias) -> None:
-        if is_kind(item, torch.Tensor):
-            alias = replace(alias, storage=storage_of(item) if item.layout == torch.strided else 0)
-            if not alias.storage:
-                return  # no strided memory that could be asked for
-            self._by_storage.setdefault(alias.storage, []).append(alias)
-            self._use_counts[alias.storage] = _use_count(alias.storage)
-        self._every.append(alias)
-        if not item.untyped_storage().resizable() if alias.storage else owner_of(item) is not None:
-            self._foreign.append(alias)
 
     def of(self, storage: torch.UntypedStorage, region: Region) -> Iterator[Hit]:
         """Yield who may share the bytes of a region of this storage."""
@@ -137,10 +132,9 @@ class StorageAliases:
             known = self._bounds.get(id(alias))
             if known is not None and (known[0] >= stop or start >= known[1]):
                 continue
-            item = alias.current()
-            if item is None:
+            if (item := alias.current()) is None:
                 continue
-            place = array_region(item) if not alias.storage else place_of(item)
+            place = place_of(item)
             self._bounds[id(alias)] = (place.start, place.stop)
             if place.start < stop and start < place.stop:
                 yield Hit(alias, item, place)
@@ -150,15 +144,16 @@ class StorageAliases:
         address = 0 if storage.device.type == "meta" else storage.data_ptr()
         for alias in (self._foreign if storage.resizable() else self._every) if address else ():
             item = alias.reference()
-            if item is None or alias.storage == storage._cdata:
-                continue
-            place = array_region(item) if not alias.storage else place_of(item)
-            if place.start < address + storage.nbytes() and address < place.stop:
-                yield alias
+            if item is not None and alias.storage != storage._cdata:
+                place = place_of(item)
+                if place.start < address + storage.nbytes() and address < place.stop:
+                    yield alias
 
 
-def place_of(x: torch.Tensor) -> Region:
-    """Return the bytes of a strided tensor: as addresses where it has memory, else from its storage's start."""
+def place_of(x: Any) -> Region:
+    """Return the bytes of an array or strided tensor: addresses where it has memory, else from its storage's start."""
+    if not isinstance(x, torch.Tensor):
+        return array_region(x)
     address = 0 if x.device.type == "meta" else x.data_ptr()
     shift = address - int(x.storage_offset()) * x.element_size() if address else 0
     return region_of(x, shift)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from math import prod
@@ -13,25 +13,29 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
-from tensormagic.collectors.aliasing.write_effects import Swaps, WriteSeen, WriteTotal, effects, written_name
-from tensormagic.collectors.aliasing.written_through import (
+from tensormagic.collectors.aliasing.write_effects import (
     Call,
     Suspicion,
+    Swaps,
     Through,
+    WriteSeen,
+    WriteTotal,
+    effects,
     refusal,
     repeats,
     settle,
     statement_of,
     suspect,
     through,
+    written_name,
 )
 from tensormagic.collectors.geometry.overlap import index_at, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Engine
-from tensormagic.collectors.where.source import SourceLines, innermost_own, names_of, own_frames
-from tensormagic.reports import Clash, Gap, Write, WritesReport
+from tensormagic.collectors.where.source import innermost_own, names_of, own_frames
+from tensormagic.reports import Clash, Gap, WritesReport
 from tensormagic.words import error_text, listed, plural, seconds_text
 
 # What is known of the writes so far: a tally for each line and op, with the names that it changed.
@@ -48,53 +52,123 @@ _ALONE = 2  # users of a storage when one tensor and the question itself are all
 _use_count = torch._C._storage_Use_Count
 
 
-class WriteLog:
-    """The writes so far, by line and op."""
+# A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing.
+# What a write needs more is looked at in steps, each only where the one before gave reason to: does anything else use
+# the storage, does anybody have a name for it, do the bytes meet.
 
-    def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
-        self._sites = sites
-        self._storage_aliases = StorageAliases(namespace)
+_UNSEEN = "{} changed by writes that were not seen: of another thread, or within a compiled function"
+_graph_task: Callable[[], int] = torch._C._current_graph_task_id
+
+
+class WriteListener(Listener, OperationListener):
+    """Watches a run for in-place writes; arguments as `Listener` takes them."""
+
+    used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._storage_aliases = StorageAliases(self._namespace)
         self._swaps = Swaps()
-        self._totals: dict[tuple[int | None, str], WriteTotal] = {}
+        self._totals: dict[tuple[int | None, str], WriteTotal] = {}  # by line and op
         self._gaps: dict[str, Gap] = {}
         self._search_seconds = self._search_took = self._searched = 0.0
-        self.seen = 0
-        self.names_searched = 0
+        self._seen = self._names_searched = 0
+        self._engine_writes = 0  # how often backward itself wrote
+        # Of what had a name when the run began: where it lies, and its version. No weak reference to it: where there is
+        # one, `torch.utils.swap_tensors` refuses.
+        self._versions: dict[str, tuple[int, int]] = {}
+        self._counted: dict[int, int] = {}  # how often ops that were seen raised the version counters of these
+        self._unseen = ""
+        self.operations = self
 
-    @property
-    def gaps(self) -> tuple[Gap, ...]:
-        """What could not be seen."""
-        unsearched = sum(total.searched is False for total in list(self._totals.values()))
-        if not unsearched:
-            return tuple(self._gaps.values())
-        places = "one line" if unsearched == 1 else plural(unsearched, "line")
-        reason = (
-            f"the names were not searched again for the writes of {places}, because that takes "
-            f"{seconds_text(self._search_took)} each time: a recently bound name may be missing there"
-        )
-        return (*self._gaps.values(), Gap("names", reason))
+    def prepare(self) -> None:
+        """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
+        counter_place()
+        named = self._named()
+        self._versions = {name: (x._cdata, x._version) for name, x in named.items()}
+        self._counted = {counter: 0 for x in named.values() if (counter := counter_of(x)) is not None}
 
-    def writes(self) -> tuple[Write, ...]:
-        """Return every tally as plain data, in the order of their first writes."""
-        return tuple(total.report(self._sites) for total in list(self._totals.values()))
+    def wants(self, op: Any) -> tuple[Any, Written] | None:
+        """Return an operation, and what it may write to; nothing is what it only lays out anew, as ``t_`` does."""
+        written = written_by(op)
+        return (op, written) if written.slots or torch.Tag.inplace_view in op.tags else None
 
-    def forget(self) -> None:
-        """Let go of everything that leads to the user's objects."""
-        self._storage_aliases = StorageAliases({})
-        self._swaps = Swaps()
+    def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
+        """Make a call, and note what it writes to."""
+        overload, written = known
+        made = overload, args, kwargs or {}
+        self._count(written.tensors(args, made[2]) if written.slots else args[:1])
+        if not written.slots or not does_write(written, *made):
+            return call(op, args, kwargs)
+        if frame is None or (_graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}):
+            self._engine_writes += 1
+            return call(op, args, kwargs)
+        total = self._begun(written, made, frame)
+        try:
+            result = call(op, args, kwargs)
+        except BaseException as error:
+            self._refused(total, made, error, frame)
+            raise
+        self._done(total, made, frame)
+        return result
+
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
+        """Let go of everything but numbers."""
+        self._storage_aliases, self._swaps = StorageAliases({}), Swaps()
         for total in self._totals.values():
             total.suspicion = None
+        written = []
+        for name, x in self._named().items():
+            identity, before = self._versions.get(name, (0, 0))
+            counter, seen = counter_of(x), self._seen + self._engine_writes
+            if counter is not None:
+                seen = self._counted.get(counter, 0)
+            more = x._version - before - seen  # by how much its version rose that ops that were seen do not account for
+            if identity == x._cdata and more > 0 and not (more <= seen and _may_mark()):
+                written.append(name)
+        self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
+        self._versions, self._counted = {}, {}
+
+    def _named(self) -> dict[str, torch.Tensor]:
+        plain = (torch.Tensor, torch.nn.Parameter)  # the class of anything else is not even asked for its hash
+        named = list(self._namespace.items())
+        return {name: x for name, x in named if any(type(x) is kind for kind in plain) and not x.is_inference()}
+
+    def _count(self, tensors: Iterable[Any]) -> None:
+        with torch._C.DisableTorchFunction():
+            for x in tensors:
+                counter = counter_of(x)
+                if counter in self._counted:
+                    self._counted[counter] += 1
+
+    def report(self) -> WritesReport:
+        """Return everything known so far."""
+        gaps, totals = list(self._gaps.values()), list(self._totals.values())  # in the order of their first writes
+        if unsearched := sum(total.searched is False for total in totals):
+            places = "one line" if unsearched == 1 else plural(unsearched, "line")
+            reason = (
+                f"the names were not searched again for the writes of {places}, because that takes "
+                f"{seconds_text(self._search_took)} each time: a recently bound name may be missing there"
+            )
+            gaps.append(Gap("names", reason))
+        return WritesReport(
+            **self.run.fields(),
+            writes=tuple(total.report(self._sites) for total in totals),
+            writes_seen=self._seen,
+            engine_writes=self._engine_writes,
+            names_searched=self._names_searched,
+            gaps=(*gaps, *(Gap("writes", reason) for reason in (self.run.unheard, self._unseen) if reason)),
+        )
 
     # -- around a write -------------------------------------------------------------------------------------------
 
-    def begin(self, written: Written, call: Call, frame: FrameType) -> WriteTotal:
-        """Note a write that is about to be made."""
+    def _begun(self, written: Written, call: Call, frame: FrameType) -> WriteTotal:
         key = (self._sites.of_frame(frame), written.name)
         total = self._totals.get(key)
         if total is None:
             total = self._totals[key] = WriteTotal(key[0], written)
         total.calls += 1
-        self.seen += 1
+        self._seen += 1
         if total.replays < MOST_REPLAYS:
             try:
                 targets = written.tensors(call[1], call[2])
@@ -107,15 +181,13 @@ class WriteLog:
     def _swap(self, total: WriteTotal, call: Call, targets: list[torch.Tensor], frame: FrameType) -> Suspicion | None:
         if total.swaps is False or total.written.name != "copy_" or not isinstance(call[1][1], torch.Tensor):
             return None
-        own = innermost_own(frame)
-        if own is None:
+        if (own := innermost_own(frame)) is None:
             return None
         if total.swaps is None:
             total.swaps = statement_of(own).swaps
         return self._swaps.suspect(own, targets[0], call[1][1]) if total.swaps else None
 
-    def refused(self, total: WriteTotal, call: Call, error: BaseException, frame: FrameType) -> None:
-        """Note that torch raised instead of writing."""
+    def _refused(self, total: WriteTotal, call: Call, error: BaseException, frame: FrameType) -> None:
         suspicion, total.suspicion = total.suspicion, None
         try:
             self._describe(total, call, frame)
@@ -126,7 +198,7 @@ class WriteLog:
         except Exception as odd:
             self._add_gap(odd)
 
-    def done(self, total: WriteTotal, call: Call, frame: FrameType) -> None:
+    def _done(self, total: WriteTotal, call: Call, frame: FrameType) -> None:
         """Note what a write that was made has changed. Never raises."""
         suspicion, total.suspicion = total.suspicion, None
         try:
@@ -175,13 +247,13 @@ class WriteLog:
         if self._search_seconds > free and began - self._searched < SEARCH_SHARE * self._search_took:
             return False
         self._storage_aliases.learn(frame)
-        self.names_searched = self._storage_aliases.searched
+        self._names_searched = self._storage_aliases.searched
         self._searched = process_time()
         self._search_took = self._searched - began
         self._search_seconds += self._search_took
         if not self._storage_aliases.complete:
             reason = (
-                f"{self.names_searched} names and items were searched, not all: only the start of a long container is "
+                f"{self._names_searched} names and items were searched, not all: only the start of a long container is "
                 "searched, and unreadable objects are skipped"
             )
             self._gaps.setdefault("too many", Gap("names", reason))
@@ -193,7 +265,13 @@ class WriteLog:
         total.target = total.target or self._storage_aliases.name_of(written_name(seen))
         with quiet():
             seen.mask, seen.certain = written_elements(total.written.name, seen.target, seen.call[1])
-            if due and seen.certain and via is not None and via.tensor is not seen.target and repeats(via.tensor):
+            if (
+                due
+                and seen.certain
+                and via is not None
+                and via.tensor is not seen.target
+                and repeats(via.tensor) is not None
+            ):
                 # A write to a part of a tensor that repeats its elements changes more than that part.
                 reached = touched(place_of(via.tensor), seen.region, seen.mask).elements
                 written = seen.target.numel() if seen.mask is None else int(seen.mask.sum())
@@ -252,14 +330,6 @@ def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Cla
     return replace(clash, tensor=via.name, index=index)
 
 
-# A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing.
-# What a write needs more is looked at in steps, each only where the one before gave reason to: does anything else use
-# the storage, does anybody have a name for it, do the bytes meet.
-
-_UNSEEN = "{} changed by writes that were not seen: of another thread, or within a compiled function"
-_graph_task: Callable[[], int] = torch._C._current_graph_task_id
-
-
 def _may_mark() -> bool:
     """Return whether there is a Function that marks what it writes to as dirty: torch counts such a write twice."""
     waiting: list[type] = [torch.autograd.Function]
@@ -272,89 +342,3 @@ def _may_mark() -> bool:
             if code is not None and "mark_dirty" in code.co_names:
                 return True
     return False
-
-
-class WriteListener(Listener, OperationListener):
-    """Watches a run for in-place writes; arguments as `Listener` takes them."""
-
-    used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._log = WriteLog(self._namespace, self._sites)
-        self._engine_writes = 0  # how often backward itself wrote
-        # Of what had a name when the run began: where it lies, and its version. No weak reference to it: where there is
-        # one, `torch.utils.swap_tensors` refuses.
-        self._versions: dict[str, tuple[int, int]] = {}
-        self._counted: dict[int, int] = {}  # how often ops that were seen raised the version counters of these
-        self._unseen = ""
-        self.operations = self
-
-    def prepare(self) -> None:
-        """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
-        counter_place()
-        named = self._named()
-        self._versions = {name: (x._cdata, x._version) for name, x in named.items()}
-        self._counted = {counter: 0 for x in named.values() if (counter := counter_of(x)) is not None}
-
-    def wants(self, op: Any) -> tuple[Any, Written] | None:
-        """Return an operation, and what it may write to; nothing is what it only lays out anew, as ``t_`` does."""
-        written = written_by(op)
-        return (op, written) if written.slots or torch.Tag.inplace_view in op.tags else None
-
-    def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
-        """Make a call, and note what it writes to."""
-        log, (overload, written) = self._log, known
-        made = overload, args, kwargs or {}
-        self._count(written.tensors(args, made[2]) if written.slots else args[:1])
-        if not written.slots or not does_write(written, *made):
-            return call(op, args, kwargs)
-        if frame is None or (_graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}):
-            self._engine_writes += 1
-            return call(op, args, kwargs)
-        total = log.begin(written, made, frame)
-        try:
-            result = call(op, args, kwargs)
-        except BaseException as error:
-            log.refused(total, made, error, frame)
-            raise
-        log.done(total, made, frame)
-        return result
-
-    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
-        """Let go of everything but numbers."""
-        self._log.forget()
-        written = []
-        for name, x in self._named().items():
-            identity, before = self._versions.get(name, (0, 0))
-            counter, seen = counter_of(x), self._log.seen + self._engine_writes
-            if counter is not None:
-                seen = self._counted.get(counter, 0)
-            more = x._version - before - seen  # by how much its version rose that ops that were seen do not account for
-            if identity == x._cdata and more > 0 and not (more <= seen and _may_mark()):
-                written.append(name)
-        self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
-        self._versions, self._counted = {}, {}
-
-    def _named(self) -> dict[str, torch.Tensor]:
-        plain = (torch.Tensor, torch.nn.Parameter)  # the class of anything else is not even asked for its hash
-        named = list(self._namespace.items())
-        return {name: x for name, x in named if any(type(x) is kind for kind in plain) and not x.is_inference()}
-
-    def _count(self, tensors: Iterable[Any]) -> None:
-        with torch._C.DisableTorchFunction():
-            for x in tensors:
-                counter = counter_of(x)
-                if counter in self._counted:
-                    self._counted[counter] += 1
-
-    def report(self) -> WritesReport:
-        """Return everything known so far."""
-        return WritesReport(
-            **self.run.fields(),
-            writes=self._log.writes(),
-            writes_seen=self._log.seen,
-            engine_writes=self._engine_writes,
-            names_searched=self._log.names_searched,
-            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self.run.unheard, self._unseen) if reason)),
-        )

@@ -19,6 +19,13 @@ from tensormagic.reports.storage import contiguous_stride, views
 
 MOST_ROWS = 32
 MOST_COLUMNS = 32
+CELLS = 64  # of the storage strip
+CONTEXT = 8  # elements of the strip beside what is read
+ENUMERATION_LIMIT = 2**21
+SAMPLE = 2**18  # steps that are looked at where there are more than can be enumerated
+_MOST_ROWS = 96  # of a base, each a row of the strip
+_JUMPS = 8  # the first differences between successive offsets in reading order
+_LETTERS = "ijklmnopqrstuvwxyz"  # of dimensions
 
 
 def default_slice(shape: Sequence[int]) -> Grid:
@@ -63,14 +70,6 @@ def grid(shown: Grid, stride: Sequence[int], offset: int) -> Grid:
 #
 # Exact by arithmetic where the dimensions nest, and by enumeration for overlapping patterns of bounded size; beyond
 # that counts are sampled, and the strip says so.
-
-CELLS = 64
-CONTEXT = 8
-ENUMERATION_LIMIT = 2**21
-SAMPLE = 2**18  # steps that are looked at where there are more than can be enumerated
-_MOST_ROWS = 96
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows worth drawing under the strip: the slices ``name[0]``, ``name[1]``, … of a contiguous base tensor."""
@@ -118,7 +117,7 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
     if pattern is None:
         return [(0, 0)] * len(starts), True
     if not pattern.nests and pattern.steps <= ENUMERATION_LIMIT:
-        offsets, _ = enumerate_reads(pattern)
+        offsets = enumerate_reads(pattern)
         offsets = offsets[(offsets >= starts.start) & (offsets < stop)]
         every, once = ((some - starts.start) // starts.step for some in (offsets, np.unique(offsets)))
         reads = np.bincount(every, minlength=len(starts)) * pattern.repeats
@@ -137,18 +136,14 @@ def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[C
     return [(some, round(times)) for some, times in zip(read, estimated, strict=True)], False
 
 
-def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
-    """Return the storage offset and the reading rank (from 0) of every step of a pattern, in no order to rely on."""
-    offsets, ranks = np.array([pattern.offset]), np.array([0])
+def enumerate_reads(pattern: Pattern) -> np.ndarray:
+    """Return the storage offset of every step of a pattern, in no order to rely on."""
+    offsets = np.array([pattern.offset])
     for axis in pattern.axes:
-        steps = np.arange(axis.size)
-        offsets = np.add.outer(offsets, steps * axis.stride).reshape(-1)
-        ranks = np.add.outer(ranks, steps * axis.weight).reshape(-1)
-    return offsets, ranks
+        offsets = np.add.outer(offsets, np.arange(axis.size) * axis.stride).reshape(-1)
+    return offsets
 
 
-_JUMPS = 8  # the first differences between successive offsets in reading order
-_LETTERS = "ijklmnopqrstuvwxyz"
 # Memory formats besides the plain one: number of dimensions → name, and its dimensions from the innermost outwards.
 _CHANNELS_LAST = {4: ("channels_last", (1, 3, 2, 0)), 5: ("channels_last_3d", (1, 4, 3, 2, 0))}
 
@@ -195,10 +190,9 @@ def count_distinct(pattern: Pattern | None) -> int | None:
     """Return how many storage elements a pattern reads; None where that is too hard to count."""
     if pattern is None:
         return 0
-    distinct = pattern.distinct()
-    if distinct is None and pattern.steps <= ENUMERATION_LIMIT:
-        return len(np.unique(enumerate_reads(pattern)[0]))
-    return distinct
+    if (nested := pattern.nested()) is not None:
+        return nested.steps
+    return len(np.unique(enumerate_reads(pattern))) if pattern.steps <= ENUMERATION_LIMIT else None
 
 
 def memory_formats(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[MemoryFormat, ...]:

@@ -20,7 +20,9 @@ from tensormagic.collectors.geometry.strides import Pattern, count_between
 # lies at the addresses: made-up ones do as well.
 
 MAX_WORK = 100_000
-COUNT_LIMIT = 2**22
+PICTURE_LIMIT = 2**22  # bytes between two regions up to which what they share is counted in a picture of them
+MOST_MARKS = 48
+LIMIT = 2**20  # elements of a tensor, of which it is found out which were written to
 _TOO_HARD: type[Exception] = getattr(np, "exceptions", np).TooHardError  # moved in NumPy 1.25
 _BASE = 2**48  # made up; high enough for regions that start before the storage they are compared with
 
@@ -81,7 +83,7 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     reads, writes = x.pattern, y.pattern
     if reads is None or writes is None:
         return 0
-    start, stop, distinct = writes.offset, writes.highest + y.itemsize, writes.distinct()
+    start, stop, distinct = writes.offset, writes.highest + y.itemsize, count_distinct(writes)
     covered = None if distinct is None else distinct * y.itemsize
     if covered == stop - start and all(not axis.stride % y.itemsize for axis in writes.axes):  # y leaves no gaps
         within = start <= reads.offset and reads.highest + x.itemsize <= stop
@@ -92,7 +94,7 @@ def overlap_elements(x: Region, y: Region) -> int | None:
         return count_distinct(reads)
     # Every byte that both reach is marked in a picture of the memory between them.
     low, high = min(x.start, y.start), max(x.stop, y.stop)
-    if max(high - low, x.elements, y.elements) > COUNT_LIMIT:
+    if max(high - low, x.elements, y.elements) > PICTURE_LIMIT:
         return None
     starts, picture = np.zeros(high - low, dtype=np.bool_), np.zeros(high - low, dtype=np.bool_)
     _bytes_of(starts, x, low)[..., 0] = True
@@ -101,15 +103,8 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     return int(np.any(picture[each], axis=1).sum())
 
 
-# Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.
-#
-# Counted in a picture of the memory between them, one byte for a byte, as long as that is small; beyond that the
-# count comes from `overlap_elements` and the first index from the strides, where they show it.
-
-PICTURE_LIMIT = 2**22  # bytes
-MOST_MARKS = 48
-
-
+# Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first. Beyond
+# the picture's limit the count is that of `overlap_elements`, the first index that which the strides show.
 @dataclass(frozen=True, slots=True)
 class Touched:
     """What a write reaches of another tensor."""
@@ -166,9 +161,6 @@ def index_at(region: Region, byte: int) -> tuple[int, ...] | None:
 #
 # The op is done once more, on a fresh tensor of truth values of the same shape: what is true afterwards was written
 # to. Only on the CPU and within a bound; else the answer is "at most all of it".
-
-LIMIT = 2**20  # elements
-
 # By op: which method marks what it writes to, and how many of its arguments say where that is.
 _MARKS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("index_put_", "_index_put_impl_"), ("index_put_", 1)),

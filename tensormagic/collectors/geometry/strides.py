@@ -13,8 +13,13 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.quiet import number, outside_inference, quiet
-from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import ordinal
+
+_WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks its own size); these are the first 80
+_NO_ELEMENTS = {"aten::record_stream", "aten::set_data", "aten::retain_grad", "aten::rename_"}
+_BATCH_NORMS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
+_SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every element gets one value, whatever it was
+
 
 # Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order.
 #
@@ -29,7 +34,6 @@ class Axis:
 
     size: int  # how many steps it has; at least 1
     stride: int  # storage elements from one step to the next; at least 0
-    weight: int  # how far one step goes in reading order (row by row, last index fastest)
 
     @property
     def reach(self) -> int:
@@ -51,12 +55,11 @@ class Pattern:
         if 0 in shape:
             return None
         axes: list[Axis] = []
-        for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
+        for size, step in zip(shape, stride, strict=True):
             if size == 1:
                 continue
-            if axes and axes[-1].stride == step * size and step > 0:
-                size *= axes.pop().size  # noqa: PLW2901  (one axis)
-            axes.append(Axis(size, step, weight))
+            joins = bool(axes) and axes[-1].stride == step * size and step > 0
+            axes.append(Axis(size * axes.pop().size if joins else size, step))
         moving = sorted((axis for axis in axes if axis.stride), key=lambda axis: -axis.stride)
         return cls(offset, tuple(moving), prod(axis.size for axis in axes if not axis.stride))
 
@@ -80,11 +83,11 @@ class Pattern:
             inside += axis.reach
         return True
 
-    def united(self) -> Pattern:
-        """Return a pattern that reads the same set of elements, overlapping axes joined where they form one run.
+    def nested(self) -> Pattern | None:
+        """Return a pattern that nests and reads the same elements, each once and in any order; None if none is found.
 
         Two axes with strides s and k·s read one run of stride s together if the first has at least k steps. That
-        covers what `Tensor.unfold` and convolution windows make. Reading order and repeats are lost.
+        covers what `Tensor.unfold` and convolution windows make.
         """
         axes: list[Axis] = []
         for axis in reversed(self.axes):
@@ -93,48 +96,28 @@ class Pattern:
                 axes[-1] = replace(axes[-1], size=axes[-1].size + times * (axis.size - 1))
             else:
                 axes.append(axis)
-        return Pattern(self.offset, tuple(reversed(axes)), 1)
-
-    def nested(self) -> Pattern | None:
-        """Return a pattern that nests and reads the same set of elements; None where none is found."""
-        united = self if self.nests else self.united()
+        united = Pattern(self.offset, tuple(reversed(axes)), 1)
         return united if united.nests else None
-
-    def distinct(self) -> int | None:
-        """Return how many different storage elements are read; None where the axes do not tell."""
-        nested = self.nested()
-        return nested.steps if nested is not None else None
 
 
 def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
-    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known.
-
-    Boxes of whole inner axes are counted: each axis is cut at most twice, so that there are about twice as many.
-    """
-    united = pattern.nested()
-    if united is None:
+    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known."""
+    nested = pattern.nested()
+    if nested is None:
         return None
-    # For each level how far the axes from there inwards reach, and how many elements they read.
-    spans, counts = [1], [1]
-    for axis in reversed(united.axes):
-        spans.insert(0, spans[0] + axis.reach)
-        counts.insert(0, counts[0] * axis.size)
-    found, pending = 0, [(0, start - united.offset, stop - united.offset)]
-    while pending:
-        level, low, high = pending.pop()
-        low, high = max(low, 0), min(high, spans[level])
-        if low >= high:
-            continue
-        if high - low == spans[level]:
-            found += counts[level]
-            continue
-        axis, inner = united.axes[level], spans[level + 1]
-        first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
-        found += max(last_whole - first_whole + 1, 0) * counts[level + 1]
-        ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
-        starts = [at * axis.stride for at in ends if not first_whole <= at <= last_whole]
-        pending += [(level + 1, low - begin, high - begin) for begin in starts]
-    return found
+
+    def below(end: int) -> int:
+        """Count the elements before ``end``: for each axis its whole steps, then what the last one has inside."""
+        rest, found, inside = end - nested.offset, 0, nested.steps
+        if rest <= 0:
+            return 0
+        for axis in nested.axes:
+            inside //= axis.size
+            at = min((rest - 1) // axis.stride, axis.size - 1)
+            found, rest = found + at * inside, rest - at * axis.stride
+        return found + 1
+
+    return below(stop) - below(start)
 
 
 # Reading a tensor of any size in pieces: no dimension of stride 0 twice, no huge tensor whole.
@@ -244,10 +227,6 @@ class Memory:
 # part (``c10::TensorImpl``) holds a pointer to its counter, at a place that is fixed in one build of torch: it is the
 # one word that is equal for tensors known to share a counter and differs for tensors known not to. Where there is no
 # such word, or more than one, the answer is "cannot tell".
-
-_WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks its own size); these are the first 80
-
-
 def shares_version(x: torch.Tensor, y: torch.Tensor) -> bool | None:
     """Return whether x and y count writes on one version counter; None where that is unknown."""
     if x.is_inference() or y.is_inference():
@@ -295,12 +274,6 @@ def counter_of(x: torch.Tensor) -> int | None:
 #
 # Ops that change only how a tensor is read (``t_``, ``squeeze_``, ``resize_``, ``set_``) change no element: torch
 # tags them ``inplace_view``. Batch norm updates its running statistics without saying so in its schema.
-
-_NO_ELEMENTS = {"aten::record_stream", "aten::set_data", "aten::retain_grad", "aten::rename_"}
-_BATCH_NORMS = {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}
-_SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every element gets one value, whatever it was
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """What an op writes to."""
@@ -325,19 +298,11 @@ class Written:
         return found
 
 
-_NOTHING = Written((), "")
-_known: dict[Any, Written] = {}
-
-
+@cache
 def written_by(op: Any) -> Written:
-    """Return what ``op`` writes to; nothing for anything that is no ATen overload (about 0.1 µs)."""
-    known = _known.get(op)
-    if known is None:
-        known = _known[op] = _read(op) if isinstance(op, torch._ops.OpOverload) else _NOTHING
-    return known
-
-
-def _read(op: Any) -> Written:
+    """Return what ``op`` writes to; nothing for anything that is no ATen overload."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return Written((), "")
     schema = op._schema
     undeclared = ("running_mean", "running_var") if schema.name in _BATCH_NORMS else ()
     slots = tuple(
@@ -346,7 +311,7 @@ def _read(op: Any) -> Written:
         if argument.name in undeclared or (argument.alias_info is not None and argument.alias_info.is_write)
     )
     if not slots or torch.Tag.inplace_view in op.tags or schema.name in _NO_ELEMENTS:
-        return _NOTHING
+        return Written((), "")
     name = schema.name.partition("::")[2]
     is_out = any(position is None for position, _ in slots) or name.endswith("out")
     pointwise = torch.Tag.pointwise in op.tags or name.startswith(("copy_", "_foreach", "_fused"))
@@ -362,8 +327,7 @@ def does_write(written: Written, op: Any, args: tuple[Any, ...], kwargs: dict[st
         return not is_same_place(args[0], args[1])
     if not written.when:
         return True
-    names = [argument.name for argument in op._schema.arguments]
-    at = names.index(written.when)
+    at = [argument.name for argument in op._schema.arguments].index(written.when)
     return bool(args[at] if at < len(args) else kwargs.get(written.when))
 
 

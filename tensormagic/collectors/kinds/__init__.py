@@ -18,28 +18,18 @@ import torch
 from tensormagic.collectors.geometry.parts import dispatches
 from tensormagic.collectors.kinds import dtypes, sparse, subclasses, wrappers
 from tensormagic.collectors.kinds.dtypes import decoded
-from tensormagic.collectors.kinds.kind import Description, Kind, Values
+from tensormagic.collectors.kinds.kind import Description, Kind, Values, always
 from tensormagic.collectors.kinds.subclasses import fits, plain_view
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
-    *wrappers.FUNCTORCH,
-    *wrappers.FUNCTIONAL,
-    *subclasses.ABSENT,
-    *subclasses.DISTRIBUTED,
-    *wrappers.MASKED,
-    *wrappers.NESTED,
-    *sparse.COORDINATES,
-    *sparse.COMPRESSED,
-    *wrappers.OPAQUE,
-    *wrappers.QUANTIZED,
-    *subclasses.SUBCLASSES,
-)
+    *wrappers.TRANSFORMS, *subclasses.HOLDERS, *wrappers.HOLDERS, *sparse.HOLDERS, *subclasses.SUBCLASSES,
+)  # fmt: skip
 # What a tensor is besides: all that fit. The first asks for attributes only, of any tensor; the second one for strides,
 # storage and operations, of tensors that have memory of their own.
 ROLES: tuple[Kind, ...] = (*dtypes.TRAITS, *dtypes.DTYPES)
 TRAITS: tuple[Kind, ...] = (*subclasses.STORAGES, *dtypes.STRIDED_KINDS)
-STRIDED = Kind("strided", lambda _: True, lambda _: Description("", ""), strided=True)
+STRIDED = Kind("strided", lambda _: True, always("", ""), strided=True)
 
 
 @dataclass(frozen=True, slots=True)

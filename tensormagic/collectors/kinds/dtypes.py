@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import ITSELF, Description, Kind, Part, Values, bytes_of, element_text, has_class
+from tensormagic.collectors.kinds.kind import (
+    ITSELF,
+    Description,
+    Kind,
+    Part,
+    Values,
+    always,
+    bytes_of,
+    element_text,
+    has_class,
+)
 from tensormagic.reports import Fact
 from tensormagic.words import number_of_bytes, plural, tuple_text
 
@@ -104,27 +114,10 @@ def _describe_opaque(x: Any) -> Description:
     return Description(_name(x), f"Opaque bits, {packed}: {meaning}", (Fact("to read it", view, "without a copy"),))
 
 
-def _describe_complex(_: Any) -> Description:
-    facts = (Fact("parts", "float16 + float16j", "real part first"),)
-    return Description("complex32", "Two half-precision numbers per element; many operations do not support it.", facts)
-
-
 def _describe_unsigned(x: Any) -> Description:
     bits = 8 * x.element_size()
     summary = f"Unsigned integers of {bits} bits; torch stores and converts them, but supports few operations."
     return Description(_name(x), summary, (Fact("largest", str(2**bits - 1)),))
-
-
-DTYPES = (
-    Kind("small_float", lambda x: _name(x) in _FLOATS, _describe_float),
-    Kind("few_bits", lambda x: bool(_FEW_BITS.fullmatch(_name(x))), _describe_few),
-    Kind("bits", lambda x: bool(_OPAQUE.fullmatch(_name(x))), _describe_opaque),
-    Kind("complex32", lambda x: x.dtype == torch.complex32, _describe_complex),
-    Kind("unsigned", lambda x: _name(x) in {"uint16", "uint32", "uint64"}, _describe_unsigned),
-)
-
-
-BUFFER = "buffer"
 
 
 def _describe_parameter(x: Any) -> Description:
@@ -132,39 +125,21 @@ def _describe_parameter(x: Any) -> Description:
     return Description("Parameter", f"A module that holds it lists it in parameters(); it is {state}.")
 
 
-def _describe_buffer(x: Any) -> Description:
-    return Description("Buffer", summary_of_buffer(saved=bool(getattr(x, "persistent", True))))
-
-
-def summary_of_buffer(*, saved: bool) -> str:
+def buffer(*, saved: bool) -> Description:
     """Return what it means to be a buffer, ``nn.Buffer`` or registered as one."""
     kept = "saved in state_dict()" if saved else "not saved in state_dict() (persistent=False)"
-    return f"A module that holds it moves it with .to(), but does not pass it to an optimizer; it is {kept}."
+    moved = "A module that holds it moves it with .to(), but does not pass it to an optimizer"
+    return Description("Buffer", f"{moved}; it is {kept}.")
 
 
 def _is_buffer(x: Any) -> bool:
     return bool(getattr(x, "_is_buffer", False)) and not has_class(x, "torch.nn.parameter", "UninitializedBuffer")
 
 
-def _lazy(label: str, summary: str, method: str) -> Callable[[Any], Description]:
-    """Return what describes a view that changes what it reads, and how that is written out."""
-
-    def describe(x: Any) -> Description:
-        copies = f"{ITSELF}.{method}() copies {number_of_bytes(bytes_of(x))}"
-        return Description(label, summary, (Fact("to write it out", copies),))
-
-    return describe
-
-
-_describe_conj = _lazy(
-    "conjugate view", "The storage holds the conjugates: every read negates the imaginary part.", "resolve_conj"
-)
-_describe_neg = _lazy("negative view", "The storage holds the negatives: every read negates them.", "resolve_neg")
-
-
-def _describe_inference(_: Any) -> Description:
-    unsaved = "autograd cannot save it (but can save a clone)"
-    return Description("inference tensor", f"Made under inference_mode: it has no version counter, and {unsaved}.")
+def _describe_lazy(label: str, summary: str, method: str, x: Any) -> Description:
+    """Describe a view that changes what it reads, and how that is written out."""
+    fact = Fact("to write it out", f"{ITSELF}.{method}() copies {number_of_bytes(bytes_of(x))}")
+    return Description(label, f"The storage holds the {summary}.", (fact,))
 
 
 def _formats(x: Any) -> tuple[str, ...]:
@@ -204,13 +179,27 @@ def _describe_dual(x: Any) -> Description:
     )
 
 
+BUFFER = "buffer"
+DTYPES = (
+    Kind("small_float", lambda x: _name(x) in _FLOATS, _describe_float),
+    Kind("few_bits", lambda x: bool(_FEW_BITS.fullmatch(_name(x))), _describe_few),
+    Kind("bits", lambda x: bool(_OPAQUE.fullmatch(_name(x))), _describe_opaque),
+    Kind("complex32", lambda x: x.dtype == torch.complex32,
+         always("complex32", "Two half-precision numbers per element; many operations do not support it.",
+                Fact("parts", "float16 + float16j", "real part first"))),
+    Kind("unsigned", lambda x: _name(x) in {"uint16", "uint32", "uint64"}, _describe_unsigned),
+)  # fmt: skip
 TRAITS = (
     Kind("parameter", lambda x: has_class(x, "torch.nn.parameter", "Parameter"), _describe_parameter),
-    Kind(BUFFER, _is_buffer, _describe_buffer),
-    Kind("conj", lambda x: bool(x.is_conj()), _describe_conj),
-    Kind("neg", lambda x: bool(x.is_neg()), _describe_neg),
-    Kind("inference", lambda x: bool(x.is_inference()), _describe_inference),
-)
+    Kind(BUFFER, _is_buffer, lambda x: buffer(saved=bool(getattr(x, "persistent", True)))),
+    Kind("conj", lambda x: bool(x.is_conj()), partial(
+        _describe_lazy, "conjugate view", "conjugates: every read negates the imaginary part", "resolve_conj")),
+    Kind("neg", lambda x: bool(x.is_neg()), partial(
+        _describe_lazy, "negative view", "negatives: every read negates them", "resolve_neg")),
+    Kind("inference", lambda x: bool(x.is_inference()), always(
+        "inference tensor",
+        "Made under inference_mode: it has no version counter, and autograd cannot save it (but can save a clone).")),
+)  # fmt: skip
 STRIDED_KINDS = (
     Kind("dual", lambda x: _dual(x) is not None, _describe_dual),
     Kind("channels_last", lambda x: bool(_formats(x)), _describe_channels_last),

@@ -19,6 +19,10 @@ from tensormagic.reports import NOT_STORED, OUTSIDE, Fact, Placed, StoredList, S
 MOST_COPIED = 2**24  # elements of a kind whose numbers can only be had as a copy
 MOST_NAMED = 6  # of the many things that a fact may list
 ITSELF = "\0"  # stands for the tensor's name in code that a summary or a fact gives
+MOST_DRAWN = 16  # up to so many rows and columns each is drawn by itself
+BINS = 32  # rows and columns of a picture whose cells are joined
+MOST_LISTED = 16  # stored elements in a list
+MOST_COUNTED = 2**20  # stored elements whose places are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,11 @@ class Kind:
     printable: bool = True  # Whether torch prints such a tensor's values without running code that is not torch's.
 
 
+def always(label: str, summary: str, *facts: Fact, **more: Any) -> Callable[[Any], Description]:
+    """Return what describes every tensor of a kind in the same words."""
+    return lambda _: Description(label, summary, facts, **more)
+
+
 def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_what: str) -> Values | None:
     """Return numbers that can only be had as a copy; nothing where that would be a large one."""
     return Values(copy(x), of_what) if x.numel() <= MOST_COPIED else None
@@ -95,13 +104,6 @@ def element_text(value: Any) -> str:
 #
 # The host sees a bounded number of stored elements, in one transfer: a large one is counted over a grid of cells,
 # from evenly spaced stored elements where there are very many, and the picture says so.
-
-MOST_DRAWN = 16  # up to so many rows and columns each is drawn by itself
-BINS = 32  # rows and columns of a picture whose cells are joined
-MOST_LISTED = 16  # stored elements in a list
-MOST_COUNTED = 2**20  # stored elements whose places are looked at
-
-
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What a picture's rows and columns are, and how many there are."""

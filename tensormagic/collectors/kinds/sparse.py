@@ -24,20 +24,36 @@ from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, Store
 from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import count, is_or_are, number_of_bytes, percent, plural, tuple_text
 
+_MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
+_MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
+
 
 def _is_unread(indices: torch.Tensor) -> bool:
     """Return whether a component has no numbers to look at: on the meta device, or fake."""
     return bool(indices.is_meta) or type(indices) is not torch.Tensor
 
 
-def _byte_facts(x: Any, parts: dict[str, torch.Tensor]) -> tuple[Fact, Fact]:
-    kept, dense = bytes_of(*parts.values()), x.numel() * x.element_size()
+def _sparse(x: Any, said: Description, nnz: str, held: int) -> Description:
+    """Add what every sparse tensor says of itself; the last of its parts is the values, ``held`` of which count."""
+    parts, dense = said.parts, x.numel() * x.element_size()
+    kept, values = bytes_of(*(part.tensor for part in parts)), parts[-1].tensor
     note = ""
     if kept and dense:
         more = "as much" if dense == kept else f"{dense / kept:.3g} times as much"
         note = more if dense >= kept else f"less: this takes {kept / dense:.3g} times as much"
-    each = ", ".join(f"{name} {number_of_bytes(bytes_of(part))}" for name, part in parts.items())
-    return Fact("bytes", number_of_bytes(kept), each), Fact("dense would take", number_of_bytes(dense), note)
+    each = ", ".join(f"{part.path.strip('._()')} {number_of_bytes(bytes_of(part.tensor))}" for part in parts)
+    return replace(
+        said,
+        facts=(
+            Fact("nnz", count(int(x._nnz())), nnz),
+            Fact("density", percent(held, x.numel()), f"{count(held)} of {plural(x.numel(), 'element')}"),
+            *said.facts,
+            Fact("bytes", number_of_bytes(kept), each),
+            Fact("dense would take", number_of_bytes(dense), note),
+        ),
+        values=Values(values, f"the {plural(values.numel(), 'stored value')}"),
+        stored_bytes=kept,
+    )
 
 
 def _texts(values: torch.Tensor) -> tuple[str, ...]:
@@ -45,10 +61,6 @@ def _texts(values: torch.Tensor) -> tuple[str, ...]:
 
 
 # Sparse COO: a list of places and a list of values, in any order and with repeats unless it is coalesced.
-
-_MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
-
-
 def _describe_coordinates(x: Any) -> Description:
     indices, values, stored, coalesced = x._indices(), x._values(), int(x._nnz()), x.is_coalesced()
     place = "index" if x.sparse_dim() == 1 else f"{x.sparse_dim()} indices"
@@ -59,23 +71,19 @@ def _describe_coordinates(x: Any) -> Description:
     distinct, note = _distinct(x, indices, stored)
     held = values.numel() if distinct is None or not stored else values.numel() // stored * distinct
     each = f"each stored value is a tensor of {dense}" if dense else ""
-    description = Description(
+    own = Description(
         label="sparse COO" if coalesced else "sparse COO, uncoalesced",
         summary=f"{what} for a tensor of {tuple_text(x.shape)}, each with its index ({order}).",
         facts=(
-            Fact("nnz", count(stored), "stored values, including stored zeros"),
-            Fact("density", percent(held, x.numel()), f"{count(held)} of {plural(x.numel(), 'element')}"),
             Fact("coalesced", str(coalesced), note),
             Fact("sparse / dense dimensions", f"{x.sparse_dim()} / {x.dense_dim()}", each),
-            *_byte_facts(x, {"indices": indices, "values": values}),
         ),
         parts=(
             Part("._indices()", f"where: column k holds the {place} of stored value k", indices),
             Part("._values()", "what: the stored values, in the order of the columns of indices", values),
         ),
-        values=Values(values, f"the {plural(values.numel(), 'stored value')}"),
-        stored_bytes=bytes_of(indices, values),
     )
+    description = _sparse(x, own, "stored values, including stored zeros", held)
     if _is_unread(indices):
         return description
     shown, middle, reading = min(stored, MOST_LISTED), stored // 2, list[str]()
@@ -117,16 +125,9 @@ def _coordinate_map(x: Any, indices: torch.Tensor, values: torch.Tensor) -> Stor
     return stored_map(frame, rows, columns, _texts(values) if few else ())
 
 
-COORDINATES = (Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _describe_coordinates),)
-
-
 # CSR, CSC, BSR and BSC: the values row by row (or column by column), and where in them each row begins.
 #
 # The four differ in which dimension is compressed, and in whether one value or a block is stored at a time.
-
-_MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
-
-
 class _Format(NamedTuple):
     """One of the four formats: what it calls its arrays, and what is found in them."""
 
@@ -175,7 +176,7 @@ def _describe_compressed(x: Any) -> Description:
     form = _FORMATS[x.layout]
     arrays = _Arrays(form, tuple(map(int, x.shape)), getattr(x, form.pointers)(), getattr(x, form.plain)(), x.values())
     pointers, plain, values, batch = arrays.pointers, arrays.plain, arrays.values, tuple(arrays.pointers.shape[:-1])
-    stored, held, (height, width), facts = int(plain.numel()), values.numel(), arrays.block, list[Fact]()
+    stored, (height, width), facts = int(plain.numel()), arrays.block, list[Fact]()
     if arrays.blocked:
         blocks = f"the matrix is {arrays.shape[-2] // height} × {arrays.shape[-1] // width} of them"
         facts.append(Fact("block", f"{height} × {width}", f"{blocks}; a stored block holds its zeros too"))
@@ -183,24 +184,18 @@ def _describe_compressed(x: Any) -> Description:
     where = f"stored for a tensor of {tuple_text(arrays.shape)}, {form.owner} after {form.owner}"
     batches = f", for each of the {tuple_text(batch)} batch items" if batch else ""
     each = f"stored {form.stored}s{' in each batch item' if batch else ''}, including stored zeros"
-    description = Description(
+    facts.append(Fact("index dtype", str(pointers.dtype).removeprefix("torch.")))
+    own = Description(
         label=f"sparse {form.label}",
         summary=f"{what} {where}; {form.pointers} says where each begins{batches}.",
-        facts=(
-            Fact("nnz", count(int(x._nnz())), each),
-            Fact("density", percent(held, x.numel()), f"{count(held)} of {plural(x.numel(), 'element')}"),
-            *facts,
-            Fact("index dtype", str(pointers.dtype).removeprefix("torch.")),
-            *_byte_facts(x, {form.pointers: pointers, form.plain: plain, "values": values}),
-        ),
+        facts=tuple(facts),
         parts=(
             Part(f".{form.pointers}()", f"where each {form.owner} begins in the other two", pointers),
             Part(f".{form.plain}()", f"the {form.other} of each stored {form.stored}", plain),
             Part(".values()", f"the stored {form.stored}s, {form.owner} after {form.owner}", values),
         ),
-        values=Values(values, f"the {plural(held, 'stored value')}"),
-        stored_bytes=bytes_of(pointers, plain, values),
     )
+    description = _sparse(x, own, each, values.numel())
     if 0 in batch or _is_unread(pointers):
         return description
     first = (0,) * len(batch)
@@ -272,8 +267,10 @@ def _compressed_reading(one: _Arrays) -> tuple[str, ...]:
     )
 
 
-def _kind(layout: torch.layout) -> Kind:
-    return Kind(str(layout).removeprefix("torch."), lambda x: bool(x.layout == layout), _describe_compressed)
-
-
-COMPRESSED = tuple(map(_kind, _FORMATS))
+HOLDERS = (
+    Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _describe_coordinates),
+    *(
+        Kind(str(form).removeprefix("torch."), lambda x, form=form: bool(x.layout == form), _describe_compressed)
+        for form in _FORMATS
+    ),
+)

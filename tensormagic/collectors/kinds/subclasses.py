@@ -16,12 +16,16 @@ from tensormagic.collectors.kinds.kind import (
     Kind,
     Part,
     Values,
+    always,
     bytes_of,
     has_class,
 )
 from tensormagic.collectors.quiet import number
 from tensormagic.reports import Fact, Placed
 from tensormagic.words import number_of_bytes, percent, plural, tuple_text
+
+_NO_VALUES = "tensor has shape, dtype and strides, but no memory and so no values"
+
 
 # Other people's tensor classes: with memory of their own, or wrapped around other tensors.
 
@@ -63,20 +67,10 @@ def _class_facts(x: Any) -> tuple[Fact, ...]:
     )
 
 
-def _is_subclass(x: Any) -> bool:
-    return overrides(x, "__torch_function__") or dispatches(x)
-
-
 def _describe_subclass(x: Any) -> Description:
     hook = "__torch_dispatch__" if dispatches(x) else "__torch_function__"
     summary = f"{type(x).__name__} is a tensor with memory of its own whose operations go through its {hook}."
     return Description("tensor subclass", summary, _class_facts(x))
-
-
-SUBCLASSES = (
-    Kind("wrapper_subclass", is_wrapper, _describe_wrapper, printable=False),
-    Kind("subclass", _is_subclass, _describe_subclass, strided=True),
-)
 
 
 # DTensor: one tensor spread over a mesh of processes. What lies here is its local shard, and only that is read.
@@ -159,11 +153,6 @@ def placement_text(placement: Any) -> str:
     return f"{'_' * _is_strided(placement)}S({getattr(placement, 'dim', '?')})"
 
 
-DISTRIBUTED = (
-    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe_dtensor, printable=False),
-)
-
-
 # Where a storage's memory is and whose: page-locked, shared between processes, mapped from a file, or given back.
 
 
@@ -219,10 +208,6 @@ def _describe_mapped(x: Any) -> Description:
     return Description("mapped from a file", "Its storage is a file's contents, read from disk on first access.", facts)
 
 
-def _is_shared(x: Any) -> bool:
-    return _on_host(x) and bool(x.untyped_storage().is_shared()) and not _file_of(x)
-
-
 def _describe_shared(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
     summary = "Other processes that have it read and write the same memory, without copies."
@@ -230,19 +215,7 @@ def _describe_shared(x: Any) -> Description:
     return Description("shared memory", summary, (held,))
 
 
-STORAGES = (
-    Kind("freed", lambda x: not fits(x), _describe_freed),
-    Kind("pinned", lambda x: _on_host(x) and bool(x.is_pinned()), _describe_pinned),
-    Kind("file", _file_of, _describe_mapped),  # type: ignore[arg-type]  # a name is as good as True
-    Kind("shared", _is_shared, _describe_shared),
-)
-
-
 # Tensors without numbers: on the meta device, fake, or not initialised yet.
-
-_NO_VALUES = "tensor has shape, dtype and strides, but no memory and so no values"
-
-
 def _describe_uninitialized(x: Any) -> Description:
     what = "buffer" if has_class(x, "torch.nn.parameter", "UninitializedBuffer") else "parameter"
     return Description(
@@ -265,14 +238,11 @@ def _is_symbolic(x: Any) -> bool:
     return _is_fake(x) and any(type(size) is not int for size in (*x.shape, *x.stride()))
 
 
-def _describe_zero(_: Any) -> Description:
-    return Description(
-        label="zero tensor",
-        summary="torch's own stand-in for a gradient that is zero everywhere: it has a shape, but no memory.",
-        facts=(Fact("every element", "0"), Fact("to get memory", f"{ITSELF} + 0")),
-        no_values="every element is 0, and none is stored",
-        stored_bytes=0,
-    )
+_describe_zero = always(
+    "zero tensor", "torch's own stand-in for a gradient that is zero everywhere: it has a shape, but no memory.",
+    Fact("every element", "0"), Fact("to get memory", f"{ITSELF} + 0"),
+    no_values="every element is 0, and none is stored", stored_bytes=0,
+)  # fmt: skip
 
 
 def _describe_fake(x: Any) -> Description:
@@ -314,7 +284,7 @@ def _describe_meta(x: Any) -> Description:
     return Description("meta", summary, facts, no_values=f"a meta {_NO_VALUES}")
 
 
-ABSENT = (
+HOLDERS = (
     Kind("uninitialized", lambda x: has_class(x, "torch.nn.parameter", "UninitializedTensorMixin"),
          _describe_uninitialized),
     Kind("fake_symbolic", _is_symbolic, _describe_symbolic, printable=False),
@@ -324,4 +294,16 @@ ABSENT = (
     Kind("zero", lambda x: bool(x._is_zerotensor()), _describe_zero, printable=False),
     Kind("meta", lambda x: bool(x.is_meta) and not x.is_nested and str(x.layout) == "torch.strided", _describe_meta,
          strided=True, printable=False),
+    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe_dtensor, printable=False),
+)  # fmt: skip
+SUBCLASSES = (
+    Kind("wrapper_subclass", is_wrapper, _describe_wrapper, printable=False),
+    Kind("subclass", lambda x: overrides(x, "__torch_function__") or dispatches(x), _describe_subclass, strided=True),
+)
+STORAGES = (
+    Kind("freed", lambda x: not fits(x), _describe_freed),
+    Kind("pinned", lambda x: _on_host(x) and bool(x.is_pinned()), _describe_pinned),
+    Kind("file", _file_of, _describe_mapped),  # type: ignore[arg-type]  # a name is as good as True
+    Kind("shared", lambda x: _on_host(x) and bool(x.untyped_storage().is_shared()) and not _file_of(x),
+         _describe_shared),
 )  # fmt: skip

@@ -27,6 +27,10 @@ from tensormagic.collectors.kinds.kind import (
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, tuple_text
 
+_MOST_LEVELS = 16
+_MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
+
+
 # Layouts that torch keeps for a library: the numbers lie in an order that only the library knows.
 
 
@@ -40,9 +44,6 @@ def _describe_opaque(x: Any) -> Description:
         ),
         values=copied(x, torch.Tensor.to_dense, f"the {plural(x.numel(), 'value')} of a strided copy"),
     )
-
-
-OPAQUE = (Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe_opaque),)
 
 
 # MaskedTensor: data and a mask that says which of its elements count.
@@ -70,19 +71,15 @@ def _describe_masked(x: Any) -> Description:
     )
 
 
-# Not printable: its detach() warns each time.
-MASKED = (Kind("masked", lambda x: has_class(x, "torch.masked", "MaskedTensor"), _describe_masked, printable=False),)
-
-
 # Functional wrappers: what torch.compile uses to turn in-place operations into ones that return new tensors.
-
-
-def _is_python_wrapper(x: Any) -> bool:
-    return has_class(x, "torch._subclasses.functional_tensor", "FunctionalTensor")
 
 
 def _is_functional(x: Any) -> bool:
     return _is_python_wrapper(x) or bool(torch._is_functional_tensor(x))
+
+
+def _is_python_wrapper(x: Any) -> bool:
+    return has_class(x, "torch._subclasses.functional_tensor", "FunctionalTensor")
 
 
 def _describe_functional(x: Any) -> Description:
@@ -102,14 +99,7 @@ def _describe_functional(x: Any) -> Description:
     )
 
 
-FUNCTIONAL = (Kind("functional", _is_functional, _describe_functional, printable=False),)
-
-
 # Inside vmap, grad, jvp and functionalize: torch hands out wrappers, one for each transform that is running.
-
-_MOST_LEVELS = 16
-
-
 def _is_wrapper(x: Any) -> bool:
     if _functorch.is_batchedtensor(x) or _functorch.is_gradtrackingtensor(x):
         return True
@@ -153,9 +143,6 @@ def _describe_functorch(x: Any) -> Description:
     )
 
 
-FUNCTORCH = (Kind("functorch", _is_wrapper, _describe_functorch, printable=False),)
-
-
 # Quantized tensors: small integers that stand for real numbers, by a scale and a zero point.
 
 _PACKED = {torch.quint4x2: "two 4-bit integers in each byte", torch.quint2x4: "four 2-bit integers in each byte"}
@@ -197,17 +184,7 @@ def _describe_quantized(x: Any) -> Description:
     )
 
 
-QUANTIZED = (
-    Kind("quantized_packed", lambda x: bool(x.is_quantized) and x.dtype in _PACKED, _describe_quantized),
-    Kind("quantized", lambda x: bool(x.is_quantized), _describe_quantized, strided=True),
-)
-
-
 # Nested tensors: items of different sizes in one buffer, strided (a table of sizes) or jagged (a table of offsets).
-
-_MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
-
-
 def _pictures(
     buffer: torch.Tensor, starts: list[int], lengths: list[int], words: tuple[str, str, str, str], *, dim: int = 0
 ) -> tuple[StoredMap | None, StoredList]:
@@ -324,7 +301,16 @@ def _describe_strided(x: Any) -> Description:
     )
 
 
-NESTED = (
+TRANSFORMS = (
+    Kind("functorch", _is_wrapper, _describe_functorch, printable=False),
+    Kind("functional", _is_functional, _describe_functional, printable=False),
+)
+HOLDERS = (
+    # Not printable: its detach() warns each time.
+    Kind("masked", lambda x: has_class(x, "torch.masked", "MaskedTensor"), _describe_masked, printable=False),
     Kind("jagged", lambda x: bool(x.layout == torch.jagged), _describe_jagged),
     Kind("nested", lambda x: x.is_nested and x.layout == torch.strided, _describe_strided),
+    Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe_opaque),
+    Kind("quantized_packed", lambda x: bool(x.is_quantized) and x.dtype in _PACKED, _describe_quantized),
+    Kind("quantized", lambda x: bool(x.is_quantized), _describe_quantized, strided=True),
 )

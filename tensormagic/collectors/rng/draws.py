@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -14,7 +14,6 @@ from tensormagic.collectors.hooks.stepping_off import Listener, OperationListene
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
-from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
 from tensormagic.words import error_text
@@ -31,120 +30,150 @@ class _Followed:
     reading: Reading
 
 
-class DrawLog:
-    """Looks at generators, and notes which have changed. Holds them until `close`."""
+# torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy
+# and Python announce nothing: their states are looked at before each such operation that is on another line, and
+# after each statement of a cell, so that a draw of theirs is known to lie between two lines.
 
-    def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
-        self._namespace, self._sites = namespace, sites
+
+class DrawListener(Listener, OperationListener):
+    """Watches a run for draws of random numbers; arguments as `Listener` takes them. Holds generators until its end."""
+
+    used_before = "this object was used before; make a new one with tensormagic.track_rng()"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self._followed: dict[int, _Followed] = {}
-        self.starts: list[GeneratorState] = []  # the generators as they stood when they were first seen
+        self._starts: list[GeneratorState] = []  # the generators as they stood when they were first seen
         self._defaults: dict[str, Any] = dict(defaults())
-        self.ends: tuple[GeneratorState, ...] = ()  # the same at the end; nothing before that
-        self.sums: dict[tuple[Any, ...], list[Any]] = {}  # the fields of each `DrawSum`, the first five as the key
-        self.draws: list[Draw] = []  # the first, in order
+        self._ends: tuple[GeneratorState, ...] = ()  # the same at the end; nothing before that
+        self._sums: dict[tuple[Any, ...], list[Any]] = {}  # the fields of each `DrawSum`, the first five as the key
+        self._draws: list[Draw] = []  # the first, in order
         self._last_site: int | None = None
         # With what torch was seeded, and on which line, by the generators that were not looked at since.
         self._seeded: dict[int, tuple[int, int | None]] = {}
-        self.count = 0
-        self.gaps: list[Gap] = []
+        self._drawn = 0
+        self._gaps: list[Gap] = []
+        self._gap: Gap | None = None  # why a look failed
+        self.operations = self
 
-    # -- life ------------------------------------------------------------------------------------------------------
-
-    def open(self) -> None:
+    def begin(self) -> None:
         """Take down how all generators stand."""
+        with quiet():
+            self._guarded(self._open)
+
+    def _open(self) -> None:
         found, cut = generators(self._namespace)
-        self.gaps += [Gap("names", cut)] if cut else []
+        self._gaps += [Gap("names", cut)] if cut else []
         for generator, names in found.values():
             self._follow(generator, names)
 
-    def close(self) -> None:
-        """Look once more at all of them, and let go."""
+    def enter(self, undoing: Undoing) -> None:
+        """Be told where torch is seeded."""
+        undoing.enter_context(noted_seeds(lambda *given: self._guarded(self._note_seed, *given)))
+
+    def _note_seed(self, frame: FrameType, seed: int) -> None:
+        self._seeded = dict.fromkeys(range(len(self._starts)), (seed, self._sites.of_frame(frame)))
+
+    def wants(self, op: Any) -> Any:
+        """Return an operation that may draw."""
+        draws = isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+        return op if draws else None
+
+    def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
+        """Make a call, and note what it drew."""
+        drawing = self._guarded(self._before, args, kwargs or {}, frame)
+        result = call(op, args, kwargs)
+        if drawing is not None:
+            self._guarded(self._after, drawing, known, result)
+        return result
+
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
+        """Look once more at all of them."""
+        with quiet():
+            self._guarded(self._close)
+
+    def _close(self) -> None:
         try:
-            self.look(None)
-            for each in self._followed.values():
-                self._changed(each, "", None)
+            self._look(None, every=True)
             found, _ = generators(self._namespace)  # by the names that lead to them now
             ends = []
             for key, each in self._followed.items():
-                start = self.starts[each.index]
+                start = self._starts[each.index]
                 names = found[key][1] if key in found else [start.name, *start.names]
                 if not start.name:
                     name = names[0] or "an unnamed generator"
-                    self.starts[each.index] = replace(start, name=name, names=tuple(names[1:]))
+                    self._starts[each.index] = replace(start, name=name, names=tuple(names[1:]))
                 ends.append(state_of(each.generator, *names))
-            self.ends = tuple(ends)
+            self._ends = tuple(ends)
         finally:
             self._followed.clear()
             self._defaults.clear()
 
+    def _guarded(self, look: Callable[..., Any], *given: Any) -> Any:
+        """Look at generators; what goes wrong is a gap, and never an error of the run's."""
+        try:
+            return look(*given)
+        except Exception as error:  # an odd generator must not stop the run
+            self._gap = Gap("draws", error_text(error))
+            return None
+
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:
             start = state_of(generator, *names)
-            followed = _Followed(generator, len(self.starts), read(generator))
+            followed = _Followed(generator, len(self._starts), read(generator))
         except Exception as error:  # a subclass of a user's own may refuse
-            self.gaps.append(Gap(names[0], error_text(error)))
+            self._gaps.append(Gap(names[0], error_text(error)))
             return None
-        self.starts.append(start)
+        self._starts.append(start)
         self._followed[identity(generator)] = followed
         return followed
 
-    # -- looks -----------------------------------------------------------------------------------------------------
-
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> _Followed | None:
-        """Look at the generator that a call is about to draw from; returns it."""
+    def _before(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> _Followed | None:
+        """Look at what a call is about to draw from: the generator it was given, else the default of its device."""
         site = self._sites.of_frame(frame)
         if site != self._last_site:
-            self.look(site)
-        generator = self._generator_of(args, kwargs)
+            self._look(site)
+        generator: Any = next(
+            (value for value in (*kwargs.values(), *args) if isinstance(value, torch.Generator)), None
+        )
         if generator is None:
-            return None
+            device = kwargs.get("device") or next((x.device for x in args if isinstance(x, torch.Tensor)), None)
+            name = "torch, CPU" if device is None or torch.device(device).type == "cpu" else f"torch, {device}"
+            if name not in self._defaults:
+                self._defaults = dict(defaults())  # the first use of a device makes its generator
+            if (generator := self._defaults.get(name)) is None:
+                return None
         each = self._followed.get(identity(generator)) or self._follow(generator, [""])
         if each is not None:
             self._changed(each, "", site)
         return each
 
-    def _generator_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a call draws from: the generator that it was given, else the default one of its device."""
-        for value in (*kwargs.values(), *args):
-            if isinstance(value, torch.Generator):
-                return value
-        device = kwargs.get("device") or next((value.device for value in args if isinstance(value, torch.Tensor)), None)
-        name = "torch, CPU" if device is None or torch.device(device).type == "cpu" else f"torch, {device}"
-        if name not in self._defaults:
-            self._defaults = dict(defaults())  # the first use of a device makes its generator
-        return self._defaults.get(name)
-
-    def after(self, each: _Followed, op: Any, result: Any) -> None:
-        """Look at it again after the call."""
+    def _after(self, each: _Followed, op: Any, result: Any) -> None:
         first = result[0] if isinstance(result, list | tuple) and result else result
         elements = int(first.numel()) if isinstance(first, torch.Tensor) else None
         self._changed(each, str(getattr(op, "_overloadpacket", op)), self._last_site, elements)
 
-    def look(self, site: int | None) -> None:
-        """Look at the generators that draw without torch; what has changed did so between the last look and here."""
+    def _look(self, site: int | None, *, every: bool = False) -> None:
+        """Look at those that draw without torch, or all; what has changed did so between the last look and here."""
         for each in list(self._followed.values()):
-            if not isinstance(each.generator, torch.Generator):
+            if every or not isinstance(each.generator, torch.Generator):
                 self._changed(each, "", site)
         self._last_site = site
 
-    def seeded(self, seed: int, frame: FrameType) -> None:
-        """Note that torch is seeded; its generators stand so when that is done."""
-        self._seeded = dict.fromkeys(range(len(self.starts)), (seed, self._sites.of_frame(frame)))
-
     def passed(self, filename: str, first: int, last: int) -> None:
-        """Look at all of them after a statement of a cell has run, which is on these lines."""
-        site = self._sites.number(filename, last)
+        """Look at the generators after a statement of the cell has run, which is on these lines."""
+        self._guarded(self._look_after, filename, first, last)
+
+    def _look_after(self, filename: str, first: int, last: int) -> None:
         before = self._sites.location(self._last_site)
         if before is None or before.filename != filename or not first <= before.line <= last:
             self._last_site = self._sites.number(filename, first)
-        for each in list(self._followed.values()):
-            self._changed(each, "", site)
+        self._look(self._sites.number(filename, last), every=True)
         self._seeded = {}
         # Those that it gave a name are followed from now on: of NumPy's and Python's nothing else shows.
         for name, value in list(self._namespace.items()):
             if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
                 self._follow(value, [name])
-        self._last_site = site
 
     def _changed(self, each: _Followed, op: str, site: int | None, values: int | None = None) -> None:
         guard = torch._C._DisableTorchDispatch()
@@ -164,80 +193,24 @@ class DrawLog:
             if each.generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}:
                 op, since, site = "seed", seeded_at, seeded_at
         drawn = values if kind == "drew" and op else numbers
-        known = self.sums.setdefault((each.index, kind, op, site, since), [0, 0, self.count])
+        known = self._sums.setdefault((each.index, kind, op, site, since), [0, 0, self._drawn])
         known[0] += 1
         known[1] = None if drawn is None or known[1] is None else known[1] + drawn
-        if len(self.draws) < MOST_DRAWS:
-            self.draws.append(Draw(each.index, kind, op, site, since, drawn, now.digest))
-        self.count += 1
-
-
-# torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy
-# and Python announce nothing: their states are looked at before each such operation that is on another line, and
-# after each statement of a cell, so that a draw of theirs is known to lie between two lines.
-
-
-class DrawListener(Listener, OperationListener):
-    """Watches a run for draws of random numbers; arguments as `Listener` takes them."""
-
-    used_before = "this object was used before; make a new one with tensormagic.track_rng()"
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._log = DrawLog(self._namespace, self._sites)
-        self._gap: Gap | None = None
-        self.operations = self
-
-    def passed(self, filename: str, first: int, last: int) -> None:
-        """Look at the generators after a statement of the cell has run, which is on these lines."""
-        self._guarded(self._log.passed, filename, first, last)
-
-    def begin(self) -> None:
-        """Take down how all generators stand."""
-        with quiet():
-            self._guarded(self._log.open)
-
-    def enter(self, undoing: Undoing) -> None:
-        """Be told where torch is seeded."""
-        undoing.enter_context(noted_seeds(lambda frame, seed: self._guarded(self._log.seeded, seed, frame)))
-
-    def wants(self, op: Any) -> Any:
-        """Return an operation that may draw."""
-        draws = isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
-        return op if draws else None
-
-    def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
-        """Make a call, and note what it drew."""
-        drawing = self._guarded(self._log.before, args, kwargs or {}, frame)
-        result = call(op, args, kwargs)
-        if drawing is not None:
-            self._guarded(self._log.after, drawing, known, result)
-        return result
-
-    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
-        """Look once more at all of them."""
-        with quiet():
-            self._guarded(self._log.close)
-
-    def _guarded(self, look: Callable[..., Any], *given: Any) -> Any:
-        """Look at generators; what goes wrong is a gap, and never an error of the run's."""
-        try:
-            return look(*given)
-        except Exception as error:  # an odd generator must not stop the run
-            self._gap = Gap("draws", error_text(error))
-            return None
+        if len(self._draws) < MOST_DRAWS:
+            self._draws.append(Draw(each.index, kind, op, site, since, drawn, now.digest))
+        self._drawn += 1
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
         left = self.run.unheard
-        gaps = [*self._log.gaps, self._gap, Gap("draws", left) if left else None]
+        gaps = [*self._gaps, self._gap, Gap("draws", left) if left else None]
         return RngRunReport(
             **self.run.fields(),
-            before=tuple(self._log.starts),
-            after=self._log.ends,
-            sums=tuple(DrawSum(*key, *described) for key, described in list(self._log.sums.items())),
-            draws=tuple(self._log.draws),
-            count=self._log.count,
+            before=tuple(self._starts),
+            after=self._ends,
+            sums=tuple(DrawSum(*key, *described) for key, described in list(self._sums.items())),
+            draws=tuple(self._draws),
+            count=self._drawn,
             gaps=tuple(gap for gap in gaps if gap is not None),
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import random
 import struct
@@ -30,6 +31,7 @@ from tensormagic.words import error_text
 
 NEVER_SEEDED = 67280421310721
 _ENTROPY_BITS = 96  # NumPy takes 128 bits from the system
+MOST_LOOKED = 40_000
 _PCG = {"PCG64": 0x2360ED051FC65DA44385DF649FCCF645, "PCG64DXSM": 0xDA942042E4DD58B5}
 _COUNTING = {"Philox", "SFC64"}  # their state has a counter of the numbers
 _WIDE = (1 << 128) - 1
@@ -162,17 +164,11 @@ def _of_numpy(generator: Any) -> Reading:
             key = int.from_bytes(inner["key"].tobytes(), "little")
         elif algorithm == "SFC64":
             given = int(inner["state"][3])
-        raw = repr(_plain(state)).encode()
+        raw = json.dumps(state, default=lambda value: value.tolist()).encode()
         return Reading("numpy", algorithm, "cpu", raw, position=given, seed=key, steps=steps)
     kept = bool(state.get("has_gauss"))
     raw = inner["key"].tobytes() + struct.pack("<i?d", inner["pos"], kept, state.get("gauss", 0.0))
     return Reading("numpy", algorithm, "cpu", raw, inner["key"], inner["pos"], None, kept)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
@@ -196,21 +192,17 @@ def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
 
 def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int:
     """Return how many steps of ``state * multiplier + increment`` modulo 2**128 lead from one state to another."""
-    distance, bit = 0, 1
-    while start != state and bit <= _WIDE:
+    distance = 0
+    for bit in (1 << at for at in range(128)):
         if (start ^ state) & bit:
-            start = (start * multiplier + increment) & _WIDE
-            distance |= bit
-        increment = ((multiplier + 1) * increment) & _WIDE
-        multiplier = (multiplier * multiplier) & _WIDE
-        bit <<= 1
+            start, distance = (start * multiplier + increment) & _WIDE, distance | bit
+        increment, multiplier = ((multiplier + 1) * increment) & _WIDE, (multiplier * multiplier) & _WIDE
     return distance
 
 
 _TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}
 
 
-MOST_LOOKED = 40_000
 TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 Named = dict[int, tuple[Any, list[str]]]
 
@@ -219,12 +211,10 @@ def collect_rng(namespace: Mapping[str, Any]) -> RngReport:
     """Return every generator in reach of the user's names. Advances none, seeds none, and starts no device."""
     with quiet():
         found, cut = generators(namespace)
-        every = [_described(generator, names) for generator, names in found.values()]
-        gaps = [Gap("names", cut)] if cut else []
-        return RngReport(
-            generators=tuple(one for one in every if isinstance(one, GeneratorState)),
-            gaps=(*gaps, *(one for one in every if isinstance(one, Gap))),
-        )
+        every: list[GeneratorState | Gap] = [Gap("names", cut)] if cut else []
+        every += [_described(generator, names) for generator, names in found.values()]
+        states = tuple(one for one in every if isinstance(one, GeneratorState))
+        return RngReport(generators=states, gaps=tuple(one for one in every if isinstance(one, Gap)))
 
 
 def _described(generator: Any, names: list[str]) -> GeneratorState | Gap:

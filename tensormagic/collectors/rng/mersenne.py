@@ -12,7 +12,6 @@ cut into 32-bit words; torch's ``manual_seed(n)`` is ``init_genrand`` with the l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +45,7 @@ def origin_of(state: Words, position: int, *, most: int = MOST_BACK) -> Origin |
 
     None where no seed is met within ``most`` steps of 624 numbers back.
     """
-    return _origin_of(np.asarray(state, dtype=np.uint32).tobytes(), position, most)
-
-
-@lru_cache(maxsize=32)  # a cell begins with the state that the one before it ended with, as a rule
-def _origin_of(state: bytes, position: int, most: int) -> Origin | None:
-    current = np.frombuffer(state, dtype=np.uint32)
+    current = np.asarray(state, dtype=np.uint32)
     for steps in range(most + 1):
         key = _genrand_key(current) or _array_key(current)
         if key is not None:
@@ -71,7 +65,7 @@ def distance(start: Words, start_position: int, state: Words, position: int, *, 
         return position - start_position if position >= start_position else None
     walker = np.random.MT19937()
     walker.state = {"bit_generator": "MT19937", "state": {"key": start, "pos": SIZE}}
-    wanted = tempered(np.asarray(state, dtype=np.uint32))[:2]
+    wanted = _tempered(np.asarray(state, dtype=np.uint32))[:2]
     done, chunk = 0, 1
     while done < most:
         given = walker.random_raw(SIZE * chunk).astype(np.uint32).reshape(chunk, SIZE)
@@ -91,18 +85,12 @@ def genrand(seed: int) -> Words:
     return np.array(words, dtype=np.uint32)
 
 
-@cache
-def _array_start() -> Words:
-    """Return the state that ``init_by_array`` begins with, which nobody may write to."""
-    words = genrand(_ARRAY_SEED)
-    words.flags.writeable = False
-    return words
+_ARRAY_START = genrand(_ARRAY_SEED)  # what ``init_by_array`` begins with
 
 
-def tempered(words: Words) -> Words:
+def _tempered(words: Words) -> Words:
     """Return the numbers that the words of a state are given out as."""
-    y = words.copy()
-    y ^= y >> np.uint32(11)
+    y = words ^ (words >> np.uint32(11))
     y ^= (y << np.uint32(7)) & np.uint32(0x9D2C5680)
     y ^= (y << np.uint32(15)) & np.uint32(0xEFC60000)
     return y ^ (y >> np.uint32(18))
@@ -113,8 +101,7 @@ def stepped_back(state: Words) -> Words:
     whole = np.empty(2 * SIZE, dtype=np.uint32)
     whole[SIZE:] = state
     for first, last in ((SIZE - _SHIFT + 1, SIZE), (1, SIZE - _SHIFT + 1)):
-        here = _mixed(whole, first, last)
-        before = _mixed(whole, first - 1, last - 1)
+        here, before = _mixed(whole, first, last), _mixed(whole, first - 1, last - 1)
         whole[first:last] = (here & np.uint32(_UPPER)) | (before & np.uint32(_LOWER))
     before = _untwisted(whole[SIZE - 1 : SIZE] ^ whole[_SHIFT - 1 : _SHIFT])
     whole[:1] = (_mixed(whole, 0, 1) & np.uint32(_UPPER)) | (before & np.uint32(_LOWER))
@@ -159,7 +146,7 @@ def _array_key(state: Words) -> tuple[int, ...] | None:
     before[1] = (state[1] + np.uint32(1)) ^ stirred[SIZE - 1]
     before[2:3] = (state[2] + np.uint32(2)) ^ (_stirred(before[1:2]) * np.uint64(_ARRAY_2)).astype(np.uint32)
     stirred = (_stirred(before) * np.uint64(_ARRAY_1)).astype(np.uint32)
-    key: Words = before[3:] - (_array_start()[3:] ^ stirred[2:-1])  # key[j] + j for steps 2 to 622 of that loop
+    key: Words = before[3:] - (_ARRAY_START[3:] ^ stirred[2:-1])  # key[j] + j for steps 2 to 622 of that loop
     repeated = key[_LENGTHS] - (_LENGTHS + 2) % _LENGTHS == key[0] - np.uint32(2) % _LENGTHS
     for length in map(int, _LENGTHS[repeated]):
         words = key - (at[2 : SIZE - 1] % np.uint32(length))

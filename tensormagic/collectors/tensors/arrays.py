@@ -92,17 +92,14 @@ def elements_of(x: Any) -> torch.Tensor:
         return numbers.tensor.detach() if numbers is not None and same else subject.plain
 
 
-def _owns(array: Any) -> bool:
-    return bool(np.ndarray.flags.__get__(array).owndata)
-
-
 def _role(array: Any, others: Mapping[str, object]) -> str:
     def name_of(wanted: object) -> str:
         return next((key for key, value in others.items() if value is wanted), "")
 
     base, owner = array_base(array), owner_of(array)
     if base is None:
-        return "owns its memory" if _owns(array) else "another object owns its memory"
+        owns = np.ndarray.flags.__get__(array).owndata
+        return "owns its memory" if owns else "another object owns its memory"
     if named := name_of(base) or name_of(root_of(array)):
         return f"view of {named}"
     return "view (base has no name)" if owner is None else f"memory of {name_of(owner) or f'a {type(owner).__name__}'}"
@@ -127,7 +124,7 @@ def _over_root(plain: np.ndarray, array: Any) -> torch.Tensor:
     """Return a tensor over an array's memory, placed in the memory of the array that owns it where that is whole."""
     tensor = torch.from_numpy(np.asarray(_Interface(plain)))
     root = np.ndarray.view(root_of(array), np.ndarray)
-    start = _address(plain) - _address(root)
+    start = plain.ctypes.data - root.ctypes.data
     inside = 0 <= start <= root.nbytes - tensor.untyped_storage().nbytes() and start % max(plain.itemsize, 1) == 0
     if not (inside and root.dtype.kind not in _WORDS and (root.flags.c_contiguous or root.flags.f_contiguous)):
         return tensor
@@ -135,10 +132,6 @@ def _over_root(plain: np.ndarray, array: Any) -> torch.Tensor:
     storage = torch.from_numpy(whole).untyped_storage()
     empty = torch.empty(0, dtype=tensor.dtype)
     return empty.set_(storage, start // plain.itemsize, tensor.shape, tensor.stride())
-
-
-def _address(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def _text(plain: np.ndarray) -> str:
@@ -175,7 +168,7 @@ def _facts(plain: np.ndarray, array: Any) -> tuple[Fact, ...]:
         Fact("dtype", dtype.str if dtype.names is None else "structured", says),
         Fact("strides in bytes", str(plain.strides), f"in elements: ({steps})" if plain.strides else ""),
         Fact("order", order, "of its elements in memory"),
-        Fact("owns its data", str(_owns(array)), _owner_note(array)),
+        Fact("owns its data", str(bool(np.ndarray.flags.__get__(array).owndata)), _owner_note(array)),
         Fact("writeable", str(bool(flags.writeable)), "" if flags.aligned else "and not aligned"),
         Fact("byte order", _byte_order(plain.dtype)),
     ]

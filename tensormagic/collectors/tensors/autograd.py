@@ -10,16 +10,24 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
 from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
-from tensormagic.collectors.quiet import local_shard, numbers, quiet
+from tensormagic.collectors.quiet import local_shard, numbers, quiet, told
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
 
-MOST_SAVED = 12
+MOST_SAVED = 12  # tensors of a node
+MOST_COUNTED = 10_000  # nodes on the way to the leaves
+MOST_LISTED = 28  # of them
+MOST_NAMED = 10_000  # names whose tensors are asked which node made them
+MOST_HOOKS = 12
+NODE_LIMIT = 10_000  # nodes between which leaves are looked for
+_SHOWN_LEAVES = 8
+_NAMED_LEAVES = 3
 
 
 def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[SavedState, ...]:
@@ -42,12 +50,6 @@ def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[Sav
 #
 # The walk is breadth first, iterative and bounded: a recurrent network of a hundred thousand nodes is not walked for
 # a panel. A few nodes are described, more are counted, and it is said whether these were all.
-
-MOST_COUNTED = 10_000
-MOST_LISTED = 28
-MOST_NAMED = 10_000  # names whose tensors are asked which node made them
-
-
 def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]]) -> Path:
     """Return the way from a tensor's ``grad_fn`` to the leaves.
 
@@ -68,30 +70,15 @@ def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]
 def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: str) -> PathNode:
     if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
         return PathNode(
-            op="", node="AccumulateGrad", name=names.get(leaf._cdata, ""), shape=_sizes(leaf), is_leaf=True,
+            op="", node="AccumulateGrad", name=names.get(leaf._cdata, ""), shape=told(lambda: numbers(leaf.shape), ()),
+            is_leaf=True,
             has_grad=leaf.grad is not None,
         )  # fmt: skip
     inputs = tuple(NOTHING if to is None else places.get(id(to), BEYOND) for to in inputs_of(node))
     states = {saved.state for saved in saved_states(node)}
     modified = next((state for state in ("changed in place", "freed") if state in states), "")
-    return PathNode(op_name(node.name()), node.name(), made, _shape(node), inputs=inputs, saved=modified)
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    try:
-        return _sizes(node._input_metadata[0])
-    except (RuntimeError, AttributeError, IndexError):  # nested and functorch outputs have no plain shape
-        return ()
-
-
-def _sizes(sized: Any) -> tuple[int, ...]:
-    try:
-        return numbers(sized.shape)
-    except (RuntimeError, TypeError, AttributeError):  # symbolic or nested sizes
-        return ()
-
-
-MOST_HOOKS = 12
+    shape = told(lambda: numbers(node._input_metadata[0].shape), ())  # nested and functorch outputs have no plain shape
+    return PathNode(op_name(node.name()), node.name(), made, shape, inputs=inputs, saved=modified)
 
 
 def autograd_details(
@@ -123,20 +110,12 @@ def _because(x: torch.Tensor, others: list[tuple[str, Any]], name: str) -> str:
         return f"a leaf: no recorded operation made it, and {asked}"
     if not (x.is_floating_point() or x.is_complex()):
         return "only floating-point and complex tensors can require grad"
-    if cut := _cut_from(x, others):
-        return f"it shares {cut}'s memory but not its graph: detach(), .data or no_grad cut {name} off"
+    storage = storage_of(x)
+    tracked = [label for label, item in others if storage and item.requires_grad and storage_of(item) == storage]
+    if tracked:
+        return f"it shares {tracked[0]}'s memory but not its graph: detach(), .data or no_grad cut {name} off"
     why = "nothing it was made from requires grad, or no_grad or detach() cut it off"
     return f"no operation that led to it was recorded: {why}"
-
-
-def _cut_from(x: torch.Tensor, others: list[tuple[str, Any]]) -> str:
-    """Return the name of a tensor with the same storage that requires grad, though ``x`` does not."""
-    try:
-        storage = x.untyped_storage()._cdata
-        tracked = ((label, item) for label, item in others if item.requires_grad)
-        return next((label for label, item in tracked if item.untyped_storage()._cdata == storage), "")
-    except (RuntimeError, NotImplementedError):
-        return ""  # no storage
 
 
 def _grad_because(x: torch.Tensor, name: str) -> str:
@@ -162,11 +141,6 @@ def _hooks(x: torch.Tensor) -> Iterator[Hook]:
             yield Hook(kind, name.rsplit("<locals>.", 1)[-1], place)
 
 
-NODE_LIMIT = 10_000
-_SHOWN_LEAVES = 8
-_NAMED_LEAVES = 3
-
-
 def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> AutogradReport:
     """Return the autograd state of a tensor, without the warnings torch gives for looking.
 
@@ -186,7 +160,7 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
             state = "unreadable"
         else:
             if grad is not None:
-                state, shape, norm = "present", sizes_of(grad), _norm(grad)
+                state, shape, norm = "present", sizes_of(grad), told(lambda: _norm(grad), None)
         return AutogradReport(
             x.requires_grad, x.is_leaf, None if made_by is None else made_by.name(), x.retains_grad, state, shape, norm,
             hooks=len(x._backward_hooks or ()) + len(getattr(x, "_post_accumulate_grad_hooks", None) or ()),
@@ -196,16 +170,13 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
 
 
 def _norm(grad: torch.Tensor) -> float | None:
-    """Return the Euclidean norm of a gradient of any layout; None where it cannot be read, or not without its class."""
-    try:
-        grad = local_shard(grad)  # of a DTensor what lies in this process
-        values = grad.coalesce().values() if grad.is_sparse else grad
-        if not is_readable(values):
-            return None
-        wide = None if values.device.type == "mps" else torch.complex128 if values.is_complex() else torch.float64
-        return float(torch.linalg.vector_norm(values, dtype=wide))
-    except (RuntimeError, NotImplementedError, TypeError):
+    """Return the Euclidean norm of a gradient of any layout; None where it cannot be read without its class."""
+    grad = local_shard(grad)  # of a DTensor what lies in this process
+    values = grad.coalesce().values() if grad.is_sparse else grad
+    if not is_readable(values):
         return None
+    wide = None if values.device.type == "mps" else torch.complex128 if values.is_complex() else torch.float64
+    return float(torch.linalg.vector_norm(values, dtype=wide))
 
 
 def _sentence(x: torch.Tensor, name: str, state: str, leaves: list[str], *, complete: bool) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 
 from tensormagic.collectors.detachment.detachment_facts import dtype_of
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
@@ -26,6 +28,7 @@ from tensormagic.reports.autograd import GradState
 
 MOST_NODES = 50_000  # walked in all
 MOST_ENDS = 64  # named values that are tried
+MOST_COPIES = 4
 
 Named = Sequence[tuple[str, Any]]
 
@@ -97,20 +100,17 @@ def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> 
     )
 
 
-MOST_COPIES = 4
-
-
 @dataclass(slots=True)
 class Names:
     """What a namespace calls tensors; holds tensors: never leaves the call that makes it."""
 
-    tensors: dict[int, list[str]]  # every named tensor, by identity of the tensor, with its names
     named: list[tuple[str, torch.Tensor]]  # names and tensors in order
     optimizers: list[tuple[str, torch.optim.Optimizer]] = field(default_factory=list)
 
     def of(self, x: torch.Tensor) -> str:
         """Return the name that is quickest to write, of a parameter its path in a module; empty where it has none."""
-        return next(iter(nearest(self.tensors.get(id(x), []))), "")
+        labels = dict.fromkeys(label for label, each in self.named if each is x)
+        return next(iter(nearest(list(labels))), "")
 
 
 def names_of(namespace: Mapping[str, Any]) -> Names:
@@ -121,12 +121,9 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
             for path, inner in inside(root, module):
                 held = registered(inner, "_parameters").items()
                 named += [(f"{path}.{key}", each) for key, each in held if each is not None and is_readable(each)]
-    found: dict[int, dict[str, None]] = {}
-    for label, each in named:
-        found.setdefault(id(each), {})[label] = None
     optimizers = [(name, each) for name, each in namespace.items()
                   if not name.startswith("_") and is_kind(each, torch.optim.Optimizer)]  # fmt: skip
-    return Names({key: list(labels) for key, labels in found.items()}, named, optimizers)
+    return Names(named, optimizers)
 
 
 def gradient_facts(
@@ -143,9 +140,9 @@ def gradient_facts(
         called, own = names.of(x) or expression or "x", not has_history(x) or not expression
         count, zero, nan, inf = _counts(x) if state.grad == "present" else (0, 0, 0, 0)
         way, searched = _way(x, names.named, *loss)
-        storage = _storage(x)
+        storage = storage_of(x)
         others = names.named if storage else []
-        shared = [(label, each) for label, each in others if each is not x and _storage(each) == storage]
+        shared = [(label, each) for label, each in others if each is not x and storage_of(each) == storage]
         relative = next((label for label, each in shared if each.requires_grad), "")
         copies = dict.fromkeys(label for label, each in shared if not each.requires_grad and label.isidentifier())
         held = ((label, group["params"]) for label, each in names.optimizers for group in each.param_groups)
@@ -166,23 +163,13 @@ def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     grad = local_shard(x.grad)
     if grad is None:  # another thread cleared it meanwhile
         return 0, 0, 0, 0
-    if dispatches_to_python(grad):  # code of its class would answer
-        return grad.numel(), 0, 0, 0
-    try:
-        values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
-        zero, nan, inf = (int(found.sum()) for found in (values == 0, values.isnan(), values.isinf()))
-    except (RuntimeError, NotImplementedError, TypeError):  # a kind without values
-        return grad.numel(), 0, 0, 0
-    absent = grad.numel() - values.numel()  # of a sparse gradient: not stored, and zero
-    return grad.numel(), zero + absent, nan, inf
-
-
-def _storage(x: torch.Tensor) -> int:
-    """Return the identity of the memory of a tensor; 0 where it has none."""
-    try:
-        return int(x.untyped_storage()._cdata)
-    except Exception:  # it has none, or code of its class raises
-        return 0
+    zero = nan = inf = 0
+    with suppress(RuntimeError, NotImplementedError, TypeError):  # a kind without values
+        if not dispatches_to_python(grad):  # else code of its class would answer
+            values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
+            zero, nan, inf = (int(found.sum()) for found in (values == 0, values.isnan(), values.isinf()))
+            zero += grad.numel() - values.numel()  # of a sparse gradient: not stored, and zero
+    return grad.numel(), zero, nan, inf
 
 
 def scale_in(namespace: Mapping[str, Any]) -> float:

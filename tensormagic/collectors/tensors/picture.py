@@ -31,6 +31,8 @@ MOST_READ = 2**22  # values of a signal; of a longer one every k-th is read
 _LONG = 16  # a matrix of few rows this long is signals, not an image
 _COLOURS = (1, 3)
 _LEAST_SIDE = 5  # below, a last dimension of three is no colour
+MOST_CARRIED = 2048  # elements up to which every slice is put into the report, as text
+_DRAWN = 2  # dimensions a grid has
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -183,10 +185,6 @@ def _columns(rows: torch.Tensor, width: int) -> Array:
 
 # Which two dimensions of a tensor span the index grid, and at which index of the others: what a user says is checked
 # against the shape before anything is drawn, and misuse is answered with what would do.
-
-MOST_CARRIED = 2048  # elements up to which every slice is put into the report, as text
-_DRAWN = 2  # dimensions a grid has
-
 Place = int | str | slice | None
 
 

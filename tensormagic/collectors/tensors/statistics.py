@@ -11,17 +11,7 @@ import torch
 
 from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.reductions import (
-    BINS,
-    Domain,
-    Ends,
-    Units,
-    as_wide,
-    limits,
-    reduce_chunks,
-    reducible,
-    sweep,
-)
+from tensormagic.collectors.tensors.reductions import BINS, Domain, Ends, as_wide, reduce_chunks, sweep
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
 
 # Numbers over a tensor's elements: everything is reduced on the tensor's own device, chunk by chunk, so that a huge or
@@ -35,6 +25,16 @@ from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistic
 CPU_LIMIT, DEVICE_LIMIT = 2**23, 2**32
 CPU_CHUNK, DEVICE_CHUNK = 2**15, 2**22
 LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of a tensor that is swept, for its histogram
+LIMIT = 2**19  # elements read for each dimension
+MOST_SLICES = 2**17
+MOST_DIMENSIONS = 6
+MOST_BAD = 2**20  # elements whose places are listed to find their slices
+MOST_CELLS = 64  # of a dimension
+_CHUNK = 2**20  # elements
+_LISTED = 4  # slices
+_ROWS = 4  # numbers a slice is reduced to
+_LARGE = 10.0  # times the median slice
+_FEW = 0.1  # of the slices at most may be outliers: more are a pattern
 Array = np.ndarray[Any, Any]
 
 _KINDS = (1, 2, 3)  # columns of `Raw.counts`: NaN, +Inf, -Inf; three further on the place of the first of each
@@ -54,11 +54,11 @@ def statistics(x: torch.Tensor, *, limit: int | None = None, chunk: int | None =
 
     Of more than ``limit`` elements about so many are sampled evenly, and the report says so.
     """
-    return statistics_and(x, None, limit=limit, chunk=chunk)[0]
+    return _statistics_and(x, torch.empty(0, device=x.device), limit=limit, chunk=chunk)[0]
 
 
-def statistics_and(
-    x: torch.Tensor, extra: torch.Tensor | None, *, limit: int | None = None, chunk: int | None = None
+def _statistics_and(
+    x: torch.Tensor, extra: torch.Tensor, *, limit: int | None = None, chunk: int | None = None
 ) -> tuple[Statistics, Array]:
     """Return statistics, and ``extra`` floating-point numbers of that device that are read in the same transfer."""
     if x.numel() == 0:
@@ -68,16 +68,16 @@ def statistics_and(
     with quiet():
         part = thinned(x, limit or (CPU_LIMIT if on_cpu else DEVICE_LIMIT))
         if part.sampling and limit is None and on_cpu:
-            return _swept(x, chunk or CPU_CHUNK), np.empty(0)
+            return _swept(x, chunk or CPU_CHUNK), extra.numpy()
         return _measured(part, Domain.of(x), chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK), extra)
 
 
 def _measured(
-    part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor | None = None, ends: Ends = None
+    part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor, ends: Ends = None
 ) -> tuple[Statistics, Array]:
     raw = reduce_chunks(lambda: chunks(part.tensor, chunk), domain, ends)
     # Everything is read in one transfer: floats travel as the integers that have the same bits.
-    parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each] + ([] if extra is None else [extra])
+    parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each, extra]
     flat = torch.cat([one.view(_BITS[one.dtype][0]).reshape(-1).to(torch.int64) for one in parts]).cpu().numpy()
     split = zip(np.split(flat, np.cumsum([one.numel() for one in parts])[:-1]), parts, strict=True)
     taken = [bits.astype(_BITS[one.dtype][1]).view(_BITS[one.dtype][2]).reshape(one.shape) for bits, one in split]
@@ -94,7 +94,7 @@ def _measured(
         edges, tuple(count * part.repeats for count in shown), sampling=part.sampling,
         of_what="magnitudes" if domain.complex else "values",
         first_nan=first[0], first_positive_infinity=first[1], first_negative_infinity=first[2],
-    ), np.empty(0) if extra is None else taken[5]  # fmt: skip
+    ), taken[5]  # fmt: skip
 
 
 def _swept(x: torch.Tensor, chunk: int) -> Statistics:
@@ -103,23 +103,21 @@ def _swept(x: torch.Tensor, chunk: int) -> Statistics:
     most = min(max(whole.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE)
     part = thinned(x, most)
     part = replace(part, tensor=part.tensor.contiguous())
-    sample, _ = _measured(part, domain, chunk)
+    sample, _ = _measured(part, domain, chunk, torch.empty(0))
     exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
     # A power of two that keeps the squares of float64 values in range; nearly always 1.
-    extreme = domain.scaled and _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT
+    scale = math.ldexp(1.0, -exponent) if _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT else 1.0
     # What to subtract before squaring: a value near the mean, or 0 where that is near zero.
     shift, std = sample.mean or 0.0, sample.std or 0.0
     if abs(shift) < _FAR_FROM_ZERO * std and not domain.bias:
         shift = 0
     elif domain.integer:
         shift = round(shift) - domain.bias
-    units = Units(shift, math.ldexp(1.0, -exponent) if extreme else 1.0)
-    swept = sweep(whole.tensor, domain, units)
+    swept = sweep(whole.tensor, domain, shift, scale)
     low, high = swept.low + domain.bias, swept.high + domain.bias
-    if sample.finite and (sample.minimum, sample.maximum) != (low, high):
-        sample, _ = _measured(part, domain, chunk, ends=(swept.low, swept.high))  # the histogram from end to end of all
-    shifted = (units.shift + domain.bias) * units.scale
-    finite, mean, deviation, norm = _moments(swept.moments, shifted, units.scale, whole.repeats)
+    if sample.finite and (sample.minimum, sample.maximum) != (low, high):  # the histogram from end to end of all
+        sample, _ = _measured(part, domain, chunk, torch.empty(0), ends=(swept.low, swept.high))
+    finite, mean, deviation, norm = _moments(swept.moments, (shift + domain.bias) * scale, scale, whole.repeats)
     nan, positive, negative = (number * whole.repeats for number in swept.bad)
     first = [None if rank is None else whole.index(rank) for rank in swept.first]
     return replace(
@@ -180,18 +178,6 @@ def _first(rows: list[list[int]], part: Thinned, chunk: int, kind: int) -> Index
 # For each dimension the tensor is read with that dimension whole and the others thinned to a budget; everything is
 # reduced on the tensor's own device and read in one transfer. On the CPU, where looking costs nothing, NaN and
 # infinities are looked for in every element.
-
-LIMIT = 2**19  # elements read for each dimension
-MOST_SLICES = 2**17
-MOST_DIMENSIONS = 6
-MOST_BAD = 2**20  # elements whose places are listed to find their slices
-MOST_CELLS = 64
-_CHUNK = 2**20
-_LISTED = 4
-_ROWS = 4  # numbers a slice is reduced to
-_LARGE = 10.0  # times the median slice
-_FEW = 0.1  # of the slices at most may be outliers: more are a pattern
-
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 # Every element that is not finite: its place along each dimension, and whether it is NaN.
 Bad = tuple[
@@ -215,38 +201,24 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
 
     For the slices, about ``limit`` elements a dimension are read.
     """
-    if not x.numel():
-        return statistics(x), ()
     with quiet():
-        domain, whole = Domain.of(x), thinned(x, x.numel()).tensor  # along a stride of 0 all slices are equal
-        looks: list[_Look] = []
+        domain, looks = Domain.of(x), list[_Look]()
+        whole = thinned(x, x.numel()).tensor if x.numel() else x  # along a stride of 0 all slices are equal
         for dim, size in enumerate(whole.shape):
             if 1 < size <= MOST_SLICES and size < whole.numel() and len(looks) < MOST_DIMENSIONS:
                 view = thinned(whole.movedim(dim, 0), limit, kept=1).tensor
                 looks.append(_Look(dim, size, x.numel() // size, view, whole=view.numel() == whole.numel()))
         if not looks:
             return statistics(x), ()
-        if domain.may_look:
-            numbers = statistics(x)
-            clean = numbers.finite == numbers.of
-            rows = torch.cat([_reduced(look, domain, clean=clean) for look in looks], dim=1).numpy()
-        else:
-            numbers, flat = statistics_and(x, torch.cat([_reduced(look, domain) for look in looks], dim=1))
-            rows = flat.reshape(_ROWS, -1)
+        numbers, flat = _statistics_and(x, torch.cat([_reduced(look, domain) for look in looks], dim=1))
         bad = _bad_places(whole, domain, numbers)
-        parts = np.split(rows, np.cumsum([look.size for look in looks])[:-1], axis=1)
+        parts = np.split(flat.reshape(_ROWS, -1), np.cumsum([look.size for look in looks])[:-1], axis=1)
         return numbers, tuple(_slices_report(look, part, bad) for look, part in zip(looks, parts, strict=True))
 
 
-def _reduced(look: _Look, domain: Domain, *, clean: bool = False) -> torch.Tensor:
-    """Return for each slice, as columns: sum of magnitudes and number of finite values, number of NaN and of Inf.
-
-    ``clean``: nothing is NaN or infinite, so that there is nothing to mask.
-    """
+def _reduced(look: _Look, domain: Domain) -> torch.Tensor:
+    """Return for each slice, as columns: sum of magnitudes and number of finite values, number of NaN and of Inf."""
     values = as_wide(look.view, domain).abs().view(look.size, -1)
-    if clean:
-        none = torch.zeros(look.size, dtype=domain.wide, device=values.device)
-        return torch.stack([values.sum(1), none + values.shape[1], none, none])
     nan, inf = values.isnan(), values == math.inf
     bad = torch.stack([nan.sum(1), inf.sum(1)])
     sums = torch.where(nan | inf, 0.0, values).sum(1)
@@ -261,11 +233,10 @@ def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> Bad
         return None
     found, kinds, rank = [np.zeros(0, np.int64)], [np.zeros(0, bool)], 0
     for piece in chunks(whole, _CHUNK) if numbers.finite < numbers.of else ():
-        values = reducible(piece, domain)
-        if not all(map(math.isfinite, limits(values))):
-            at = (~values.isfinite()).nonzero().view(-1)
-            found.append((at + rank).numpy())
-            kinds.append(values[at].isnan().numpy())
+        values = as_wide(piece, domain)
+        at = (~values.isfinite()).nonzero().view(-1)
+        found.append((at + rank).numpy())
+        kinds.append(values[at].isnan().numpy())
         rank += piece.numel()
     return np.unravel_index(np.concatenate(found), whole.shape), np.concatenate(kinds)
 

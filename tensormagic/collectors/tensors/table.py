@@ -15,7 +15,7 @@ from tensormagic.collectors.geometry.parts import named_parts
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import is_stale
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
-from tensormagic.collectors.quiet import local_shard, number, quiet
+from tensormagic.collectors.quiet import local_shard, number, quiet, told
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 
 LIMIT = 200_000
@@ -72,10 +72,9 @@ def _numbers(entries: Sequence[Entry], pieces: Sequence[Shared]) -> dict[int, in
 
 def _totals(entries: Sequence[Entry], pieces: Sequence[Shared]) -> tuple[MemoryTotal, ...]:
     tensors = Counter(entry.memory.device if entry.memory else _device(entry.item) for entry in entries)
-    by_device: dict[str, list[int]] = {device: [] for device in tensors}
-    for piece in pieces:
-        by_device.setdefault(piece.device, []).append(piece.nbytes)
-    return tuple(MemoryTotal(device, tensors[device], len(sizes), sum(sizes)) for device, sizes in by_device.items())
+    sizes = {device: [piece.nbytes for piece in pieces if piece.device == device]
+             for device in dict.fromkeys([*tensors, *(piece.device for piece in pieces)])}  # fmt: skip
+    return tuple(MemoryTotal(device, tensors[device], len(each), sum(each)) for device, each in sizes.items())
 
 
 def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
@@ -87,7 +86,8 @@ def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
         return TensorRow(shown[0], kind, dtype, shape, "cpu", "strided", nbytes, group, "", names=len(shown))
     return TensorRow(
         shown[0], "buffer" if is_buffer and type(item) is torch.Tensor else kind, _plain(item.dtype),
-        _shape(item), _device(item), _plain(item.layout), _nbytes(item), group, _gradient(item), names=len(shown),
+        told(lambda: sizes_of(item), ()), _device(item), _plain(item.layout), told(lambda: _nbytes(item), 0), group,
+        _gradient(item), names=len(shown),
     )  # fmt: skip
 
 
@@ -96,28 +96,15 @@ def _plain(name: object) -> str:
     return str(name).removeprefix("torch.")
 
 
-def _shape(item: torch.Tensor) -> tuple[int, ...]:
-    try:
-        return sizes_of(item)
-    except Exception:  # an odd subclass may not tell
-        return ()
-
-
 def _device(item: Any) -> str:
-    try:
-        return str(item.device)
-    except Exception:  # an odd subclass may not tell
-        return "unknown"
+    return told(lambda: str(item.device), "unknown")
 
 
 def _nbytes(item: torch.Tensor) -> int:
-    try:
-        item = local_shard(item)  # of a DTensor what lies in this process
-        if item.layout is torch.strided:
-            return number(item.numel()) * int(item.element_size())
-        return sum(part.numel() * part.element_size() for _, part in named_parts(item))
-    except Exception:  # an odd tensor may refuse
-        return 0
+    item = local_shard(item)  # of a DTensor what lies in this process
+    if item.layout is torch.strided:
+        return number(item.numel()) * int(item.element_size())
+    return sum(part.numel() * part.element_size() for _, part in named_parts(item))
 
 
 def _gradient(item: torch.Tensor) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,10 +17,10 @@ from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, h
 from tensormagic.collectors.geometry.layout import Rows, layout, with_values
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
-from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
+from tensormagic.collectors.kinds.dtypes import BUFFER, buffer
 from tensormagic.collectors.kinds.kind import ITSELF
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import quiet, told
 from tensormagic.collectors.tensors.autograd import autograd, autograd_details
 from tensormagic.collectors.tensors.statistics import statistics, values
 from tensormagic.reports import (
@@ -172,14 +173,14 @@ def _collect(
     details = None
     if state is not None:
         details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
-    flags = _FLAGS if subject.strided else _FLAGS[:3]
+    flags, plain = _FLAGS if subject.strided else _FLAGS[:3], subject.plain  # only sometimes worth a line
     looked_at = (*besides, *subject.looked_at)
     return TensorReport(
         name=name,
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        flags={flag: text for flag in flags if (text := _flag(subject.plain, flag))},
+        flags={flag: text for flag in flags if (text := told(lambda flag=flag: str(getattr(plain, flag)()), ""))},
         data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
@@ -227,7 +228,7 @@ def _kinds(
 ) -> Iterator[KindReport]:
     """Yield what each kind says, its components as reports of their own; of a registered buffer, that it is one."""
     if registered is not None and all(one.kind.key != BUFFER for one in subject.found):
-        yield KindReport(BUFFER, "Buffer", summary_of_buffer(saved=registered))
+        yield KindReport(BUFFER, "Buffer", buffer(saved=registered).summary)
     for one in subject.found:
         if one.description is None:
             sections.gaps.append(Gap(f"kind {one.kind.key}", reason_of(one.error or Exception())))
@@ -263,7 +264,8 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
     nothing: list[tuple[str, Any]] = []
     found = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
     # The path `net[0].weight` that was typed and the name `net.0.weight` are the same name of the same tensor.
-    named = [(name if item is x and _dotted(label) == _dotted(name) else label, item) for label, item in found]
+    dotted = partial(re.sub, r"\[(\d+)\]", r".\1")
+    named = [(name if item is x and dotted(label) == dotted(name) else label, item) for label, item in found]
     names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
     search = AliasSearch()
     if subject.strided:
@@ -274,10 +276,6 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
         listed = f"{count(len(search.aliases))} of the {count(search.found)}"
         sections.gaps.append(Gap("aliases", f"{listed} objects that share its storage are listed"))
     return _Shared(search, named, names, walk.looked, walk.buffers)
-
-
-def _dotted(name: str) -> str:
-    return re.sub(r"\[(\d+)\]", r".\1", name)
 
 
 def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -> str:
@@ -325,14 +323,6 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
         if same and item.is_contiguous() and item.numel() == storage.elements > 0:
             return Rows(item.numel() // item.shape[0], label)
     return None
-
-
-def _flag(x: torch.Tensor, flag: str) -> str:
-    """Return an attribute that is only sometimes worth a line, as text; empty where it cannot be asked."""
-    try:
-        return str(getattr(x, flag)())
-    except (RuntimeError, NotImplementedError):
-        return ""
 
 
 def data_text(x: torch.Tensor) -> str:

@@ -288,7 +288,7 @@ def test_overlap_of_huge_views_is_arithmetic() -> None:
 def test_overlap_that_is_too_hard_is_maybe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bounds nothing is claimed: "maybe", and no count."""
     monkeypatch.setattr(overlap_module, "MAX_WORK", 1)
-    monkeypatch.setattr(overlap_module, "COUNT_LIMIT", 10)
+    monkeypatch.setattr(overlap_module, "PICTURE_LIMIT", 10)
     x = Region.of(0, (50, 50, 50), (7919, 613, 97), 1)
     y = Region.of(4, (50, 50, 50), (7907, 601, 89), 1)
     assert overlap(x, y) == "maybe"

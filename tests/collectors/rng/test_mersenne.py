@@ -86,18 +86,6 @@ def test_a_state_from_the_system_has_no_seed():
     assert mersenne.origin_of(*python_state(random.Random()), most=50) is None
 
 
-def test_a_state_is_searched_once(monkeypatch):
-    """A cell begins with the state that the one before it ended with: the search takes 30 ms, and nothing was drawn."""
-    words = np.frombuffer(np.random.default_rng(5).bytes(4 * mersenne.SIZE), np.uint32)
-    steps = []
-    back = mersenne.stepped_back
-    monkeypatch.setattr(mersenne, "stepped_back", lambda state: steps.append(1) or back(state))
-    assert mersenne.origin_of(words, 7) is None
-    assert len(steps) == mersenne.MOST_BACK + 1
-    assert mersenne.origin_of(words.copy(), 7) is None
-    assert len(steps) == mersenne.MOST_BACK + 1
-
-
 def test_beyond_the_bound_nothing_is_said():
     """A seed that lies more steps back than were to be gone is not found, and none is made up."""
     generator = np.random.RandomState(3)
