@@ -33,6 +33,7 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.training.held import held_by
 from tensormagic.collectors.training.parallel import (
     Forwards,
     ParallelWatcher,
@@ -41,8 +42,8 @@ from tensormagic.collectors.training.parallel import (
     placed,
     world_size,
 )
-from tensormagic.collectors.training.training import held_by, is_within_step
-from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, put, read_when_there, watch_steps
+from tensormagic.collectors.training.training import is_within_step
+from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
@@ -259,7 +260,7 @@ class RankFile(TracePart):
             rate = group.get("lr", 0.0)
             is_far = isinstance(rate, torch.Tensor) and devices.there.holds(rate)
             if is_far:
-                self._late.sent(rate.detach().reshape(1).clone(), partial(put, found, [len(found)]))
+                self._late.sent(rate.detach().reshape(1).clone(), partial(devices.put, found, [len(found)]))
             if "lr" in group:
                 found.append(math.nan if is_far else float(rate))
         return found
@@ -283,9 +284,9 @@ class RankFile(TracePart):
 
         def keep(read: list[float]) -> None:
             whole = joined(numbers, read)
-            put(found, list(whole), list(whole.values()))
+            devices.put(found, list(whole), list(whole.values()))
 
-        read_when_there(self._late, norms_of(gradients), keep)
+        self._late.read(norms_of(gradients), keep)
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor], *, end: bool = False) -> None:

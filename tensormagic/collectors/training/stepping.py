@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -35,8 +34,12 @@ from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPatter
 
 MOST_PROBES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
+MOST_PATTERNS = 24  # of one optimizer
 
 Reference = Callable[[], "torch.Tensor | None"]
+# Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing, None where that
+# is still to come from a device.
+Brought = Callable[[torch.Tensor], "tuple[int | None, float | None]"]
 
 
 def gradient_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -77,15 +80,10 @@ class ParameterProbe:
         leaf = self.parameter()
         return self.brought and self.weights >= 0 and leaf is not None and leaf._version != self.weights
 
-    def empty(self) -> None:
-        """Note that it is cleared, just before a step."""
-        emptied = self.brought or self.emptied
-        self.forget()
-        self.emptied = emptied
-
-    def forget(self) -> None:
-        """Begin anew: what is in it was not brought, and not used."""
-        self.used = self.brought = self.emptied = self.by_backward = False
+    def clear(self, *, before_step: bool = False) -> None:
+        """Note that it is cleared: what is in it was not brought, and not used."""
+        self.emptied = before_step and (self.brought or self.emptied)
+        self.used = self.brought = self.by_backward = False
 
 
 def all_zero(gradient: torch.Tensor | None) -> bool:
@@ -93,6 +91,10 @@ def all_zero(gradient: torch.Tensor | None) -> bool:
     with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
         return gradient is not None and not bool(_values(gradient).any())
     return False
+
+
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
 
 
 def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -> list[ParameterProbe]:
@@ -113,11 +115,6 @@ def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -
     return [ParameterProbe(weakref.ref(asking[at])) for at in sorted(chosen)]
 
 
-MOST_PATTERNS = 24  # of one optimizer
-
-Brought = Callable[[torch.Tensor], "tuple[int | None, float | None]"]
-
-
 @dataclass(slots=True)
 class Moment:
     """What is known when a step is made."""
@@ -136,11 +133,7 @@ _Key = tuple[StepKind, "int | None", "int | None", "int | None"]
 
 
 class Stepping:
-    """Follows one optimizer by a few of its parameters.
-
-    ``brought`` gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
-    None where that is still to come from a device, as ``late`` knows.
-    """
+    """Follows one optimizer by a few of its parameters."""
 
     def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
         self._probes = probes
@@ -155,7 +148,7 @@ class Stepping:
         self._at_begin = 0
         self.steps = self.left_out = 0
         # Count, first, last, in a row now, longest: memory does not grow with the number of steps.
-        self._patterns: dict[_Key, list[int]] = {}
+        self._patterns: dict[_Key, tuple[int, int, int, int, int]] = {}
         self.accumulation: Accumulation | None = None
         self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
         self.foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
@@ -168,9 +161,9 @@ class Stepping:
         return tuple(
             StepPattern(
                 kind=kind, location=location, backward=backward, cleared=cleared,
-                count=counts[0], first=counts[1], last=counts[2], longest=counts[4],
+                count=count, first=first, last=last, longest=longest,
             )
-            for (kind, location, backward, cleared), counts in list(self._patterns.items())
+            for (kind, location, backward, cleared), (count, first, last, _, longest) in list(self._patterns.items())
         )  # fmt: skip
 
     def keep(self, parameters: Sequence[torch.Tensor]) -> None:
@@ -183,19 +176,17 @@ class Stepping:
         # What a backward brought since the last step, and is gone: no step has used it.
         if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self._probes):
             self.discarded[last] += 1
-        stale = []  # those of which a backward would add to what a step has used, as far as versions show
         for probe in self._probes:
             if not probe.look() or probe.gradient is None:
-                probe.forget()
-            if probe.used or (self._is_inside and probe.is_of_other_weights):
-                stale.append(probe)
+                probe.clear()
         if self._is_used_elsewhere or self._is_mixed:
-            there = any(probe.brought and not probe.used for probe in self._probes)
             self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
-            self._is_mixed, self._is_used_elsewhere = there, False
+            self._is_mixed, self._is_used_elsewhere = any(one.brought and not one.used for one in self._probes), False
+        # Those of which a backward would add to what a step has used, as far as versions show.
+        stale = [one for one in self._probes if one.used or (self._is_inside and one.is_of_other_weights)]
         if self._are_zero(stale, "stale"):
             for probe in stale:
-                probe.forget()
+                probe.clear()
         else:
             self._adds |= self._is_inside and bool(stale) and not self._unanswered
 
@@ -208,18 +199,13 @@ class Stepping:
         """Return whether gradients were found all zero when last asked; of those on a device the answer comes later."""
         if probes and self._is_time(question):
             there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
-            complete = len(there) == len(probes)
-            far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
-            if not far:
-                self._answers[question] = complete and all(map(all_zero, there))
-            elif len({each.device for each in far}) == 1:
-                with quiet():
-                    largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
 
-                def keep(read: list[float]) -> None:
-                    self._answers[question] = complete and not any(read)
+            def keep(largest: list[float]) -> None:
+                self._answers[question] = len(there) == len(probes) and not any(largest)
 
-                self._late.sent(torch.stack(largest), keep)
+            with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
+                values = [_values(gradient) for gradient in there if gradient.numel()]
+                self._late.read([torch.linalg.vector_norm(each, math.inf) for each in values], keep)
         self._unanswered |= bool(probes) and question not in self._answers
         return bool(probes) and self._answers.get(question, False)
 
@@ -239,7 +225,7 @@ class Stepping:
         """Note that backwards or steps may have gone by unseen."""
         self._is_mixed = self._is_used_elsewhere = False
         for probe in self._probes:
-            probe.forget()
+            probe.clear()
         self._at_last_step = -1
 
     def begin(self) -> None:
@@ -248,12 +234,11 @@ class Stepping:
             probe.look()
             parameter = probe.parameter()
             norm = self._brought(parameter)[1] if parameter is not None else -1.0
-            probe.brought = norm is None or 0 < norm < math.inf
-            probe.by_backward = probe.brought
+            probe.brought = probe.by_backward = norm is None or 0 < norm < math.inf
             if norm is None and probe.gradient is not None:  # it may be zero only where it was written to
                 self._unanswered |= probe.version > 0
             elif probe.brought and (probe.gradient is None or all_zero(gradient_of(parameter))):
-                probe.empty()
+                probe.clear(before_step=True)
 
     def before_step(self, passes: int) -> None:
         """Look before a step."""
@@ -262,7 +247,7 @@ class Stepping:
         for probe in self._probes:
             same = probe.look()
             if probe.gradient is None:
-                probe.empty()
+                probe.clear(before_step=True)
             elif not same and not probe.brought:
                 probe.used = probe.by_backward = False
             if not same and probe.brought:
@@ -270,7 +255,7 @@ class Stepping:
         self._as_brought = self._at_last_step >= 0 and not changed
         if self._are_zero(changed, "changed"):
             for probe in changed:
-                probe.empty()
+                probe.clear(before_step=True)
 
     def uses_scaled(self, scale: float | None) -> bool:
         """Return whether the step uses what a backward of a scaled loss brought; what was divided by hand is smaller.
@@ -302,8 +287,8 @@ class Stepping:
     def states(self) -> tuple[tuple[int, bytes], ...]:
         """Return what shows whether a step did anything: versions, and first values; empty where it is not known."""
         there = [parameter for probe in self._probes if (parameter := probe.parameter()) is not None]
-        plain = (type(one) in {torch.Tensor, torch.nn.Parameter} and one.layout is torch.strided for one in there)
-        if not all(plain) or any(one.device.type != "cpu" for one in there):
+        kinds = {(type(one) in {torch.Tensor, torch.nn.Parameter}, one.layout, one.device.type) for one in there}
+        if kinds != {(True, torch.strided, "cpu")}:
             return ()
         with quiet():
             return tuple((one._version, bytes(one.detach().flatten()[:4].view(torch.uint8).tolist())) for one in there)
@@ -330,7 +315,7 @@ class Stepping:
         else:
             counted, first, last, in_a_row, longest = self._patterns.get(key, (0, self.steps, 0, 0, 0))
             in_a_row = in_a_row + 1 if last == self.steps - 1 else 1
-            self._patterns[key] = [counted + 1, first, self.steps, in_a_row, max(longest, in_a_row)]
+            self._patterns[key] = counted + 1, first, self.steps, in_a_row, max(longest, in_a_row)
         if kind == "accumulated" and self._is_time("measured"):
             self._measure(one_pass=since == 1)
 
@@ -352,33 +337,25 @@ class Stepping:
     def _measure(self, *, one_pass: bool) -> None:
         grown = next((one for one in self._probes if one.used and one.brought), None)
         parameter = grown.parameter() if grown is not None else None
-        gradient, step = gradient_of(parameter), self.steps
-        number, brought = self._brought(parameter) if parameter is not None else (None, None)
+        if parameter is None or (gradient := gradient_of(parameter)) is None or gradient.is_meta:
+            return
+        step, (number, brought) = self.steps, self._brought(parameter)
+        # Of several processes' gradients, what came of all is described.
         described = brought if one_pass and brought is not None and brought >= 0 and world_size() == 1 else None
 
-        def keep(read: list[float]) -> None:  # of several processes' gradients, what came of all is described
+        def keep(read: list[float]) -> None:
             known = self.accumulation
             first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, read[0])
             self.accumulation = Accumulation(number, *first, step, read[0], described)
 
-        if gradient is None or gradient.is_meta:
-            return
         with suppress(RuntimeError, TypeError, NotImplementedError), quiet():
-            norm = torch.linalg.vector_norm(_values(gradient)).reshape(1)
-            if devices.there.holds(gradient):
-                self._late.sent(norm, keep)
-            else:
-                keep([float(norm)])
+            self._late.read([torch.linalg.vector_norm(_values(gradient))], keep)
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:
     """Return whether a parameter has a gradient that is not zero; of one on a device that is not asked."""
     gradient = gradient_of(parameter)
     return gradient is not None and not devices.there.holds(gradient) and not all_zero(gradient)
-
-
-def _values(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
 
 
 # Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.
@@ -396,7 +373,7 @@ class ByHand:
         self._graphs: set[int] = set()
         self._theirs: dict[int, Reference] = {}  # parameters of optimizers, by ``id``, weak
         self._probes: list[ParameterProbe] = []
-        self._versions = array("q")
+        self._versions: list[tuple[int, int]] = []  # of each probe, and where it was written to behind them
         self._stepping: Stepping | None = None
         self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
 
@@ -409,9 +386,8 @@ class ByHand:
     def before_pass(self, backward: int | None, passes: int) -> None:
         """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
         if self._stepping is not None:
-            if self._versions != (now := self._now()):
-                pairs = ((at, slice(2 * at, 2 * at + 2)) for at in range(len(self._probes)))
-                changed = [self._probes[at] for at, part in pairs if self._versions[part] != now[part]]
+            both = zip(self._versions, self._now(), strict=True)
+            if changed := [probe for probe, (then, now) in zip(self._probes, both, strict=True) if then != now]:
                 self._stepping.updated(Moment(None, backward, None, passes), changed)
             self._stepping.before_pass()
 
@@ -460,12 +436,10 @@ class ByHand:
             accumulation=stepping.accumulation, graphed=self._graphed, follows=any(map(trained.is_following, alive)),
         )  # fmt: skip
 
-    def _now(self) -> array[int]:
-        """Return version and blind write of each probe, one after the other: sixteen bytes a leaf."""
-        found = array("q")
-        for probe in self._probes:
-            leaf = probe.parameter()
-            blind = leaf is not None and self._blind.any and leaf.layout is torch.strided
-            found.append(-1 if leaf is None else leaf._version)
-            found.append(self._blind.last_at(leaf.data_ptr()) if leaf is not None and blind else -1)
+    def _now(self) -> list[tuple[int, int]]:
+        found = []
+        for leaf in (probe.parameter() for probe in self._probes):
+            is_followed = leaf is not None and self._blind.any and leaf.layout is torch.strided
+            blind = self._blind.last_at(leaf.data_ptr()) if leaf is not None and is_followed else -1
+            found.append((-1 if leaf is None else leaf._version, blind))
         return found

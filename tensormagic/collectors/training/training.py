@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import chain
@@ -28,7 +28,7 @@ from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import name_of
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, names_of_one
-from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
+from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes, held_by
 from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
 from tensormagic.words import error_text
@@ -142,7 +142,7 @@ class TrainingWatcher(TracePart):
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._by_hand = ByHand(leaves, self._brought, self._recorder.autograd.blind, trace.late)
-        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, trace.passes)
+        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(trace.passes)
         self._loop, self._growth = self._recorder.calls.loop, Growth(self._recorder.origins)
         self._loop.region = self._recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
@@ -390,8 +390,3 @@ def is_within_step(of: torch.optim.Optimizer | None = None) -> bool:
         steps += frame.f_code is _STEP and (of is None or frame.f_locals.get("self") is of)
         frame = frame.f_back  # type: ignore[assignment]
     return steps > 1
-
-
-def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """Yield the parameters that an optimizer was given."""
-    return (parameter for group in optimizer.param_groups for parameter in group["params"])

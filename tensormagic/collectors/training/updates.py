@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 from collections import UserDict
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from threading import Lock
@@ -18,13 +18,13 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.measures import LOW_PRECISION, NORM_RELIABLE
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.training.held import held_by
 from tensormagic.collectors.training.parallel import ParallelWatcher, in_memory_order
-from tensormagic.collectors.training.training import TrainingWatcher, held_by
+from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.words import error_text
 
 # Sees every optimizer's step, on whichever thread, without a change to the table that torch looks its hooks up in.
@@ -178,7 +178,7 @@ class UpdateWatcher(TracePart):
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
         numbers, parameters, gradients = self._of(optimizer)
         if self._parallel.several:
-            read_when_there(self._passes.late, norms_of(gradients), partial(self._stepped, numbers))
+            self._passes.late.read(norms_of(gradients), partial(self._stepped, numbers))
         most = _sample_size(parameters)
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
 
@@ -205,7 +205,7 @@ class UpdateWatcher(TracePart):
                 if had.shape == new.shape:
                     halves.append(number)
                     norms += (had & (old == new)).sum(), had.sum()
-        read_when_there(self._passes.late, norms, partial(self._tell, numbers, halves))
+        self._passes.late.read(norms, partial(self._tell, numbers, halves))
 
     def _tell(self, numbers: list[int], halves: list[int], read: list[float]) -> None:
         """Hand over the norms of changes and of what was there before, and how many elements of halves stayed."""
@@ -265,26 +265,6 @@ def norms_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         else torch.linalg.vector_norm(x.double())
         for norm, x in zip(norms, tensors, strict=True)
     ]
-
-
-def read_when_there(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
-    """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
-    read, away = [0.0] * len(norms), dict[torch.device, list[int]]()
-    for at, norm in enumerate(norms):
-        if devices.there.holds(norm):
-            away.setdefault(norm.device, []).append(at)
-        else:
-            read[at] = float(norm.item())
-    for device, places in away.items():
-        wide = torch.float32 if device.type == "mps" else torch.float64
-        late.sent(torch.stack([norms[at].to(wide) for at in places]), partial(put, read, places))
-    late.then(None, partial(keep, read))
-
-
-def put(read: MutableSequence[float], places: list[int], found: list[float]) -> None:
-    """Put numbers that have come where they belong."""
-    for at, value in zip(places, found, strict=True):
-        read[at] = value
 
 
 def joined(numbers: list[int], norms: list[float]) -> dict[int, float]:
