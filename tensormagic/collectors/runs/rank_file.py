@@ -163,7 +163,7 @@ class RankFile(TracePart):
         if get_ident() == self._home and not is_within_step():
             self._guarded(self._step, optimizer)
 
-    def ends(self, optimizer: torch.optim.Optimizer) -> None:
+    def ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         """Write down what it made of the parameters: after steps that become rarer."""
         if get_ident() == self._home and self._steps & (self._steps - 1) == 0 and not is_within_step():
             self._guarded(self._hashes, held_by(optimizer))
