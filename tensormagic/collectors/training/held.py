@@ -228,43 +228,37 @@ class ModelModes:
     """The modes of one model, over the steps of its optimizers."""
 
     def __init__(self, name: str, model: nn.Module, late: Late) -> None:
-        self.name, self.reference = name, weakref.ref(model)
+        self.reference = weakref.ref(model)
         every = list(model.modules())
         dropouts = [one for one in every if isinstance(one, nn.modules.dropout._DropoutNd) and one.p > 0]
         norms = [one for one in every if isinstance(one, _BATCH_NORM) and one.running_mean is not None]
         some = [*dropouts, *norms][:: -(-len(dropouts + norms) // MOST_MODULES) or 1]
         self._modules = [weakref.ref(module) for module in some]
         self._weights = _weights_beside(model, some)
-        self._dropouts, self._norms, self._unused_norms = len(dropouts), len(norms), 0
-        self._steps = self._eval_steps = self._in_a_row = self._longest = self._first = 0
+        self.found = ModelMode(
+            model=name, steps=0, eval_steps=0, longest=0, first=0,
+            dropouts=len(dropouts), norms=len(norms), unused_norms=0,
+        )  # fmt: skip
+        self._in_a_row = 0
         counted = [norm.num_batches_tracked for norm in norms]
         with quiet():
             late.read([each for each in counted if each is not None and not each.is_meta], self._count_unused)
 
     def _count_unused(self, batches: list[float]) -> None:
-        self._unused_norms = batches.count(0)
+        self.found = replace(self.found, unused_norms=batches.count(0))
 
     def step(self, held: Iterable[torch.Tensor]) -> None:
         """Look at the modes: an optimizer made a step, which holds these parameters."""
-        model = self.reference()
-        self._steps += 1
+        model, found = self.reference(), self.found
         modules = (model, *(reference() for reference in self._modules))
         trains = model is None or any(module is not None and module.training for module in modules)
         trained = {id(parameter) for parameter in held if parameter.requires_grad} if not trains else set()
         # Whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are.
-        if any(id(reference()) in trained for reference in self._weights):
-            self._first = self._first or self._steps
-            self._eval_steps += 1
-            self._in_a_row += 1
-            self._longest = max(self._longest, self._in_a_row)
-        else:
-            self._in_a_row = 0
-
-    def report(self) -> ModelMode:
-        """Return what was seen."""
-        return ModelMode(
-            model=self.name, steps=self._steps, eval_steps=self._eval_steps, longest=self._longest, first=self._first,
-            dropouts=self._dropouts, norms=self._norms, unused_norms=self._unused_norms,
+        wrong = any(id(reference()) in trained for reference in self._weights)
+        self._in_a_row = self._in_a_row + 1 if wrong else 0
+        self.found = replace(
+            found, steps=found.steps + 1, eval_steps=found.eval_steps + wrong,
+            longest=max(found.longest, self._in_a_row), first=found.first or (found.steps + 1 if wrong else 0),
         )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import torch
 
@@ -146,24 +147,29 @@ class Stepping:
         self._answers: dict[str, bool] = {}  # the last to each
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped
         self._at_begin = 0
-        self.steps = self.left_out = 0
+        self.steps = self._left_out = 0
         # Count, first, last, in a row now, longest: memory does not grow with the number of steps.
         self._patterns: dict[_Key, tuple[int, int, int, int, int]] = {}
-        self.accumulation: Accumulation | None = None
-        self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
-        self.foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
+        self._accumulation: Accumulation | None = None
+        self._discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
+        self._foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
         self._is_used_elsewhere = False
         self._mixed: tuple[int | None, Collection[int]] = None, ()  # the line, and the leaves that it led to
         self._is_mixed = False
 
-    def patterns(self) -> tuple[StepPattern, ...]:
-        """Return the steps that were counted, in order of first appearance."""
-        return tuple(
-            StepPattern(
-                kind=kind, location=location, backward=backward, cleared=cleared,
-                count=count, first=first, last=last, longest=longest,
-            )
-            for (kind, location, backward, cleared), (count, first, last, _, longest) in list(self._patterns.items())
+    def use(self, name: str = "", type_name: str = "", **facts: Any) -> OptimizerUse:
+        """Return the steps that were counted, in order of first appearance, and what else is known of the optimizer."""
+        discarded_at, discarded = next(iter(self._discarded.most_common(1)), (None, 0))
+        foreign_at, _ = next(iter(self._foreign.most_common(1)), (None, 0))
+        return OptimizerUse(
+            name=name, type_name=type_name, steps=self.steps, left_out=self._left_out, patterns=tuple(
+                StepPattern(
+                    kind=kind, location=location, backward=backward, cleared=cleared,
+                    count=count, first=first, last=last, longest=longest,
+                )
+                for (kind, location, backward, cleared), (count, first, last, _, longest) in [*self._patterns.items()]
+            ), accumulation=self._accumulation, discarded=discarded, discarded_at=discarded_at,
+            foreign=sum(self._foreign.values()), foreign_at=foreign_at, **facts,
         )  # fmt: skip
 
     def keep(self, parameters: Sequence[torch.Tensor]) -> None:
@@ -175,7 +181,7 @@ class Stepping:
         """Look before a backward; ``last`` is the line of the one before it, ``reached`` the leaves that it led to."""
         # What a backward brought since the last step, and is gone: no step has used it.
         if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self._probes):
-            self.discarded[last] += 1
+            self._discarded[last] += 1
         for probe in self._probes:
             if not probe.look() or probe.gradient is None:
                 probe.clear()
@@ -278,7 +284,7 @@ class Stepping:
         line, reached = self._mixed
         same = line == moment.backward and set(reached) <= set(moment.reached)  # batches that add up
         if self._is_mixed and kind == "fresh" and not same:
-            self.foreign[line] += 1
+            self._foreign[line] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = self._is_inside = self._adds = False
         for probe in self._probes:
             probe.look()
@@ -311,7 +317,7 @@ class Stepping:
         self.steps += 1
         key = (kind, moment.location, moment.backward, moment.cleared)
         if key not in self._patterns and len(self._patterns) >= MOST_PATTERNS:
-            self.left_out += 1
+            self._left_out += 1
         else:
             counted, first, last, in_a_row, longest = self._patterns.get(key, (0, self.steps, 0, 0, 0))
             in_a_row = in_a_row + 1 if last == self.steps - 1 else 1
@@ -344,9 +350,9 @@ class Stepping:
         described = brought if one_pass and brought is not None and brought >= 0 and world_size() == 1 else None
 
         def keep(read: list[float]) -> None:
-            known = self.accumulation
+            known = self._accumulation
             first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, read[0])
-            self.accumulation = Accumulation(number, *first, step, read[0], described)
+            self._accumulation = Accumulation(number, *first, step, read[0], described)
 
         with suppress(RuntimeError, TypeError, NotImplementedError), quiet():
             self._late.read([torch.linalg.vector_norm(_values(gradient))], keep)
@@ -430,10 +436,9 @@ class ByHand:
             return None
         alive = [leaf for probe in self._probes if (leaf := probe.parameter()) is not None]
         numbers = map(self._leaves.find, alive)
-        return OptimizerUse(
-            name="", type_name="", steps=stepping.steps, patterns=stepping.patterns(), left_out=stepping.left_out,
+        return stepping.use(
             holds=tuple(sorted(number for number in numbers if number is not None)),
-            accumulation=stepping.accumulation, graphed=self._graphed, follows=any(map(trained.is_following, alive)),
+            graphed=self._graphed, follows=any(map(trained.is_following, alive)),
         )  # fmt: skip
 
     def _now(self) -> list[tuple[int, int]]:

@@ -80,18 +80,13 @@ class Followed:
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
-        stepping, held, restarts = self.stepping, self.held, self.restarts
-        discarded_at, discarded = next(iter(stepping.discarded.most_common(1)), (None, 0))
-        foreign_at, _ = next(iter(stepping.foreign.most_common(1)), (None, 0))
-        return OptimizerUse(
-            name=self.name, type_name=self.type_name, steps=stepping.steps, patterns=stepping.patterns(),
-            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
+        held, restarts = self.held, self.restarts
+        return self.stepping.use(
+            self.name, self.type_name, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
             unknown_parameters=len(held.unknown),
             unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
-            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
-            accumulation=stepping.accumulation, discarded=discarded, discarded_at=discarded_at, rate=self._rate,
+            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle, rate=self._rate,
             zero_rate_steps=self.zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
-            foreign=sum(stepping.foreign.values()), foreign_at=foreign_at,
             repeated=len(restarts.again), repeated_at=restarts.at, repeated_of=restarts.of,
         )  # fmt: skip
 
@@ -280,7 +275,7 @@ class TrainingWatcher(Looking, TracePart):
         if optimizer in self._beyond:
             return None
         self._optimizers_seen += 1
-        self._recorder.detached.trained.step(optimizer)
+        self._recorder.detached.trained.step(held_by(optimizer))
         self._followed.pop(id(optimizer), None)
         if len(self._optimizers) >= MOST_OPTIMIZERS:
             self._beyond.add(optimizer)
@@ -321,7 +316,7 @@ class TrainingWatcher(Looking, TracePart):
             sums=self._loop.sums(), norms=self._loop.norms(graded=False), drifting=self._loop.norms(graded=True),
             frozen=self._frozen.report(), used_up=tuple(self._loops.used_up.values()),
             same_order=tuple(self._loops.same_order), loads=tuple(self._loads.found.values()),
-            modes=tuple(modes.report() for modes in list(self._modes.values())),
+            modes=tuple(modes.found for modes in list(self._modes.values())),
             clips=tuple(
                 Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted, scaled=scaled)
                 for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
