@@ -158,8 +158,8 @@ class _Frozen:
 class FrozenMoves:
     """Finds parameters that are frozen and that the steps of an optimizer move."""
 
-    def __init__(self, passes: PassLog) -> None:
-        self._leaves, self._passes = passes.leaves, passes
+    def __init__(self, passes: PassLog, namespace: Mapping[str, Any]) -> None:
+        self._leaves, self._passes, self._namespace = passes.leaves, passes, namespace
         self.every: dict[int, _Frozen] = {}  # those that have a gradient left
 
     def before_step(self, optimizer: torch.optim.Optimizer, name: str, frozen: int | None) -> None:
@@ -190,7 +190,14 @@ class FrozenMoves:
     def _name(self, held: torch.Tensor) -> str:
         if (number := self._leaves.find_trained(held)) is not None:
             return self._leaves.known[number].name
-        return self._leaves.called(held) or f"leaf {tuple(held.shape)}"
+        named = (
+            f"{name}.{path}"
+            for name, value in list(self._namespace.items())
+            if is_kind(value, nn.Module) and not name.startswith("_")
+            for path, one in value.named_parameters()
+            if one is held
+        )
+        return next(named, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
 
     def after_step(self, location: int | None, cleared: int | None) -> None:
         """Look at what moved; at the line ``cleared`` the gradients were cleared last."""

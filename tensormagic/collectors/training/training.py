@@ -116,7 +116,7 @@ class TrainingWatcher(Looking, TracePart):
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._by_hand = ByHand(leaves, self._brought, self._recorder.autograd.blind, trace.late)
-        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(trace.passes)
+        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(trace.passes, namespace)
         self._loop, self._growth = self._recorder.calls.loop, Growth(self._recorder.origins)
         self._loop.region = self._recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
