@@ -217,9 +217,9 @@ class DetachedValues(Looking):
         else:
             results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
             if results or role in EXPLICIT_CUTS:
-                made = self._detachment_of(call, given, results[0] if results else result, frame)
-                for each in results if made is not None else ():
-                    self._mark(each, made)
+                detachment = self._detachment_of(call, given, results[0] if results else result, frame)
+                for each in results:
+                    self._mark(each, detachment)
 
     def _detachment_of(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Detachment | None:
         """Return what ended the way of ``result``: this call, or one before it; None where it never had one."""
@@ -283,8 +283,8 @@ class DetachedValues(Looking):
         if len(self.open) < MOST_OPEN or id(detachment) in self.open:
             self.open[id(detachment)] = detachment
 
-    def _mark(self, value: Any, detachment: Detachment) -> None:
-        if detachment.kind in _READ and (detachment.number in self._last_roots):
+    def _mark(self, value: Any, detachment: Detachment | None) -> None:
+        if detachment is None or (detachment.kind in _READ and detachment.number in self._last_roots):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if detachment.kind in _NUMERIC:

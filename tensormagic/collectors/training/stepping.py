@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -130,14 +130,11 @@ class Moment:
     reached: Collection[int] = ()  # the leaves that the last backward led to
 
 
-_Key = tuple[StepKind, "int | None", "int | None", "int | None"]
-
-
 class Stepping:
     """Follows one optimizer by a few of its parameters."""
 
     def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
-        self._probes = probes
+        self.probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
         self._is_inside = False  # whether a step runs, which may call a closure
@@ -147,9 +144,9 @@ class Stepping:
         self._answers: dict[str, bool] = {}  # the last to each
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped
         self._at_begin = 0
-        self.steps = self._left_out = 0
-        # Count, first, last, in a row now, longest: memory does not grow with the number of steps.
-        self._patterns: dict[_Key, tuple[int, int, int, int, int]] = {}
+        self.steps = self._left_out = self._in_a_row = 0
+        self._patterns: dict[tuple[Any, ...], StepPattern] = {}  # memory does not grow with the number of steps
+        self._pattern: tuple[Any, ...] = ()  # that of the last step
         self._accumulation: Accumulation | None = None
         self._discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
         self._foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
@@ -162,34 +159,29 @@ class Stepping:
         discarded_at, discarded = next(iter(self._discarded.most_common(1)), (None, 0))
         foreign_at, _ = next(iter(self._foreign.most_common(1)), (None, 0))
         return OptimizerUse(
-            name=name, type_name=type_name, steps=self.steps, left_out=self._left_out, patterns=tuple(
-                StepPattern(
-                    kind=kind, location=location, backward=backward, cleared=cleared,
-                    count=count, first=first, last=last, longest=longest,
-                )
-                for (kind, location, backward, cleared), (count, first, last, _, longest) in [*self._patterns.items()]
-            ), accumulation=self._accumulation, discarded=discarded, discarded_at=discarded_at,
-            foreign=sum(self._foreign.values()), foreign_at=foreign_at, **facts,
+            name=name, type_name=type_name, steps=self.steps, left_out=self._left_out,
+            patterns=tuple(self._patterns.copy().values()), accumulation=self._accumulation, discarded=discarded,
+            discarded_at=discarded_at, foreign=sum(self._foreign.values()), foreign_at=foreign_at, **facts,
         )  # fmt: skip
 
     def keep(self, parameters: Sequence[torch.Tensor]) -> None:
         """Follow what the optimizer holds by now, where it has given some of it up."""
         held = set(map(id, parameters))
-        self._probes = [one for one in self._probes if id(one.parameter()) in held] or probes_of(parameters)
+        self.probes = [one for one in self.probes if id(one.parameter()) in held] or probes_of(parameters)
 
     def before_pass(self, last: int | None = None, reached: Collection[int] = ()) -> None:
         """Look before a backward; ``last`` is the line of the one before it, ``reached`` the leaves that it led to."""
         # What a backward brought since the last step, and is gone: no step has used it.
-        if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self._probes):
+        if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self.probes):
             self._discarded[last] += 1
-        for probe in self._probes:
+        for probe in self.probes:
             if not probe.look() or probe.gradient is None:
                 probe.clear()
         if self._is_used_elsewhere or self._is_mixed:
             self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
-            self._is_mixed, self._is_used_elsewhere = any(one.brought and not one.used for one in self._probes), False
+            self._is_mixed, self._is_used_elsewhere = any(one.brought and not one.used for one in self.probes), False
         # Those of which a backward would add to what a step has used, as far as versions show.
-        stale = [one for one in self._probes if one.used or (self._is_inside and one.is_of_other_weights)]
+        stale = [one for one in self.probes if one.used or (self._is_inside and one.is_of_other_weights)]
         if self._are_zero(stale, "stale"):
             for probe in stale:
                 probe.clear()
@@ -217,7 +209,7 @@ class Stepping:
 
     def after_pass(self) -> None:
         """Look after a backward."""
-        for probe in self._probes:
+        for probe in self.probes:
             if not probe.look():
                 probe.brought = probe.by_backward = probe.gradient is not None
             leaf = probe.parameter() if self._is_inside else None
@@ -225,18 +217,18 @@ class Stepping:
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
-        self._is_used_elsewhere = any(probe.brought and not probe.used for probe in self._probes)
+        self._is_used_elsewhere = any(probe.brought and not probe.used for probe in self.probes)
 
     def forget(self) -> None:
         """Note that backwards or steps may have gone by unseen."""
         self._is_mixed = self._is_used_elsewhere = False
-        for probe in self._probes:
+        for probe in self.probes:
             probe.clear()
         self._at_last_step = -1
 
     def begin(self) -> None:
         """Look for the first time."""
-        for probe in self._probes:
+        for probe in self.probes:
             probe.look()
             parameter = probe.parameter()
             norm = self._brought(parameter)[1] if parameter is not None else -1.0
@@ -250,7 +242,7 @@ class Stepping:
         """Look before a step."""
         self._at_begin, self._is_inside = passes, True
         changed = []  # those of which what a backward brought was changed since, and may have been cleared
-        for probe in self._probes:
+        for probe in self.probes:
             same = probe.look()
             if probe.gradient is None:
                 probe.clear(before_step=True)
@@ -270,7 +262,7 @@ class Stepping:
         """
         if scale is not None and scale <= 1:
             return False
-        parameter = next((one for probe in self._probes if (one := probe.parameter()) is not None), None)
+        parameter = next((one for probe in self.probes if (one := probe.parameter()) is not None), None)
         gradient, norm = gradient_of(parameter), self._brought(parameter)[1] if parameter is not None else None
         if scale is None or norm is None or gradient is None:
             return self._as_brought and gradient is not None
@@ -286,13 +278,13 @@ class Stepping:
         if self._is_mixed and kind == "fresh" and not same:
             self._foreign[line] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = self._is_inside = self._adds = False
-        for probe in self._probes:
+        for probe in self.probes:
             probe.look()
             probe.used, probe.brought, probe.emptied = probe.gradient is not None, False, False
 
     def states(self) -> tuple[tuple[int, bytes], ...]:
         """Return what shows whether a step did anything: versions, and first values; empty where it is not known."""
-        there = [parameter for probe in self._probes if (parameter := probe.parameter()) is not None]
+        there = [parameter for probe in self.probes if (parameter := probe.parameter()) is not None]
         kinds = {(type(one) in {torch.Tensor, torch.nn.Parameter}, one.layout, one.device.type) for one in there}
         if kinds != {(True, torch.strided, "cpu")}:
             return ()
@@ -301,7 +293,7 @@ class Stepping:
 
     def has_gradients(self) -> bool:
         """Return whether there are gradients that would change the first values, which `states` compares."""
-        gradients = (gradient_of(probe.parameter()) for probe in self._probes)
+        gradients = (gradient_of(probe.parameter()) for probe in self.probes)
         with quiet():
             return any(gradient is not None and bool(gradient.flatten()[:4].any()) for gradient in gradients)
 
@@ -315,13 +307,17 @@ class Stepping:
     def _count(self, kind: StepKind, moment: Moment) -> None:
         since, self._at_last_step = moment.passes - self._at_last_step, moment.passes
         self.steps += 1
-        key = (kind, moment.location, moment.backward, moment.cleared)
-        if key not in self._patterns and len(self._patterns) >= MOST_PATTERNS:
-            self._left_out += 1
+        key: tuple[Any, ...] = kind, moment.location, moment.backward, moment.cleared
+        self._in_a_row, self._pattern = self._in_a_row + 1 if key == self._pattern else 1, key
+        known = self._patterns.get(key)
+        if known is not None:
+            longest = max(known.longest, self._in_a_row)
+            self._patterns[key] = replace(known, count=known.count + 1, last=self.steps, longest=longest)
+        elif len(self._patterns) < MOST_PATTERNS:
+            where = dict(zip(("kind", "location", "backward", "cleared"), key, strict=True))
+            self._patterns[key] = StepPattern(first=self.steps, last=self.steps, **where)
         else:
-            counted, first, last, in_a_row, longest = self._patterns.get(key, (0, self.steps, 0, 0, 0))
-            in_a_row = in_a_row + 1 if last == self.steps - 1 else 1
-            self._patterns[key] = counted + 1, first, self.steps, in_a_row, max(longest, in_a_row)
+            self._left_out += 1
         if kind == "accumulated" and self._is_time("measured"):
             self._measure(one_pass=since == 1)
 
@@ -330,18 +326,18 @@ class Stepping:
             return "accumulated" if self._adds else "inside"
         if not moment.seen or self._unanswered:
             return "unseen"
-        there = [probe for probe in self._probes if probe.gradient is not None and not probe.emptied]
+        there = [probe for probe in self.probes if probe.gradient is not None and not probe.emptied]
         if any(probe.used and probe.brought for probe in there):
             return "accumulated"
         if there:
             repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
             return "repeated" if repeated else "fresh"
-        if any(probe.emptied for probe in self._probes):
+        if any(probe.emptied for probe in self.probes):
             return "idle" if any(map(_has_gradient, parameters)) else "emptied"
         return "without" if moment.forward and not moment.passes else "idle"
 
     def _measure(self, *, one_pass: bool) -> None:
-        grown = next((one for one in self._probes if one.used and one.brought), None)
+        grown = next((one for one in self.probes if one.used and one.brought), None)
         parameter = grown.parameter() if grown is not None else None
         if parameter is None or (gradient := gradient_of(parameter)) is None or gradient.is_meta:
             return
@@ -378,24 +374,22 @@ class ByHand:
         self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
         self._graphs: set[int] = set()
         self._theirs: dict[int, Reference] = {}  # parameters of optimizers, by ``id``, weak
-        self._probes: list[ParameterProbe] = []
         self._versions: list[tuple[int, int]] = []  # of each probe, and where it was written to behind them
-        self._stepping: Stepping | None = None
+        self._stepping = Stepping([], brought, late)
         self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that an optimizer holds these."""
         self._theirs.update((id(parameter), weakref.ref(parameter)) for parameter in parameters)
-        if any(holds(self._theirs, probe.parameter()) for probe in self._probes):
-            self._stepping, self._probes, self._known = None, [], 0
+        if any(holds(self._theirs, probe.parameter()) for probe in self._stepping.probes):
+            self._stepping, self._versions, self._known = Stepping([], self._brought, self._late), [], 0
 
     def before_pass(self, backward: int | None, passes: int) -> None:
         """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
-        if self._stepping is not None:
-            both = zip(self._versions, self._now(), strict=True)
-            if changed := [probe for probe, (then, now) in zip(self._probes, both, strict=True) if then != now]:
-                self._stepping.updated(Moment(None, backward, None, passes), changed)
-            self._stepping.before_pass()
+        both = zip(self._stepping.probes, self._versions, self._now(), strict=True)
+        if changed := [probe for probe, then, now in both if then != now]:
+            self._stepping.updated(Moment(None, backward, None, passes), changed)
+        self._stepping.before_pass()
 
     def reached(self, structure: GraphStructure) -> None:
         """Note which leaves a pass of this thread led to."""
@@ -405,45 +399,40 @@ class ByHand:
 
     def after_pass(self) -> None:
         """Look after a backward; where new leaves have come, choose whom to follow."""
-        if self._stepping is not None:
+        if self._stepping.probes:
             self._stepping.after_pass()
         elif len(self._reached) != self._known:
             self._known = len(self._reached)
             alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
             free = [leaf for leaf in alive if leaf is not None and not holds(self._theirs, leaf)]
-            if found := probes_of(free, with_gradient=True):
-                self._probes, self._stepping = found, Stepping(found, self._brought, self._late)
-                self._stepping.begin()
-        if self._probes and (gradient := gradient_of(self._probes[0].parameter())) is not None:
-            self._graphed += gradient.requires_grad
-        self._versions = self._now() if self._probes else self._versions
+            self._stepping = Stepping(probes_of(free, with_gradient=True), self._brought, self._late)
+            self._stepping.begin()
+        for probe in self._stepping.probes[:1]:
+            gradient = gradient_of(probe.parameter())
+            self._graphed += gradient is not None and gradient.requires_grad
+        self._versions = self._now()
 
     def forget(self) -> None:
         """Note that something may have gone by unseen."""
         self._versions = self._now()
-        if self._stepping is not None:
-            self._stepping.forget()
+        self._stepping.forget()
 
     @property
     def updates(self) -> int:
         """How many updates there were so far."""
-        return self._stepping.steps if self._stepping is not None else 0
+        return self._stepping.steps
 
     def use(self, trained: Trained) -> OptimizerUse | None:
         """Return what is known; None where nothing was updated by hand. ``trained`` knows what follows other leaves."""
-        stepping = self._stepping
-        if stepping is None or not stepping.steps:
-            return None
-        alive = [leaf for probe in self._probes if (leaf := probe.parameter()) is not None]
-        numbers = map(self._leaves.find, alive)
-        return stepping.use(
-            holds=tuple(sorted(number for number in numbers if number is not None)),
-            graphed=self._graphed, follows=any(map(trained.is_following, alive)),
-        )  # fmt: skip
+        alive = [leaf for probe in self._stepping.probes if (leaf := probe.parameter()) is not None]
+        numbers = (number for number in map(self._leaves.find, alive) if number is not None)
+        follows = any(map(trained.is_following, alive))
+        use = self._stepping.use(holds=tuple(sorted(numbers)), graphed=self._graphed, follows=follows)
+        return use if use.steps else None
 
     def _now(self) -> list[tuple[int, int]]:
         found = []
-        for leaf in (probe.parameter() for probe in self._probes):
+        for leaf in (probe.parameter() for probe in self._stepping.probes):
             is_followed = leaf is not None and self._blind.any and leaf.layout is torch.strided
             blind = self._blind.last_at(leaf.data_ptr()) if leaf is not None and is_followed else -1
             found.append((-1 if leaf is None else leaf._version, blind))
