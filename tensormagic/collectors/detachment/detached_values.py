@@ -59,7 +59,7 @@ _ON_THE_WAY = frozenset({"grad", "__torch_function__", "handle_torch_function"})
 _NUMBERS = (float, complex)  # a fresh object each time; small integers are shared by all
 
 Call = tuple[Any, "str | None", bool]  # a function, its role, and whether gradients are off
-Given = tuple[tuple[Any, ...], "dict[str, Any] | None"]
+Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Region(NamedTuple):
@@ -109,9 +109,9 @@ class DetachedValues(Looking):
             region = self._region
             if region.ignored if region is not None else not torch.is_inference_mode_enabled():
                 return
+        values = (*given[0], *given[1].values()) if given[1] else given[0]
         try:
-            if role is not None or (off and _asks_for_gradient(given)) or _any_of(self.live, given):
-                values = (*given[0], *given[1].values()) if given[1] else given[0]
+            if role is not None or (off and _asks_for_gradient(values)) or _any_of(self.live, values):
                 if history is None:
                     self.guarded(self._pass, (func, role, off), values, result, frame)
                 elif history[0] >= 0:  # of an in-place detach: the node that made what it was
@@ -121,23 +121,17 @@ class DetachedValues(Looking):
 
     def used(self, made: tuple[int, int], given: Given, result: Any) -> None:
         """Look at a call that made the nodes ``made`` (from, to) while marked values lived. Never raises."""
-        if not _is_backward() and _any_of(self.live, given):
-            self.guarded(self._use, made, list(flat((*given[0], *(given[1] or {}).values()))), result)
+        values = (*given[0], *given[1].values()) if given[1] else given[0]
+        if not _is_backward() and _any_of(self.live, values):
+            self.guarded(self._use, made, list(flat(values)), result)
 
     def returned(
         self, gradients: Iterable[Any], roots: Iterable[Any], inputs: Iterable[Any], frame: FrameType | None
     ) -> None:
-        """Follow what the user's own call of ``autograd.grad`` returned without a graph. Never raises."""
-        self.guarded(self._returned, gradients, roots, inputs, frame)
-
-    def _returned(
-        self, gradients: Iterable[Any], roots: Iterable[Any], inputs: Iterable[Any], frame: FrameType | None
-    ) -> None:
-        while frame is not None:
-            code = frame.f_code
-            on_the_way = code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH)
-            if not (on_the_way or is_ours(code)):
-                break
+        """Follow what the user's own call of ``autograd.grad`` returned without a graph."""
+        while frame is not None and (
+            is_ours(code := frame.f_code) or (code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH))
+        ):
             frame = frame.f_back
         if frame is None or not is_own_code(frame.f_code.co_filename) or not _is_grad_enabled():
             return
@@ -185,7 +179,7 @@ class DetachedValues(Looking):
         del self._regions[:-MOST_REGIONS]
         lost = (
             off and self._region is None and frame is not None and frame.f_code is _CHECKPOINT
-            and not _asks_for_gradient((tuple(frame.f_locals["args"]), None))
+            and not _asks_for_gradient(frame.f_locals["args"])
         )  # fmt: skip
         ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED) and not lost
         # Who calls `dist.sample()` need not know that torch draws under `no_grad`.
@@ -260,17 +254,16 @@ class DetachedValues(Looking):
         self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType
     ) -> Detachment:
         kind, op = what
-        region, site = None, self._sites.of_frame(frame)
-        if kind == "no_grad" and (region := self._region) is not None:
-            op, site = region.op or op, region.site
         number, name = history_of(source) if source is not None else (-1, "")
         leaf = weakref.ref(source) if source is not None and not has_history(source) else None
+        site, by_library, called = self._sites.of_frame(frame), False, None
+        if kind == "no_grad" and (region := self._region) is not None:
+            called = site if leaf is not None else None
+            op, site, by_library = region.op or op, region.site, region.by_library
         listed = is_own_code(frame.f_code.co_filename) and kind in _LISTED and (leaf is None or kind == "frozen")
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         behind = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
-        by_library = region is not None and region.by_library
-        called = self._sites.of_frame(frame) if leaf is not None and region is not None else None
         detachment = Detachment(
             kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result), behind, by_library, called
         )
@@ -331,27 +324,23 @@ def _is_backward() -> bool:
     return torch._C._current_autograd_node() is not None
 
 
-def _any_of(live: Mapping[int, Any], given: Given) -> bool:
-    if not live:
-        return False
-    for value in given[0]:
+def _any_of(live: Mapping[int, Any], values: tuple[Any, ...]) -> bool:
+    for value in values if live else ():
         if id(value) in live or (type(value) in _SEVERAL and any(id(item) in live for item in value)):
             return True
-    return bool(given[1]) and _any_of(live, (tuple((given[1] or {}).values()), None))
+    return False
 
 
-def _asks_for_gradient(given: Given) -> bool:
+def _asks_for_gradient(values: Iterable[Any]) -> bool:
     """Say whether a tensor that asks for a gradient is among the arguments of a call, or in a list of them."""
     with torch._C.DisableTorchFunction():
-        for value in given[0]:
+        for value in values:
             if isinstance(value, torch.Tensor):
                 if value.requires_grad:
                     return True
-            elif type(value) in _SEVERAL and any(
-                isinstance(item, torch.Tensor) and item.requires_grad for item in value
-            ):
+            elif type(value) in _SEVERAL and _asks_for_gradient(value):
                 return True
-    return bool(given[1]) and _asks_for_gradient((tuple((given[1] or {}).values()), None))
+    return False
 
 
 def _kind(role: str | None, result: Any, *, off: bool) -> CutKind | None:

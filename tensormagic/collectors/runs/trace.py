@@ -361,7 +361,8 @@ class Tracer(Listener):
             for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
                 followed.recorder.observe_result(index, found)
             if not (call.accumulates or call.creates or followed.levels):
-                self._recorder.detached.returned(result, call.roots, call.inputs, followed.caller)
+                detached = self._recorder.detached
+                detached.guarded(detached.returned, result, call.roots, call.inputs, followed.caller)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 
