@@ -104,12 +104,15 @@ _tree_of = lru_cache(maxsize=16)(syntax_of)  # a cell that runs again, and a fil
 def _loops_around(code: str, line: int) -> list[_Loop]:
     """Return the loops of one function, or of the module, around a line: the outermost first."""
     loops: list[_Loop] = []
-    every = (node for node in ast.walk(_tree_of(code)) if getattr(node, "lineno", line + 1) <= line)
-    for node in (node for node in every if line <= (getattr(node, "end_lineno", 0) or 0)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            loops = []
-        elif isinstance(node, ast.For | ast.While):
-            loops.append(node)
+    nodes: list[ast.AST] = [_tree_of(code)]
+    while nodes:
+        inside = [one for node in nodes for one in ast.iter_child_nodes(node)]
+        nodes = [one for one in inside if getattr(one, "lineno", 0) <= line <= (getattr(one, "end_lineno", 0) or 0)]
+        for one in nodes:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                loops = []
+            elif isinstance(one, ast.For | ast.While):
+                loops.append(one)
     return loops
 
 

@@ -165,8 +165,8 @@ class FrozenMoves:
     def before_step(self, optimizer: torch.optim.Optimizer, name: str, frozen: int | None) -> None:
         """Look before a step of an optimizer; ``frozen`` is the line that was seen to freeze something last."""
         pairs = ((held, group) for group in optimizer.param_groups for held in group["params"])
-        for held, group in ((held, group) for held, group in pairs if not held.requires_grad):
-            if (gradient := held.grad) is None or not held.numel():
+        for held, group in pairs:
+            if held.requires_grad or (gradient := held.grad) is None or not held.numel():
                 continue
             if all(x.layout is torch.strided and not dispatches_to_python(x) for x in (held, gradient)):
                 one = self.every.get(id(held))
