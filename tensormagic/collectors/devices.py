@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, MutableSequence, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -196,6 +197,19 @@ class Late:
         arrival = there.send(numbers)
         self.then(arrival, lambda: keep(arrival.read()))
 
+    def read(self, numbers: Sequence[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
+        """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
+        found, away = [0.0] * len(numbers), dict[torch.device, list[int]]()
+        for at, number in enumerate(numbers):
+            if there.holds(number):
+                away.setdefault(number.device, []).append(at)
+            else:
+                found[at] = float(number.item())
+        for device, places in away.items():
+            wide = torch.float32 if device.type == "mps" else torch.float64
+            self.sent(torch.stack([numbers[at].to(wide) for at in places]), partial(put, found, places))
+        self.then(None, partial(keep, found))
+
     def poll(self) -> None:
         """Do all that can be done without waiting."""
         if not self._waiting:
@@ -226,6 +240,12 @@ class Late:
             self._waiting.popleft()[1]()
         except Exception as error:
             self._failed(error)
+
+
+def put(read: MutableSequence[float], places: list[int], found: list[float]) -> None:
+    """Put numbers that have come where they belong."""
+    for at, value in zip(places, found, strict=True):
+        read[at] = value
 
 
 Found = tuple[list[DeviceMemory], list[Gap]]

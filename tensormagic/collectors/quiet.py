@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import perf_counter
 from typing import Any, TypeVar
 
 import torch
 from torch._C import _functorch
 from torch.utils._python_dispatch import _disable_current_modes
+
+from tensormagic.words import error_text
 
 Told = TypeVar("Told")
 
@@ -22,6 +25,24 @@ def quiet() -> Iterator[None]:
     """Leave out all function and dispatch modes, and record nothing for autograd."""
     with torch._C.DisableTorchFunction(), without_modes(), graded(enabled=False):
         yield
+
+
+class Looking:
+    """Looks at what runs, and never raises: what went wrong is the ``gap``, and ``seconds`` were spent in all."""
+
+    seconds, gap = 0.0, ""
+
+    def guarded(self, look: Callable[..., Any], *given: Any) -> Any:
+        """Look outside the user's function modes; return what comes of it, None where something went wrong."""
+        began = perf_counter()
+        try:
+            with torch._C.DisableTorchFunction():
+                return look(*given)
+        except Exception as error:
+            self.gap = error_text(error)
+            return None
+        finally:
+            self.seconds += perf_counter() - began
 
 
 def told(ask: Callable[[], Told], otherwise: Told) -> Told:

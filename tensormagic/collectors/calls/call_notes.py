@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -18,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.children import has_history
 from tensormagic.collectors.objects.identity import Marks
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import Looking, quiet
 from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.training import ObservationKind
@@ -49,21 +48,14 @@ def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, p
 
     The call has ``of`` operands in all, these first; ``path`` is that of the module that runs in ``frame``.
     """
+    called = frame_of(MODULE_CALL, frame)
+    module = called.f_locals["self"] if called is not None else None
+    held = {} if module is None else {**module._parameters, **module._buffers}
+    parts = [next((f"{path}.{name}" for name, value in held.items() if value is x), "") for x in operands]
     if is_own_code(frame.f_code.co_filename):
-        names = operand_texts(frame, of)[: len(operands)]
-        return [name or _as_attribute(frame, x, path) for name, x in zip(names, operands, strict=True)]
-    names = [_as_attribute(frame, x, path) for x in operands]
-    others = iter(operand_texts(frame, of - sum(map(bool, names))))
-    return [name or next(others, "") for name in names]
-
-
-def _as_attribute(frame: FrameType, x: torch.Tensor, path: str) -> str:
-    """Return ``net.fc1.weight`` where ``x`` is a parameter or buffer of the module that is running."""
-    if (called := frame_of(MODULE_CALL, frame)) is None:
-        return ""
-    module = called.f_locals["self"]
-    own = {**module._parameters, **module._buffers}
-    return next((f"{path}.{name}" for name, value in own.items() if value is x), "")
+        return [text or part for text, part in zip(operand_texts(frame, of), parts, strict=False)]
+    others = iter(operand_texts(frame, of - sum(map(bool, parts))))
+    return [part or next(others, "") for part in parts]
 
 
 def operand_texts(frame: FrameType, count: int) -> list[str]:
@@ -136,7 +128,7 @@ def _operands(part: ast.AST | None) -> list[ast.expr]:
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
 OFTEN = 16  # of a place in library code that are noted one by one, where it only matters that they were made
 MOST_FOUND = 512  # different things that are kept
-MOST_SEQUENCES, MOST_WIDE = 32, 64  # results that are followed
+MOST_SEQUENCES, MOST_WIDE, MOST_DROPOUTS = 32, 64, 1024  # results and modules that are followed
 
 _SHOWN = {
     "__radd__": "add", "__rsub__": "sub", "rsub": "sub", "__rmul__": "mul", "__rtruediv__": "div", "__rpow__": "pow",
@@ -177,32 +169,27 @@ class Place:
     looked: int = 0
 
 
-Key = tuple[str, str, "int | None"]  # kind, op, site
-
-
 @dataclass(slots=True, eq=False)
 class Found:
     """What becomes an `Observation`: the first of its kind at a line, and counts."""
 
-    key: Key
     first: Observation
     nbytes: int = 0
     seen: int = 0
     places: dict[int, Place] = field(default_factory=dict)
 
     def report(self) -> Observation:
-        """Return it with its counts so far."""
-        places = [place for place in self.places.values() if place.sparing]
-        everywhere = len(places) == len(self.places)
-        calls, looked = sum(place.calls for place in places), sum(place.looked for place in places)
-        counts = (max(calls, self.seen), max(looked, self.seen)) if everywhere else (self.seen, self.seen)
-        return replace(self.first, calls=counts[0], looked=counts[1], seen=self.seen, nbytes=self.nbytes)
+        """Return it with its counts so far; calls of a place in library code count where they were noted."""
+        places = self.places.values() if all(place.sparing for place in self.places.values()) else ()
+        calls = max(self.seen, sum(place.calls for place in places))
+        looked = max(self.seen, sum(place.looked for place in places))
+        return replace(self.first, calls=calls, looked=looked, seen=self.seen, nbytes=self.nbytes)
 
 
 ALONE = Place(sparing=False)  # of calls that are not counted by place
 
 
-class CallNotes:
+class CallNotes(Looking):
     """What was found about the calls of one run.
 
     Args:
@@ -214,10 +201,9 @@ class CallNotes:
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
     ) -> None:
-        self._sites, self.module_path, self.line_of_node = sites, module_path, line_of_node
-        self._kept: dict[Key, Found] = {}
+        self._sites, self.module_path, self._line_of_node = sites, module_path, line_of_node
+        self._kept: dict[tuple[str, str, int | None], Found] = {}  # by kind, op and site
         self._place = ALONE
-        self.gap = ""  # why something could not be looked at
         # Where float64 tensors were made, by the address of their storage.
         self.doubles: dict[int, tuple[StorageWeakRef, int | None]] = {}
         self.sequences = Marks(MOST_SEQUENCES)  # what recurrent layers gave that take time first: ``nn.GRU``
@@ -225,7 +211,7 @@ class CallNotes:
         self.wide = Marks(MOST_WIDE)  # results that grew, each with what is to be noted of it
         self.fresh: dict[int, Any] = {}  # memory that nobody has written, by the address of its storage
         self.since_fresh = 0  # calls since the last such was asked for
-        self.dropouts: dict[int, weakref.ref[Any]] = {}  # those that their model knows
+        self.dropouts = Marks(MOST_DROPOUTS)  # those that their model knows
         self.drops = False  # whether a dropout was seen that drops
         self.updates: dict[tuple[int | None, int], Any] = {}  # those by hand, by line and parameter
 
@@ -240,10 +226,11 @@ class CallNotes:
 
     def keep(self, found: Found, nbytes: int = 0, times: int = 1) -> None:
         """Note that what was found has come about, once more, or several times."""
-        if found.key not in self._kept and len(self._kept) >= MOST_FOUND:
+        key = found.first.kind, found.first.op, found.first.location
+        if key not in self._kept and len(self._kept) >= MOST_FOUND:
             self.gap = f"more than {MOST_FOUND} different observations in single calls were found; the rest is left out"
             return
-        found = self._kept.setdefault(found.key, found)
+        found = self._kept.setdefault(key, found)
         found.seen += times
         found.nbytes = max(found.nbytes, nbytes)
 
@@ -272,7 +259,7 @@ class CallNotes:
             path = self.module_path(call.frame)
             names = operand_names(call.frame, operands, max(of, len(operands)), path)
             described = tuple(operand_of(x, name) for x, name in zip(operands, names, strict=True))
-            found = Found(key, Observation(
+            found = Found(Observation(
                 kind=kind, op=key[1], location=key[2], module=path, made=made, detail=detail,
                 operands=described if about is None else described[about : about + 1],
                 result=None if result is None else operand_of(result),
@@ -283,6 +270,10 @@ class CallNotes:
     def site(self, call: Call) -> int | None:
         """Return the user's line that made a call."""
         return self._sites.of_frame(call.frame)
+
+    def line_of(self, node: Any) -> int | None:
+        """Return the user's line that made an autograd node; None of none."""
+        return None if node is None else self._line_of_node(node._sequence_nr())
 
     def observations(self) -> tuple[Observation, ...]:
         """Return what was found so far, in order of first appearance."""
@@ -327,10 +318,12 @@ def promoted(watch: CallNotes, call: Call) -> None:
     narrow = next((x for x in given if x.dtype in _NARROW and x.dim()), None)
     if wide is None or narrow is None:
         return
+    made, origin = None, ""
+    if wide.layout is torch.strided:
+        storage = wide.untyped_storage()
+        _, made = watch.doubles.get(storage._cdata, (None, None))
+        origin = "" if storage.resizable() else "numpy"
     operands = given if len(given) == 2 else [wide, narrow]
-    storage = wide.untyped_storage() if wide.layout is torch.strided else None
-    _, made = watch.doubles.get(storage._cdata, (None, None)) if storage is not None else (None, None)
-    origin = "" if storage is None or storage.resizable() else "numpy"
     watch.note("promoted", call, operands=operands, result=result, made=made, detail=origin)
 
 
@@ -344,8 +337,7 @@ def mixed(watch: CallNotes, call: Call) -> None:
         return
     odd = given[formats[0] == _format(call.result)]  # the one whose order the result does not have
     how = "converted" if call.name in CONVOLUTIONS else "strided"
-    nbytes = odd.numel() * odd.element_size()
-    watch.note("mixed formats", call, operands=given, result=call.result, nbytes=nbytes, detail=how)
+    watch.note("mixed formats", call, operands=given, result=call.result, nbytes=odd.nbytes, detail=how)
 
 
 def _format(x: torch.Tensor) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -16,18 +14,16 @@ from torch import nn
 from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
 from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, CallNotes, Place
-from tensormagic.collectors.calls.seen_made import storage_key
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
 from tensormagic.collectors.objects.children import updated_by
 from tensormagic.collectors.objects.identity import Marks, name_of
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, outwards
+from tensormagic.collectors.where.source import frame_of, is_own_code, outwards
 from tensormagic.reports import RunningSum, UntrainedNorm
-from tensormagic.words import error_text
 
-# What single calls show of the training loop: sums over steps, normalisations without gradients, clearing.
+# What single calls show of the training loop.
 #
 # A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last sum
 # that a line made, only the number of its node is kept: one that was made after a later backward, and has that node in
@@ -43,60 +39,52 @@ MOST_REDUCED, MOST_OPTIMIZERS = 256, 64
 HABIT = 3  # times that an optimizer clears: once may be tidying up
 
 
-class UntrainedNorms:
-    """Normalisations that took statistics from batches that nothing was learned from."""
-
-    def __init__(self) -> None:
-        # By module and line: after how many passes the last batch was, batches, how many in a row now, the most.
-        self._norms: dict[tuple[str, int | None], tuple[int, int, int, int]] = {}
-
-    def add(self, path: str, site: int | None, passes: int) -> None:
-        """Note one batch, after so many backward passes."""
-        last, batches, in_a_row, longest = self._norms.get((path, site), (passes, 0, 0, 0))
-        in_a_row = in_a_row + 1 if last == passes else 1
-        self._norms[path, site] = passes, batches + 1, in_a_row, max(longest, in_a_row)
-
-    def report(self) -> tuple[UntrainedNorm, ...]:
-        """Return what was seen."""
-        return tuple(
-            UntrainedNorm(module=path, location=site, batches=batches, longest=longest)
-            for (path, site), (_, batches, _, longest) in list(self._norms.items())
-        )
-
-
-@dataclass(slots=True)
 class LoopNotes:
     """What single calls show of the training loop."""
 
-    cleared: int | None = None  # The line that called ``optimizer.zero_grad()`` last; None from each backward on.
-    cleared_last: int | None = None  # The same, also after a backward.
-    # Optimizers whose gradients were cleared: how often, and at which line last.
-    clears: Marks = field(default_factory=lambda: Marks(MOST_OPTIMIZERS))
-    # Those that make a habit of it, by name and line, and what they hold: they go with the function that made them.
-    habits: list[tuple[weakref.ref[Any], str, int | None, list[weakref.ref[Any]]]] = field(default_factory=list)
-    passes: int = 0  # How many backward passes there were.
-    froze: int | None = None  # The line that switched a leaf's gradient off last.
-    steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
-    norms: UntrainedNorms = field(default_factory=UntrainedNorms)  # Those without gradients.
-    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)  # Those whose weights are frozen.
-    region: Callable[[], int | None] = lambda: None  # Gives the line that has switched gradients off.
-    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)  # Optimizers, since the last backward.
-    # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
-    clips: dict[int | None, list[int]] = field(default_factory=dict)
-    scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(
-        default_factory=dict
-    )  # Optimizer, its scaler.
-    # The ``GradScaler`` that scaled a loss last, and the number of the node that did; None from each backward on.
-    scaled: tuple[weakref.ref[Any], int] | None = None
-    scaler: weakref.ref[Any] | None = None  # That whose factor the last backward began with.
-    # By line that made a sum: the number of its last node, after how many passes that was, steps that it went on for,
-    # and the most that one did: it may begin anew in each epoch.
-    lines: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.cleared: int | None = None  # the line that called ``optimizer.zero_grad()`` since the last backward
+        self.cleared_last: int | None = None  # the same, also before that
+        self.clears = Marks(MOST_OPTIMIZERS)  # optimizers whose gradients were cleared: how often, at which line last
+        # Those that make a habit of it, by name and line, and what they hold: they go with the function that made them.
+        self.habits: list[tuple[weakref.ref[Any], str, int | None, list[weakref.ref[Any]]]] = []
+        self.passes = 0  # how many backward passes there were
+        self.froze: int | None = None  # the line that switched a leaf's gradient off last
+        self.steps_to_look = 0  # at how many more steps it is asked what that line has frozen
+        self.region: Callable[[], int | None] = lambda: None  # gives the line that has switched gradients off
+        # Normalisations that learn nothing, by whether gradients were on (then their weights are frozen), module and
+        # line: after how many passes the last batch was, batches, how many in a row now, the most.
+        self._norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
+        self.stepped: dict[int, weakref.ref[Any]] = {}  # optimizers, since the last backward
+        # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
+        self.clips: dict[int | None, list[int]] = {}
+        self.scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # an optimizer and its scaler
+        # The ``GradScaler`` that scaled a loss since the last backward, and the number of the node that did.
+        self.scaled: tuple[weakref.ref[Any], int] | None = None
+        self.scaler: weakref.ref[Any] | None = None  # that whose factor the last backward began with
+        # By line that made a sum: the number of its last node, after how many passes that was, steps that it went on
+        # for, and the most that one did: it may begin anew in each epoch.
+        self.lines: dict[int, tuple[int, int, int, int]] = {}
 
     def sums(self) -> tuple[RunningSum, ...]:
         """Return the sums that went on over steps."""
         lines = list(self.lines.items())
         return tuple(RunningSum(location=site, steps=longest) for site, (_, _, _, longest) in lines if longest > 1)
+
+    def normalised(self, path: str, *, graded: bool) -> None:
+        """Note a batch that a normalisation took statistics from and learned nothing from."""
+        key = graded, path, None if graded else self.region()
+        last, batches, in_a_row, longest = self._norms.get(key, (self.passes, 0, 0, 0))
+        in_a_row = in_a_row + 1 if last == self.passes else 1
+        self._norms[key] = self.passes, batches + 1, in_a_row, max(longest, in_a_row)
+
+    def norms(self, *, graded: bool) -> tuple[UntrainedNorm, ...]:
+        """Return these normalisations: those with gradients on, or off."""
+        return tuple(
+            UntrainedNorm(module=path, location=site, batches=batches, longest=longest)
+            for (on, path, site), (_, batches, _, longest) in list(self._norms.items())
+            if on is graded
+        )
 
     def cleared_by(self, optimizer: Any) -> int | None:
         """Return the line that makes a habit of clearing the gradients of an optimizer; None where none does."""
@@ -115,10 +103,8 @@ class LoopNotes:
 
     def scaler_of_step(self, optimizer: Any, frame: FrameType | None) -> Any:
         """Return the ``GradScaler`` whose factor is in the gradients of a step that it does not make; else None."""
-        scaler = self.scaler
-        if scaler is None or not is_scaled(optimizer, scaler) or frame_of(_SCALED_STEP, frame) is not None:
-            return None
-        return scaler()
+        is_left = is_scaled(optimizer, self.scaler) and frame_of(_SCALED_STEP, frame) is None
+        return self.scaler() if is_left and self.scaler is not None else None
 
 
 def added(watch: CallWatch, call: Call) -> None:
@@ -167,31 +153,28 @@ def normalised(watch: CallWatch, call: Call) -> None:
         _, weight, _, mean, _, training = call.args[:6]
     else:
         return
-    if not (graded or watch.loop.passes) or not training:
-        return
-    if weight is None or mean is None or weight.requires_grad is graded:
+    learns = weight is None or mean is None or weight.requires_grad is graded
+    if not training or learns or not (graded or watch.loop.passes):
         return
     frame = frame_of(MODULE_CALL, call.frame)
-    module = frame.f_locals["self"] if frame is not None else None
-    if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
-        kept, region = (watch.loop.drifting, None) if graded else (watch.loop.norms, watch.loop.region())
-        kept.add(watch.module_path(call.frame), region, watch.loop.passes)
+    if (
+        frame is not None and getattr(frame.f_locals["self"], "momentum", None) is not None
+    ):  # None: all anew, on purpose
+        watch.loop.normalised(watch.module_path(call.frame), graded=graded)
 
 
 def cleared(watch: CallWatch, call: Call) -> None:
     """Note the line, where it is that which begins."""
     if str(call.args[0]).startswith("Optimizer.zero_grad"):
-        watch.loop.cleared = watch.loop.cleared_last = site = watch.site(call)
-        frame: FrameType | None = call.frame
-        while frame is not None and frame.f_code.co_name != "zero_grad":
-            frame = frame.f_back
-        optimizer = frame.f_locals.get("self") if frame is not None else None
-        if optimizer is not None:
-            times, _ = watch.loop.clears.of(optimizer) or (0, None)
-            watch.loop.clears.put(optimizer, (times + 1, site))
-            if times + 1 == HABIT and len(watch.loop.habits) < MOST_OPTIMIZERS:
+        loop = watch.loop
+        loop.cleared = loop.cleared_last = site = watch.site(call)
+        frame = next((each for each in outwards(call.frame) if each.f_code.co_name == "zero_grad"), None)
+        if frame is not None and (optimizer := frame.f_locals.get("self")) is not None:
+            times, _ = loop.clears.of(optimizer) or (0, None)
+            loop.clears.put(optimizer, (times + 1, site))
+            if times + 1 == HABIT and len(loop.habits) < MOST_OPTIMIZERS:
                 held = list(map(weakref.ref, updated_by(optimizer)))
-                watch.loop.habits.append((weakref.ref(optimizer), name_of(optimizer, (), frame), site, held))
+                loop.habits.append((weakref.ref(optimizer), name_of(optimizer, (), frame), site, held))
 
 
 def froze(watch: CallWatch, call: Call) -> None:
@@ -243,11 +226,9 @@ def is_scaled(optimizer: Any, scaler: weakref.ref[Any] | None) -> bool:
     return all(one["stage"].name == "READY" for key, one in asked if optimizer is None or key == id(optimizer))
 
 
-# Looks at single calls of the forward for what is worth knowing, and counts by line.
-#
-# `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the user's that runs a
-# thousand times is looked at closely in its first calls and at exponentially rarer ones after that; the rest are
-# counted. A call from library code is always looked at: there one place serves many lines of the user's.
+# A line of the user's that runs a thousand times is looked at closely in its first calls and at exponentially rarer
+# ones after that; the rest are counted. A call from library code is always looked at: there one place serves many
+# lines of the user's.
 
 Look = Callable[["CallWatch", Call], None]
 
@@ -255,13 +236,11 @@ Look = Callable[["CallWatch", Call], None]
 class CallWatch(CallNotes):
     """Looks at the calls of one run; the arguments are those of `CallNotes`."""
 
-    def __init__(
-        self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
-    ) -> None:
-        super().__init__(sites, module_path, line_of_node)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._places: dict[tuple[object, int], Place] = {}
         self.reduced: set[int] = set()  # numbers of nodes whose results ranks have added up in place
-        self.seconds, self.loop = 0.0, LoopNotes()
+        self.loop = LoopNotes()
 
     def place(self, line: object, frame: FrameType) -> Place | None:
         """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).
@@ -278,46 +257,27 @@ class CallWatch(CallNotes):
     def look(self, looks: Sequence[Look], call: Call, place: Place) -> None:
         """Look at a call. Never raises."""
         place.looked += 1
-        began = perf_counter()
-        try:
-            if _current_node() is None and _transforms() is None:
-                self._place = place
-                with _disabled():
-                    for look in looks:
-                        look(self, call)
-        except Exception as error:
-            self.gap = error_text(error)
-        self.seconds += perf_counter() - began
+        if not _is_hidden():
+            self._place = place
+            self.guarded(self._look, looks, call)
+
+    def _look(self, looks: Sequence[Look], call: Call) -> None:
+        for look in looks:
+            look(self, call)
 
     def before(self, function: Any, args: tuple[Any, ...]) -> None:
         """Look at what a call is about to write, while memory is followed that nobody wrote. Never raises."""
-        try:
-            if not _is_hidden():
-                with torch._C.DisableTorchFunction():
-                    written = args and str(getattr(function, "__name__", "")).endswith("_")
-                    if written and (mark := self.fresh.get(storage_key(args[0]))) is not None:
-                        mark.intact = mark.still_is(args[0])  # afterwards it has changed anyway
-        except Exception as error:
-            self.gap = error_text(error)
+        if args and not _is_hidden() and str(getattr(function, "__name__", "")).endswith("_"):
+            self.guarded(seen_made.about_to_write, self, args[0])
 
     def follow(self, call: Call) -> None:
         """Look at a call while something is followed: results that grew, memory that nobody wrote. Never raises."""
-        began = perf_counter()
-        try:
-            if not _is_hidden():
-                self._place = ALONE
-                with torch._C.DisableTorchFunction():
-                    if self.wide:
-                        seen_calls.follow_wide(self, call)
-                    if self.fresh:
-                        seen_made.follow_fresh(self, call)
-        except Exception as error:
-            self.gap = error_text(error)
-        self.seconds += perf_counter() - began
+        if not _is_hidden():
+            self._place = ALONE
+            self.guarded(self._look, (seen_calls.follow_wide, seen_made.follow_fresh), call)
 
 
 _current_node, _transforms = torch._C._current_autograd_node, torch._C._functorch.peek_interpreter_stack
-_disabled = torch._C.DisableTorchFunction
 
 
 def _is_hidden() -> bool:
@@ -325,23 +285,17 @@ def _is_hidden() -> bool:
     return _current_node() is not None or _transforms() is not None
 
 
-# Which calls the tracer cares about: one table, so that every other call costs one look-up in it and no more.
-#
-# A call may have a role (it ends the gradient's way, see `collectors.detachment.detachment_facts`) and looks: functions
-# that are called once it has been made, and note what is worth knowing. To watch another call, write a look
-# (``look(watch, call)``) in a file of its own, and a line in `_LOOKS`.
+# Which calls the tracer cares about: one table, so that every other call costs one look-up in it and no more. To watch
+# another call, write a look (``look(watch, call)``) in a file of its own, and a line in `_LOOKS`.
 
 
 class Watched(NamedTuple):
-    """What a call is to the tracer: its role where gradients end, who looks at it afterwards, and as what it is noted.
+    """What a call is to the tracer."""
 
-    Looks are taken ever more rarely; what `untracked_writes` notes (writes in place above all) it sees each time.
-    """
-
-    role: str | None
-    looks: tuple[Look, ...]
-    noted: str = ""
-    anywhere: tuple[Look, ...] = ()  # of the looks, those at calls from library code, too
+    role: str | None  # where it ends the gradient's way; see `collectors.detachment.detachment_facts`
+    looks: tuple[Look, ...]  # that are taken once it has been made, ever more rarely
+    noted: str  # as what `untracked_writes` notes it (a write in place above all), each time
+    anywhere: tuple[Look, ...]  # of the looks, those at calls from library code, too
 
 
 # The last two are seen as wholes where a mode of the user's is on beside ours, as with ``torch.set_default_device``.
@@ -390,8 +344,6 @@ _OF_UNLIKE = frozenset({added, seen_calls.both_grew, call_notes.promoted, call_n
 def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
     """Return one look in place of those at two tensors that differ; the others stay as they are."""
     some = tuple(one for one in looks if one in _OF_UNLIKE)
-    if len(some) < 2:
-        return looks
 
     def unlike(watch: CallWatch, call: Call) -> None:
         x, y = call.args[:2] if len(call.args) > 1 else (None, None)
@@ -400,13 +352,13 @@ def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
             for look in some:
                 look(watch, call)
 
-    return (unlike, *(one for one in looks if one not in _OF_UNLIKE))
+    return (unlike, *(one for one in looks if one not in _OF_UNLIKE)) if len(some) > 1 else looks
 
 
 def _watched() -> dict[Any, Watched]:
     asks: Any = torch.Tensor.requires_grad
-    freezing = dict.fromkeys((asks.__set__, torch.Tensor.requires_grad_), (froze,))
-    looks: dict[Any, tuple[Look, ...]] = {PROFILED: (cleared,), **freezing}
+    looks: dict[Any, tuple[Look, ...]]
+    looks = {PROFILED: (cleared,), asks.__set__: (froze,), torch.Tensor.requires_grad_: (froze,)}
     if torch.distributed.is_available():
         looks[torch.distributed.all_reduce] = (reduced,)
     for look, names in _LOOKS:

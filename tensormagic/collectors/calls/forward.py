@@ -49,24 +49,23 @@ def look_at_call(func: Any, given: tuple[tuple[Any, ...], Mapping[str, Any]], re
     if name.startswith(_UNWRITTEN) or torch._C._current_autograd_node() is not None:
         return
     arguments = (*given[0], *given[1].values())
-    made = arguments[:1] if result is None and arguments else (result,)
-    found = _first_bad(flat(made))
-    if found is None:
+    found = _first_bad(flat(arguments[:1] if result is None else (result,)))
+    if found is None or not any(isinstance(value, torch.Tensor) for value in flat(arguments)):
         return
     writes = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
     before = list(flat(arguments[1:] if writes else arguments))
-    if any(isinstance(value, float) and not math.isfinite(value) for value in before) or _first_bad(before) is not None:
-        return
-    if any(isinstance(value, torch.Tensor) for value in flat(arguments)):
+    if all(math.isfinite(value) for value in before if isinstance(value, float)) and _first_bad(before) is None:
         nan, inf, elements = found
         raise NonFiniteError(f"{name.strip('_')} made {_words(nan, inf)} of {count(elements)} elements here; {_LOOK}")
 
 
 def look_at_pass(graph: Graph, values: PassValues, lines: Mapping[int, str]) -> None:
     """Raise a `NonFiniteError`, which names node and line, where a backward made a NaN or Inf, once it has ended."""
-    nonfinite = values.first_nonfinite[0] if values.first_nonfinite else None
-    node = graph.nodes[nonfinite.node if nonfinite is not None else values.order[0]]
-    nan, inf = (nonfinite.nan, nonfinite.inf) if nonfinite is not None else values.bad[next(iter(values.bad))]
+    if values.first_nonfinite:
+        first = values.first_nonfinite[0]
+        node, nan, inf = graph.nodes[first.node], first.nan, first.inf
+    else:
+        node, (nan, inf) = graph.nodes[values.order[0]], values.bad[next(iter(values.bad))]
     line = lines.get(node.location) if node.location is not None else None
     place = f" ({line})" if line else ""
     raise NonFiniteError(f"this backward made {_words(nan, inf)} in {node.op}{place}; {_LOOK}")
@@ -100,7 +99,6 @@ def _first_bad(values: Iterable[Any]) -> tuple[int, int, int] | None:
 # read that counter before and after each torch call of the user's: every node with a number in between was made by
 # that call, whatever it is made of inside. The mode costs about 0.3 µs a call and a frame walk more where a node was
 # made; it sees the calls the user wrote, not the engine's.
-
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
@@ -199,9 +197,9 @@ class ForwardRecorder(CallFollower):
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""
-        lost = self.origins.lost
-        reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
-        return (*((Gap("source", reason),) if lost else ()), *self.calls.gaps(), *self.autograd.gaps())
+        reason = f"{self.origins.lost} nodes were made so long before their backward that their lines were discarded"
+        lost = (Gap("source", reason),) if self.origins.lost else ()
+        return (*lost, *self.calls.gaps(), *self.autograd.gaps())
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.
@@ -245,7 +243,7 @@ class ForwardRecorder(CallFollower):
 
         @uncounted
         def range_ends(*args: Any) -> Any:
-            if self._before_step >= 0 and get_ident() == home:
+            if get_ident() == home:
                 self.return_from_step()
             return original(*args)
 

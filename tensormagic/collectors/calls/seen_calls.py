@@ -53,12 +53,9 @@ def recurred(watch: CallNotes, call: Call) -> None:
 def attended(watch: CallNotes, call: Call) -> None:
     """Remember an attention of torch's whose first dimension is that of the places: how many there are, and samples."""
     frame = next((each for each in islice(outwards(call.frame), _MOST_FRAMES) if each.f_code is _ATTENTION), None)
-    if frame is None or frame.f_back is None:
-        return
-    if getattr(frame.f_back.f_locals.get("self"), "batch_first", True):
+    if frame is None or frame.f_back is None or getattr(frame.f_back.f_locals.get("self"), "batch_first", True):
         return  # before the locals of the attention are read, of which there are many
-    known = frame.f_locals
-    sizes = places, samples = known.get("tgt_len"), known.get("bsz")
+    sizes = places, samples = frame.f_locals.get("tgt_len"), frame.f_locals.get("bsz")
     node = getattr(call.result, "grad_fn", None)
     if node is None or not (places and samples) or places == samples or 1 in sizes:
         return
@@ -75,15 +72,14 @@ def one_of_the_batch(watch: CallNotes, call: Call) -> None:
     if not isinstance(x, torch.Tensor) or not isinstance(index, tuple) or len(index) not in {2, 3}:
         return
     whole = slice(None)
-    if not isinstance(index[0], slice) or index[0] != whole:
+    if not isinstance(index[0], slice) or index[0] != whole or type(index[1]) is not int or x.grad_fn is None:
         return
     layer, rest = watch.sequences.of(x), not isinstance(index[-1], slice) or index[-1] == whole
-    is_last = type(index[1]) is int and index[1] in (-1, x.shape[1] - 1)  # a list of indices has no one truth value
-    if layer and x.shape[1] > 1 and x.grad_fn is not None and is_last and rest:
+    if layer and x.shape[1] > 1 and index[1] in {-1, x.shape[1] - 1} and rest:
         watch.note("last sample", call, operands=(x,), detail=layer)
-    if watch.attended and len(index) == 2 and type(index[1]) is int and index[1] in (0, -1) and x.dim() == 3:
+    if len(index) == 2 and index[1] in {0, -1} and x.dim() == 3:
         numbers = [number for number, sizes in watch.attended.items() if sizes == tuple(x.shape[:2])]
-        if numbers and x.grad_fn is not None and reaches(x.grad_fn, numbers[-1]):
+        if numbers and reaches(x.grad_fn, numbers[-1]):
             watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
 
 
@@ -95,15 +91,12 @@ SMALLEST = 1 << 16  # bytes; what is less is not even counted
 def copied(watch: CallNotes, call: Call) -> None:
     """Note a copy, identified by the storage behind the result."""
     result, source = call.result, call.args[0] if call.args else call.kwargs.get("input")
-    if call.frame.f_code is _ATTENTION:
-        return  # copies on purpose
     if result is source or not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):
         return
-    nbytes = result.numel() * result.element_size()
-    if nbytes < SMALLEST or result.layout is not torch.strided or result.device.type == "meta":
+    if result.layout is not torch.strided or result.nbytes < SMALLEST or result.device.type == "meta":
         return
-    if result.untyped_storage()._cdata != source.untyped_storage()._cdata:
-        watch.note("copy", call, operands=(source,), result=result, nbytes=nbytes)
+    if result.untyped_storage()._cdata != source.untyped_storage()._cdata and call.frame.f_code is not _ATTENTION:
+        watch.note("copy", call, operands=(source,), result=result, nbytes=result.nbytes)  # attention's are on purpose
 
 
 # ``view`` and ``reshape`` keep the order of the elements. Where the new sizes are the old ones in another order, the
@@ -177,21 +170,17 @@ def same_memory(watch: CallNotes, call: Call) -> None:
     given = call.args[0] if call.args else None
     if not isinstance(given, list | tuple) or len(given) < _FEWEST or not isinstance(call.result, torch.Tensor):
         return
-    first, second = given[:2]
-    if first is second or not (_is_plain(first) and _is_plain(second)) or first.data_ptr() != second.data_ptr():
+    first, some = given[0], given[:_MOST_VALUES]
+    same = (
+        type(x) is torch.Tensor and x.layout is torch.strided and x.is_cpu and x.data_ptr() == first.data_ptr() != 0
+        for x in some
+    )
+    if not all(same) or len({x.shape for x in some}) > 1 or len({id(x) for x in some}) < len(some):
         return
-    some = given[:_MOST_VALUES]
-    same = (_is_plain(x) and x.shape == first.shape and x.data_ptr() == first.data_ptr() for x in some)
-    if len({id(x) for x in some}) < len(some) or not all(same):
-        return
-    numpy = not first.untyped_storage().resizable()
-    if numpy or first._version >= len(given) - 1:
-        watch.note("same memory", call, operands=(first,), of=2, result=call.result,
-                   detail=f"{len(given)} {'numpy' if numpy else 'torch'}")  # fmt: skip
-
-
-def _is_plain(x: object) -> bool:
-    return type(x) is torch.Tensor and x.layout is torch.strided and x.device.type == "cpu" and x.numel() > 0
+    how = "torch" if first.untyped_storage().resizable() else "numpy"
+    if how == "numpy" or first._version >= len(given) - 1:
+        detail = f"{len(given)} {how}"
+        watch.note("same memory", call, operands=(first,), of=2, result=call.result, detail=detail)
 
 
 # Operands that both grew where they met: a column of N against a row of N gives N x N values, from which one is made.
@@ -262,13 +251,12 @@ def _turns(call: Call, at: int) -> bool:
     parts = operand_parts(call.frame)
     if parts is None:
         return True
-    for part in parts[at : at + 1] if len(parts) == 2 else parts:
-        for node in ast.walk(part):
-            match node:
-                case ast.Constant(value=None) | ast.keyword(arg="keepdim"):
-                    return True
-                case ast.Attribute(attr=name) if name in _TURNING:
-                    return True
+    for node in (node for part in (parts[at : at + 1] if len(parts) == 2 else parts) for node in ast.walk(part)):
+        match node:
+            case ast.Constant(value=None) | ast.keyword(arg="keepdim"):
+                return True
+            case ast.Attribute(attr=name) if name in _TURNING:
+                return True
     return False
 
 

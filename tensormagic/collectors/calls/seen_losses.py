@@ -36,8 +36,8 @@ def normalised(watch: CallNotes, call: Call) -> None:
     if node is not None and call.name == "binary_cross_entropy":
         node = normalising_node(first_input(node))  # the last one is asked for: is there one before it?
     if node is not None:
-        made = watch.line_of_node(node._sequence_nr())
-        watch.note("normalised", call, operands=(scores,), made=made, detail=NORMALISING[node.name()], of=2)
+        detail = NORMALISING[node.name()]
+        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail=detail, of=2)
 
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
@@ -52,20 +52,17 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
     scores, target = call.args[:2]
     node = normalising_node(scores.grad_fn)
     made = NORMALISING[node.name()] if node is not None else ""
-    site = watch.line_of_node(node._sequence_nr()) if node is not None else None
+    detail = "probabilities" if made in {"softmax", "sigmoid"} else ""
     with quiet():
-        detail = "probabilities" if made in {"softmax", "sigmoid"} else ""
-        if not made and _is_read(scores):
-            values = scores.detach()
-            highest, lowest = float(values.max()), float(values.min())
-            if highest > _ABOVE:
-                probable = lowest >= 0 and highest <= 1 + _ABOVE
-                detail = "probabilities" if probable else f"scores up to {highest:.3g}"
+        if not made and _is_read(scores) and (highest := float(scores.max())) > _ABOVE:
+            probable = bool(scores.min() >= 0) and highest <= 1 + _ABOVE
+            detail = "probabilities" if probable else f"scores up to {highest:.3g}"
         of_probabilities = not call.kwargs.get("log_target", False)
         if not detail and of_probabilities and _is_read(target) and bool((target < -_ABOVE).any()):
-            detail, site = "target", None
+            detail, node = "target", None
     if detail:
-        watch.note("no logarithms", call, operands=(scores, target), of=_given(call), made=site, detail=detail)
+        given, line = _given(call), watch.line_of(node)
+        watch.note("no logarithms", call, operands=(scores, target), of=given, made=line, detail=detail)
 
 
 def _given(call: Call) -> int:
@@ -83,12 +80,19 @@ def _is_read(x: torch.Tensor) -> bool:
 
 _SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
 _LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
-_UNSIGNED = 1 << 63
 
 
 def _dim_of(node: Any, ndim: int) -> int:
     dim = int(saved_argument(node, "dim"))
-    return (dim - 2 * _UNSIGNED if dim >= _UNSIGNED else dim) % ndim
+    return (dim - (1 << 64) if dim >= 1 << 63 else dim) % ndim  # saved without a sign
+
+
+def _weights(x: Any) -> Any:
+    """Return the node of the softmax that made weights, also where a dropout follows; None where none did."""
+    node = x.grad_fn if isinstance(x, torch.Tensor) and x.dim() > 1 else None
+    if node is not None and node.name() in {"MulBackward0", "NativeDropoutBackward0"}:  # by a mask
+        node = first_input(node) if _is_alone(node) else None
+    return node if node is not None and node.name() == "SoftmaxBackward0" else None
 
 
 def likelihood_over(watch: CallNotes, call: Call) -> None:
@@ -98,21 +102,16 @@ def likelihood_over(watch: CallNotes, call: Call) -> None:
         return
     dim = _dim_of(x.grad_fn, x.dim())
     if dim != 1 and x.shape[dim] > 1:
-        made = watch.line_of_node(x.grad_fn._sequence_nr())
-        watch.note("normalised over", call, operands=(x,), of=2, made=made, detail=f"classes {dim}")
+        watch.note("normalised over", call, operands=(x,), of=2, made=watch.line_of(x.grad_fn), detail=f"classes {dim}")
 
 
 def weights_over(watch: CallNotes, call: Call) -> None:
     """Note weights of a matrix product that were normalised over another dimension than the one that is summed."""
-    if len(call.args) < 2:
-        return
     for at, x in enumerate(call.args[:2]):
-        node = _behind_dropout(x.grad_fn) if isinstance(x, torch.Tensor) and x.dim() > 1 else None
-        if node is not None and node.name() == "SoftmaxBackward0" and x.shape[-1] > 1 and x.shape[-2] > 1:
+        if (node := _weights(x)) is not None and min(x.shape[-2:]) > 1:
             dim, summed = _dim_of(node, x.dim()), x.dim() - 1 - at
             if dim != summed and x.shape[dim] > 1:
-                made = watch.line_of_node(node._sequence_nr())
-                watch.note("normalised over", call, operands=call.args[:2], about=at, made=made,
+                watch.note("normalised over", call, operands=call.args[:2], about=at, made=watch.line_of(node),
                            detail=f"{'batch' if dim == 0 and x.dim() > 2 else 'product'} {dim} {summed}")  # fmt: skip
                 return
 
@@ -129,14 +128,14 @@ def einsum_over(watch: CallNotes, call: Call) -> None:
         return
     terms, out = (side.strip() for side in equation.replace(" ", "").split("->"))
     for at, (term, x) in enumerate(zip(terms.split(","), given, strict=True)):
-        node = _behind_dropout(x.grad_fn) if isinstance(x, torch.Tensor) and x.dim() > 1 else None
+        node = _weights(x)
         summed = [place for place, index in enumerate(term) if index not in out and x.shape[place] > 1]
-        if node is None or node.name() != "SoftmaxBackward0" or not summed:
+        if node is None or not summed:
             continue
         dim, scores = _dim_of(node, x.dim()), past(first_input(node), _SCALED)
         if term[dim] in out and x.shape[dim] > 1 and scores is not None and scores.name() == "BmmBackward0":
             watch.note("normalised over", call, operands=given, about=at, detail=f"product {dim} {summed[0]}",
-                       made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
+                       made=watch.line_of(node))  # fmt: skip
             return
 
 
@@ -153,27 +152,17 @@ def alone(watch: CallNotes, call: Call) -> None:
         if x.shape[1] == 1:
             watch.note("normalised over", call, operands=(x,), detail="alone 1", of=2)
     elif node is not None and node.name() in _SOFTMAX_NODES and x.shape[dim := _dim_of(node, x.dim())] == 1:
-        layer = past(x.grad_fn, _ADDING)  # a bias
-        weight = _weight(layer) if layer is not None and dim == x.dim() - 1 else None
+        weight = _weight(past(x.grad_fn, {"AddBackward0"})) if dim == x.dim() - 1 else None  # before a bias
         if weight is not None and 1 in weight.shape:
             watch.note("normalised over", call, operands=(x,), detail=f"alone {dim}")
-
-
-def _behind_dropout(node: Any) -> Any:
-    """Return the node before a dropout, which multiplies by a mask; the node itself where it is none."""
-    if node is None or node.name() not in {"MulBackward0", "NativeDropoutBackward0"}:
-        return node
-    return first_input(node) if _is_alone(node) else None
 
 
 def samples_over(watch: CallNotes, call: Call) -> None:
     """Note a softmax over the first dimension of what a linear layer made: that of the samples."""
     x = call.args[0] if call.args else None
-    if not isinstance(x, torch.Tensor) or x.dim() != 2 or x.grad_fn is None or x.grad_fn.name() not in _LINEAR:
-        return
+    if not isinstance(x, torch.Tensor) or x.dim() != 2 or _weight(x.grad_fn) is None:
+        return  # similarities of two batches are normalised both ways
     node = getattr(call.result, "grad_fn", None)
-    if _weight(x.grad_fn) is None:
-        return  # similarities of two batches, which are normalised both ways
     if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
         watch.note("normalised over", call, operands=(x,), detail="samples 0")
 
@@ -182,31 +171,26 @@ def samples_over(watch: CallNotes, call: Call) -> None:
 
 _SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackward1", "DivBackward0"})
 _SCALED = frozenset({"MulBackward0", "DivBackward0", "MaskedFillBackward0"})
-_ADDING = frozenset({"AddBackward0"})
-_LOGITS = frozenset({"LogSoftmaxBackward0", "SubBackward0"})
-_LOG = frozenset({"LogBackward0"})
-_CHOSEN = frozenset({"GatherBackward0"})
-_DIFFERENCES = frozenset({"SubBackward0", "RsubBackward1"})
 # What `Normal.log_prob` makes of a choice and a mean: minus the square of what lies between them, over the variance.
-_GAUSSIAN = frozenset({"DivBackward0"}), frozenset({"NegBackward0"}), frozenset({"PowBackward0"}), _DIFFERENCES
+_GAUSSIAN = {"DivBackward0"}, {"NegBackward0"}, {"PowBackward0"}, {"SubBackward0", "RsubBackward1"}
 MOST_TERMS = 3  # that are subtracted from one logarithm: of a Normal the scale and a constant, and that of another time
-_AFFINE = frozenset({"AddBackward0", "MulBackward0", "RsubBackward1"})
-_BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})
 
 
 def _is_score(node: Any) -> bool:
     """Return whether a value is the logarithm of the probability of what was chosen, or a ratio of two of these."""
     node = past(node, _SCALING)
     for _ in range(MOST_TERMS):  # minus the old one, which has no gradient, or the scale of a Normal and a constant
-        if node is None or node.name() != "SubBackward0" or not (_is_alone(node) or _ways(inputs_of(node)[1], _LOG)):
+        if node is None or node.name() != "SubBackward0":
+            break
+        if not _is_alone(node) and not _ways(inputs_of(node)[1], {"LogBackward0"}):
             break
         if _ways(first_input(node), *_GAUSSIAN):
             return True
         node = past(first_input(node), _SCALING)
-    return node is not None and _ways(node, _CHOSEN, _LOGITS)
+    return _ways(node, {"GatherBackward0"}, {"LogSoftmaxBackward0", "SubBackward0"})
 
 
-def _ways(node: Any, *names: frozenset[str]) -> bool:
+def _ways(node: Any, *names: set[str]) -> bool:
     """Return whether a node has one of the first names, what it was made from one of the next, and so on."""
     for expected in names:
         node = past(node)
@@ -227,8 +211,8 @@ def not_detached(watch: CallNotes, call: Call) -> None:
     for score, other in (call.args[:2], call.args[1::-1]):
         node = past(other.grad_fn, _SCALING)
         if node is not None and node.name() == "SubBackward0" and _is_score(score.grad_fn) and not _is_score(node):
-            watch.note("advantage", call, operands=call.args[:2], about=int(other is call.args[1]),
-                       made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
+            at, made = int(other is call.args[1]), watch.line_of(node)
+            watch.note("advantage", call, operands=call.args[:2], about=at, made=made)
             return
 
 
@@ -239,24 +223,22 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
     value, target = call.args[:2]
     node, affine = target.grad_fn, set()
     for _ in range(MOST_STEPS):
-        if node is None or (node.name() not in PASSING and node.name() not in _AFFINE):
+        if node is None or node.name() not in PASSING | {"AddBackward0", "MulBackward0", "RsubBackward1"}:
             break
         affine.add(node.name())
         node = next(iter(next_nodes(node)), None)
     if node is None or not {"AddBackward0", "MulBackward0"} <= affine:
         return
-    best = node.name() in _BEST
-    last = past(first_input(node) if best else node)
-    first = past(value.grad_fn, frozenset({"GatherBackward0"}))
-    if last is not None and first is not None and _weight(last) is not None and _weight(last) is _weight(first):
-        watch.note("target", call, operands=(value, target), of=_given(call), about=1,
-                   detail="best" if best else "value",
-                   made=watch.line_of_node(target.grad_fn._sequence_nr()))  # fmt: skip
+    best = node.name() in {"MaxBackward0", "AmaxBackward0", "MaxBackward1"}
+    weight = _weight(past(first_input(node) if best else node))
+    if weight is not None and weight is _weight(past(value.grad_fn, {"GatherBackward0"})):
+        detail, made = "best" if best else "value", watch.line_of(target.grad_fn)
+        watch.note("target", call, operands=(value, target), of=_given(call), about=1, detail=detail, made=made)
 
 
 def _weight(node: Any) -> Any:
     """Return the weight of the linear layer that a node is; None where it is none."""
-    if node.name() not in _LINEAR or len(inputs_of(node)) < 2:
+    if node is None or node.name() not in _LINEAR or len(inputs_of(node)) < 2:
         return None
     turned = inputs_of(node)[-1]
     leaf = first_input(turned) if turned is not None and turned.name() == "TBackward0" else turned

@@ -21,7 +21,6 @@ from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.children import is_leaf
-from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import SourceLines, definition_of, is_own_code, lines_of, outwards, syntax_of
 from tensormagic.reports import Observation
 from tensormagic.reports.training import ObservationKind
@@ -31,9 +30,8 @@ from tensormagic.reports.training import ObservationKind
 # What ``torch.empty`` gave is known by a weak reference to its storage: so are views and an ``nn.Parameter`` of it. The
 # first write by torch ends that, also one that is not seen (the version counter shows it), and so does handing the
 # memory to somebody else. Who writes without telling torch (a compiled extension) changes what is there: a few bytes
-# from its ends are compared before anything is said. On other devices than the CPU they cannot be had without waiting:
-# there nothing is followed. Only what the user's own code asks for is, and `Module.to_empty`: torch's own layers fill
-# what they make.
+# from its ends are compared before anything is said, which is why only memory on the CPU is followed. Only what the
+# user's own code asks for is, and `Module.to_empty`: torch's own layers fill what they make.
 
 MOST_FOLLOWED = 128
 LONGEST = 10_000  # calls that are looked at while something is followed
@@ -84,13 +82,17 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
 def _mark_fresh(watch: CallNotes, x: torch.Tensor, site: int | None) -> None:
     """Follow the memory behind a tensor from now on."""
     if len(watch.fresh) >= MOST_FOLLOWED:
-        gone = [key for key, mark in watch.fresh.items() if mark.reference.expired()]
-        for key in gone or [next(iter(watch.fresh))]:
-            del watch.fresh[key]
+        del watch.fresh[next(iter(watch.fresh))]
     storage = x.untyped_storage()
     reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
     watch.fresh[storage._cdata] = UninitializedMemory(reference, site, x._version, _ends(storage))
     watch.since_fresh = 0
+
+
+def about_to_write(watch: CallNotes, x: Any) -> None:
+    """Look at what a call is about to write: afterwards it has changed anyway."""
+    if (mark := watch.fresh.get(storage_key(x))) is not None:
+        mark.intact = mark.still_is(x)
 
 
 def follow_fresh(watch: CallNotes, call: Call) -> None:
@@ -98,15 +100,15 @@ def follow_fresh(watch: CallNotes, call: Call) -> None:
     watch.since_fresh += 1
     if watch.since_fresh > LONGEST:
         watch.fresh.clear()
-    given = [x for x in flat((*call.args, *call.kwargs.values())) if storage_key(x) in watch.fresh]
+    given = [x for x in flat((*call.args, *call.kwargs.values())) if watch.fresh and storage_key(x) in watch.fresh]
     if not given:
         return
-    name = str(getattr(call.function, "__name__", ""))
+    x, name = given[0], str(getattr(call.function, "__name__", ""))
     # ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant: the values are ignored.
-    blind = name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
-    if name in _LOOKING or blind or _goes_on(watch, name, call, given[0]):
+    blind = name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and x is call.args[0]
+    if name in _LOOKING or blind or _goes_on(watch, name, call, x):
         return
-    x, mark = given[0], watch.fresh[storage_key(given[0])]
+    mark = watch.fresh[storage_key(x)]
     if name in _READING and "out" not in call.kwargs and (mark.intact or mark.still_is(x)):
         operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
         place = next(at for at, value in enumerate(operands) if value is x)
@@ -151,7 +153,6 @@ def asked_for(watch: CallNotes, call: Call) -> None:
 # one no second run will have: one of a quarter of a million that torch draws would be taken for a chosen one.
 
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
-_NEGATIVE = 1 << 64  # what torch adds to a seed below zero
 
 DROPPING = (
     "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout",
@@ -168,42 +169,38 @@ _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, a
 
 def drew(watch: CallNotes, call: Call) -> None:
     """Note a draw from a default generator with a seed of torch's own choice."""
-    result = call.result
-    if (times := watch.times_noted()) == 0 or not isinstance(result, torch.Tensor):
+    if (times := watch.times_noted()) == 0 or not isinstance(call.result, torch.Tensor):
         return
-    device, cuda = result.device, torch.cuda.default_generators
+    device, cuda = call.result.device, torch.cuda.default_generators
     if device.type not in {"cpu", "cuda"} or (device.type == "cuda" and not cuda):
         return
     seed = (torch.default_generator if device.type == "cpu" else cuda[device.index or 0]).initial_seed()
-    if was_chosen(seed, device) or not _draws(call) or call.kwargs.get("generator") is not None:
-        return
-    if not call.filename.endswith(_NO_EFFECT):
+    if not was_chosen(seed, device) and _draws(call) and not call.filename.endswith(_NO_EFFECT):
         watch.note("draw", call, detail=str(seed), times=times)
 
 
 def was_chosen(seed: int, device: torch.device) -> bool:
     """Return whether a seed is one that somebody wrote down, not one that torch took from the system."""
-    seed = min(seed, _NEGATIVE - seed)  # `manual_seed(-1)` is the last of 64 bits
+    seed = min(seed, (1 << 64) - seed)  # `manual_seed(-1)` is the last of 64 bits
     return seed.bit_length() <= (_CHOSEN_BITS if device.type == "cpu" else _CHOSEN_BITS_ON_A_GPU)
 
 
 def _draws(call: Call) -> bool:
-    """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
+    """Return whether a call draws from a default generator: dropout while training alone, attention where it drops."""
     name, given = call.function.__name__, call.kwargs
     if name in DROPPING:
         p = call.args[1] if len(call.args) > 1 else given.get("p", 0.5)
         train = call.args[2] if len(call.args) > 2 else given.get("training", given.get("train", True))
         return bool(p) and bool(train)
     if name == "scaled_dot_product_attention":
-        return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
-    return not any(isinstance(value, torch.Generator) for value in call.args)
+        return bool(given.get("dropout_p", (*call.args, *(0,) * 5)[4]))
+    return not any(isinstance(value, torch.Generator) for value in (*call.args, *given.values()))
 
 
 # Workers of a loader get a copy of the data set each. What it draws from a generator of its own is then the same in all
 # of them, and a stream that does not ask which worker it is in gives each sample as often as there are workers.
 
 _DRAWING = frozenset({"rand", "randn", "randint", "random", "normal", "uniform", "choice", "shuffle", "randperm"})
-_DEEPEST = 4  # data sets in data sets
 
 
 def loaded(watch: CallNotes, call: Call) -> None:
@@ -214,10 +211,9 @@ def loaded(watch: CallNotes, call: Call) -> None:
     if loader is None or loader.num_workers < 2 or loader.worker_init_fn is not None:
         return
     dataset: Any = loader.dataset
-    for _ in range(_DEEPEST):
-        if not isinstance(inner := getattr(dataset, "dataset", None), torch.utils.data.Dataset):
-            break
-        dataset = inner
+    for _ in range(4):  # data sets in data sets
+        inner = getattr(dataset, "dataset", None)
+        dataset = inner if isinstance(inner, torch.utils.data.Dataset) else dataset
     kind = type(dataset)
     methods = (value for each in kind.__mro__ for name, value in vars(each).items() if name != "__init__")
     names = {name for method in methods for name in getattr(getattr(method, "__code__", None), "co_names", ())}
@@ -227,25 +223,22 @@ def loaded(watch: CallNotes, call: Call) -> None:
     kinds = (random.Random, torch.Generator, *((numpy.random.Generator, numpy.random.RandomState) if numpy else ()))
     own = next((name for name, value in vars(dataset).items() if isinstance(value, kinds) and name in names), "")
     gives = getattr(getattr(kind, "__iter__", None), "__code__", None)
-    is_own = gives is None or is_own_code(gives.co_filename)
-    if own:
-        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__} {own}")
-    elif isinstance(dataset, torch.utils.data.IterableDataset) and is_own and not names & _DRAWING:
-        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__}")
+    is_stream = isinstance(dataset, torch.utils.data.IterableDataset) and not names & _DRAWING
+    if own or (is_stream and (gives is None or is_own_code(gives.co_filename))):
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__} {own}".rstrip())
 
 
 # Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.
 
 _MODULE: type = nn.modules.dropout._DropoutNd
 _FORWARD = nn.Dropout.forward.__code__
-_MOST_DROPOUTS = 1024
 
 
 def dropped(watch: CallNotes, call: Call) -> None:
     """Note a dropout that drops whatever mode the module around it is in."""
     drops, above = _draws(call), call.frame.f_back
     watch.drops = watch.drops or drops
-    if not drops or (above is not None and above.f_code is _FORWARD and holds(watch.dropouts, above.f_locals["self"])):
+    if not drops or (above is not None and above.f_code is _FORWARD and watch.dropouts.of(above.f_locals["self"])):
         return
     running = [each.f_locals["self"] for each in outwards(call.frame) if each.f_code is MODULE_CALL]
     if not running:
@@ -254,8 +247,8 @@ def dropped(watch: CallNotes, call: Call) -> None:
     if isinstance(around, _MODULE):
         dropouts = [module for module in running[-1].modules() if isinstance(module, _MODULE)]
         if any(module is around for module in dropouts):
-            room = max(_MOST_DROPOUTS - len(watch.dropouts), 0)
-            watch.dropouts.update((id(module), weakref.ref(module)) for module in dropouts[:room])
+            for module in dropouts:
+                watch.dropouts.put(module, "known")
             return
         if len(running) < 2:
             return
@@ -268,11 +261,9 @@ def dropped(watch: CallNotes, call: Call) -> None:
 
 def _leaves_mode_out(frame: FrameType | None) -> bool:
     """Return whether a line of the user's own, in a module's forward, calls dropout and says nothing of the mode."""
-    while frame is not None and not is_own_code(frame.f_code.co_filename):
-        if frame.f_code is MODULE_CALL:
-            return False
-        frame = frame.f_back
-    part = running_part(frame) if frame is not None else None
+    ends = (each for each in outwards(frame) if each.f_code is MODULE_CALL or is_own_code(each.f_code.co_filename))
+    end = next(ends, None)
+    part = running_part(end) if end is not None and end.f_code is not MODULE_CALL else None
     if not isinstance(part, ast.Call) or any(isinstance(given, ast.Starred) for given in part.args):
         return False
     keywords = {keyword.arg for keyword in part.keywords}
@@ -299,12 +290,11 @@ class Update(NamedTuple):
 
     def is_lost(self) -> bool:
         """Return whether the result is gone, and the parameter unchanged although it has got another gradient."""
-        parameter, gradient = self.parameter(), self.gradient()
-        if parameter is None or parameter.grad is None or self.result() is not None:
+        parameter = self.parameter()
+        if parameter is None or (gradient := parameter.grad) is None or self.result() is not None:
             return False
-        newer = gradient is not parameter.grad or gradient._version != self.gradient_version
         same = (parameter._version, parameter.untyped_storage()._cdata) == (self.version, self.storage.cdata)
-        return newer and same
+        return same and (self.gradient() is not gradient or gradient._version != self.gradient_version)
 
 
 def updated(watch: CallNotes, call: Call) -> None:
@@ -319,8 +309,8 @@ def updated(watch: CallNotes, call: Call) -> None:
     site = watch.site(call)
     watch.updates = known = {key: one for key, one in watch.updates.items() if one.parameter() is not None}
     lost = [key for key, one in known.items() if key[0] == site and one.is_lost()]
-    code, namespace = call.frame.f_code, call.frame.f_globals
-    update = _update_at("".join(lines_of(code.co_filename, namespace)), call.frame.f_lineno) if lost else ""
+    source = "".join(lines_of(call.frame.f_code.co_filename, call.frame.f_globals)) if lost else ""
+    update = _update_at(source, call.frame.f_lineno)
     if lost and not update:
         return  # it was meant for what reads it: a step that is tried, an attack on what was trained
     for key in lost:
@@ -329,8 +319,8 @@ def updated(watch: CallNotes, call: Call) -> None:
         watch.note("update lost", call, operands=(x,), of=2, detail=mode + update)
     if (key := (site, id(x))) in known or len(known) < MOST_UPDATES:
         storage: Any = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
-        states = x._version, storage, weakref.ref(x.grad), x.grad._version
-        known[key] = Update(weakref.ref(x), *states, weakref.ref(result))
+        gradient = weakref.ref(x.grad)
+        known[key] = Update(weakref.ref(x), x._version, storage, gradient, x.grad._version, weakref.ref(result))
 
 
 def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -> None:
@@ -343,23 +333,17 @@ def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -
         return
     source = "".join(lines_of(code.co_filename, step.__globals__))
     definition = definition_of(code, syntax_of(source))
-    inside = list(ast.walk(definition)) if definition is not None else []
-    lost = [
-        one for one in inside if isinstance(one, ast.Assign) and _binds_anew(one) and _update_at(source, one.lineno)
-    ]
-    if lost:
-        site, text = sites.number(code.co_filename, lost[-1].lineno), ast.unparse(inside[0])
+    lost: list[ast.Assign] = []
+    for node in ast.walk(definition) if definition is not None else ():
+        match node:  # ``p = p - x``, of a name alone
+            case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.BinOp(left=left, op=ast.Sub() | ast.Add())):
+                if ast.unparse(left).removesuffix(".data") == name and _update_at(source, node.lineno):
+                    lost.append(node)
+    if definition is not None and lost:
+        site, text = sites.number(code.co_filename, lost[-1].lineno), ast.unparse(definition)
         mode = "" if "no_grad" in text or ".data" in text else "with torch.no_grad(): "
         seen = Observation(kind="update lost", op="step", location=site, detail=mode + ast.unparse(lost[-1]))
-        watch.keep(Found(("update lost", "step", site), seen), times=times)
-
-
-def _binds_anew(statement: ast.Assign) -> bool:
-    """Return whether a statement is ``p = p - x``, of a name alone."""
-    target, value = statement.targets[0], statement.value
-    if not isinstance(target, ast.Name) or not isinstance(value, ast.BinOp):
-        return False
-    return isinstance(value.op, ast.Sub | ast.Add) and ast.unparse(value.left).removesuffix(".data") == target.id
+        watch.keep(Found(seen), times=times)
 
 
 @lru_cache(maxsize=16)
@@ -373,13 +357,10 @@ def _update_at(source: str, line: int) -> str:
         return ""
     inside = list(ast.walk(scope)) if scope is not None else []
     set_on = {id(node.value) for node in inside if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
-    names = [node for node in inside if isinstance(node, ast.Name) and id(node) not in set_on]  # `p.grad = None`
     stored = {node.id for target in bound.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
-    read = any(
-        node.id in stored and isinstance(node.ctx, ast.Load) and (node.lineno, node.col_offset) >= _end(bound)
-        for node in names
-    )
-    return "" if read else ast.unparse(bound)
+    reads = (node for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    after = (node for node in reads if node.id in stored and (node.lineno, node.col_offset) >= _end(bound))
+    return "" if any(id(node) not in set_on for node in after) else ast.unparse(bound)  # `p.grad = None` is no reading
 
 
 def _end(node: ast.stmt) -> tuple[int, int]:

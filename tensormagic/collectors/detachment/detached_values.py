@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from types import FrameType
 from typing import Any, NamedTuple, cast
 
@@ -42,7 +41,8 @@ from tensormagic.collectors.detachment.detachment_facts import (
 from tensormagic.collectors.graphs.live_nodes import flat, history_of, without_history
 from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.objects.identity import Marks
-from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code
+from tensormagic.collectors.quiet import Looking
+from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code, outwards
 from tensormagic.reports.graph import EXPLICIT_CUTS, CutKind
 from tensormagic.words import error_text
 
@@ -59,7 +59,7 @@ _ON_THE_WAY = frozenset({"grad", "__torch_function__", "handle_torch_function"})
 _NUMBERS = (float, complex)  # a fresh object each time; small integers are shared by all
 
 Call = tuple[Any, "str | None", bool]  # a function, its role, and whether gradients are off
-Given = tuple[tuple[Any, ...], "dict[str, Any] | None"]
+Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Region(NamedTuple):
@@ -71,7 +71,7 @@ class Region(NamedTuple):
     op: str  # what did it, where that is no switch: a re-entrant checkpoint none of whose inputs asks for a gradient
 
 
-class DetachedValues:
+class DetachedValues(Looking):
     """What is known of ended ways while a run goes on."""
 
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
@@ -82,21 +82,17 @@ class DetachedValues:
         self._last_roots: frozenset[int] = frozenset()
         self.live = Marks(MOST_LIVE)  # falsy where there are none: then a call costs nothing more
         self.open: dict[int, Detachment] = {}  # those that wait for a backward pass
-        self.seconds, self.gap = 0.0, ""  # why something could not be followed
         self.trained = Trained()
         self._leaves_at: dict[tuple[str, str, int | None], DetachedLeaves] = {}
 
     def before(self, func: Any, role: str, args: tuple[Any, ...], frame: FrameType) -> tuple[int, str] | None:
-        """Look at a call with a role before it is made; returns what `made` will need afterwards."""
-        try:
-            if role is GRAD_MODE:
-                self._switch(bool(args) and args[0] is False, frame)
-            elif func is _DETACH_IN_PLACE and args and not _is_backward():
-                with torch._C.DisableTorchFunction():
-                    return history_of(args[0])
-        except Exception as error:
-            self.gap = error_text(error)
-        return None
+        """Look at a call with a role before it is made; returns what `passed` will need afterwards. Never raises."""
+        history: tuple[int, str] | None = None
+        if role is GRAD_MODE:
+            self.guarded(self._switch, bool(args) and args[0] is False, frame)
+        elif func is _DETACH_IN_PLACE and args and not _is_backward():
+            history = self.guarded(history_of, args[0])
+        return history
 
     def passed(
         self, call: tuple[Any, str | None, tuple[int, str] | None], given: Given, result: Any, frame: FrameType
@@ -113,59 +109,41 @@ class DetachedValues:
             region = self._region
             if region.ignored if region is not None else not torch.is_inference_mode_enabled():
                 return
+        values = (*given[0], *given[1].values()) if given[1] else given[0]
         try:
-            if role is not None or (off and _asks_for_gradient(given)) or _any_of(self.live, given):
-                began = perf_counter()
-                with torch._C.DisableTorchFunction():
-                    values = (*given[0], *given[1].values()) if given[1] else given[0]
-                    if history is None:
-                        self._pass((func, role, off), values, result, frame)
-                    elif history[0] >= 0:  # lost in place
-                        detachment = self._detach(("detach", "detach_"), None, result, frame)
-                        detachment.number, detachment.source_name = history
-                        self._mark(result, detachment)
-                self.seconds += perf_counter() - began
+            if role is not None or (off and _asks_for_gradient(values)) or _any_of(self.live, values):
+                if history is None:
+                    self.guarded(self._pass, (func, role, off), values, result, frame)
+                elif history[0] >= 0:  # of an in-place detach: the node that made what it was
+                    self.guarded(self._lost_in_place, history, result, frame)
         except Exception as error:
             self.gap = error_text(error)
 
     def used(self, made: tuple[int, int], given: Given, result: Any) -> None:
-        """Look at a call that made the nodes ``made`` (from, to) while marked values lived."""
-        if _is_backward():
-            return
-        try:
-            if _any_of(self.live, given):
-                began = perf_counter()
-                with torch._C.DisableTorchFunction():
-                    self._use(made, list(flat((*given[0], *(given[1] or {}).values()))), result)
-                self.seconds += perf_counter() - began
-        except Exception as error:
-            self.gap = error_text(error)
+        """Look at a call that made the nodes ``made`` (from, to) while marked values lived. Never raises."""
+        values = (*given[0], *given[1].values()) if given[1] else given[0]
+        if not _is_backward() and _any_of(self.live, values):
+            self.guarded(self._use, made, list(flat(values)), result)
 
     def returned(
         self, gradients: Iterable[Any], roots: Iterable[Any], inputs: Iterable[Any], frame: FrameType | None
     ) -> None:
-        """Follow what the user's own call of ``autograd.grad`` returned without a graph. Never raises."""
-        while frame is not None:
-            code = frame.f_code
-            on_the_way = code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH)
-            if not (on_the_way or is_ours(code)):
-                break
+        """Follow what the user's own call of ``autograd.grad`` returned without a graph."""
+        while frame is not None and (
+            is_ours(code := frame.f_code) or (code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH))
+        ):
             frame = frame.f_back
         if frame is None or not is_own_code(frame.f_code.co_filename) or not _is_grad_enabled():
             return
-        try:
-            with torch._C.DisableTorchFunction():
-                sources = [root for root in roots if has_history(root)]
-                found = [each for each in gradients if without_history(each)]
-                if sources and found:
-                    detachment = self._detach(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
-                    detachment.with_sources(sources)
-                    for asked in inputs:
-                        detachment.detached_leaves.leaves.pop(id(asked), None)  # its gradient was returned
-                    for each in found:
-                        self._mark(each, detachment)
-        except Exception as error:
-            self.gap = error_text(error)
+        sources = [root for root in roots if has_history(root)]
+        found = [each for each in gradients if without_history(each)]
+        if sources and found:
+            detachment = self._detach(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
+            detachment.with_sources(sources)
+            for asked in inputs:
+                detachment.detached_leaves.leaves.pop(id(asked), None)  # its gradient was returned
+            for each in found:
+                self._mark(each, detachment)
 
     def detachments_of(self, values: Iterable[Any]) -> list[Detachment]:
         """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
@@ -199,41 +177,43 @@ class DetachedValues:
             return
         self._regions.append(self._region)
         del self._regions[:-MOST_REGIONS]
-        lost = off and self._region is None and frame is not None and frame.f_code is _CHECKPOINT
-        lost = lost and frame is not None and not _asks_for_gradient((tuple(frame.f_locals["args"]), None))
+        lost = (
+            off and self._region is None and frame is not None and frame.f_code is _CHECKPOINT
+            and not _asks_for_gradient(frame.f_locals["args"])
+        )  # fmt: skip
         ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED) and not lost
-        site = self._sites.of_frame(frame)
-        while frame is not None and frame.f_code.co_filename.startswith(_OF_TORCH):
-            frame = frame.f_back  # who calls `dist.sample()` need not know that torch draws under `no_grad`
-        by_library = frame is not None and not is_own_code(frame.f_code.co_filename)
-        self._region = Region(site, ignored, by_library, "checkpoint" if lost else "") if off else None
+        # Who calls `dist.sample()` need not know that torch draws under `no_grad`.
+        caller = next((each for each in outwards(frame) if not each.f_code.co_filename.startswith(_OF_TORCH)), None)
+        by_library = caller is not None and not is_own_code(caller.f_code.co_filename)
+        region = Region(self._sites.of_frame(frame), ignored, by_library, "checkpoint" if lost else "")
+        self._region = region if off else None
+
+    def _lost_in_place(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
+        detachment = self._detach(("detach", "detach_"), None, result, frame)
+        detachment.number, detachment.source_name = history
+        self._mark(result, detachment)
 
     def _pass(self, call: Call, values: tuple[Any, ...], result: Any, frame: FrameType) -> None:
-        role = call[1]
+        role, given = call[1], list(flat(values))
+        first = result[0] if type(result) in _SEVERAL and result else result  # of ``torch._foreach_add_``, a list
         if role is OVERWRITE:
             self.live.pop(id(result), None)
-            return
-        if role == "frozen":
+        elif role == "frozen":
             if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
                 self._detach(("frozen", "requires_grad_(False)"), result, result, frame)
-            return
-        if role is INTO:
+        elif role is INTO:
             target, written = values[0], self._marked([values[-1]])
             if written is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
                 # Noted only where it explains something.
                 self._mark(target, replace(written, receivers=[], listed=False, quiet=True))
-            return
-        given = list(flat(values))
-        first = result[0] if type(result) in _SEVERAL and result else result  # of ``torch._foreach_add_``, a list
-        if role is WRITTEN or any(first is value for value in given):
+        elif role is WRITTEN or any(first is value for value in given):
             self._write(call[0], list(flat(values[:1])), flat(values[1:]))
-            return
-        results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
-        if not results and role not in EXPLICIT_CUTS:
-            return
-        if (detachment := self._detachment_of(call, given, results[0] if results else result, frame)) is not None:
-            for each in results:
-                self._mark(each, detachment)
+        else:
+            results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
+            if results or role in EXPLICIT_CUTS:
+                detachment = self._detachment_of(call, given, results[0] if results else result, frame)
+                for each in results:
+                    self._mark(each, detachment)
 
     def _detachment_of(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Detachment | None:
         """Return what ended the way of ``result``: this call, or one before it; None where it never had one."""
@@ -246,10 +226,8 @@ class DetachedValues:
         if role is None and marked is not None:
             return marked.with_sources(sources if off else ())
         source = next((value for value in sources if has_history(value)), None)
-        if source is None and marked is not None:
+        if kind is None or not sources or (source is None and marked is not None):
             return marked
-        if kind is None or not sources:
-            return None
         source = sources[0] if source is None else source
         name = str(getattr(func, "__name__", kind))  # as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``
         name = "state_dict" if frame.f_code is _OF_STATE else name
@@ -260,53 +238,46 @@ class DetachedValues:
         """Note leaves that were written to by hand, or whose memory was, and whether other leaves' values went in."""
         if not str(getattr(func, "__name__", "")).endswith("_"):
             return
-        leaves = []
-        for each in written:
-            shared = self.live.of(each)
-            marked = shared.leaf() if shared is not None and shared.leaf else None
-            leaves.append(each if marked is None else marked)
         values = list(given)
         behind = [found.detached_leaves.leaves for value in values if (found := self.live.of(value)) is not None]
         behind += [{id(value): weakref.ref(value)} for value in values if is_leaf(value)]
-        for leaf in leaves:
-            if is_leaf(leaf):
+        for each in written:
+            shared = self.live.of(each)
+            marked = shared.leaf() if shared is not None and shared.leaf else None
+            if is_leaf(leaf := each if marked is None else marked):
                 self.trained.write(leaf, behind)
 
     def _marked(self, values: list[Any]) -> Detachment | None:
-        for value in values:
-            detachment: Detachment | None = self.live.of(value)
-            if detachment is not None and not has_history(value):
-                return detachment
-        return None
+        return next((self.live.of(each) for each in values if self.live.of(each) and not has_history(each)), None)
 
     def _detach(
         self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType
     ) -> Detachment:
         kind, op = what
-        region = self._region if kind == "no_grad" else None
-        op = region.op or op if region is not None else op
-        site = region.site if region is not None else self._sites.of_frame(frame)
         number, name = history_of(source) if source is not None else (-1, "")
         leaf = weakref.ref(source) if source is not None and not has_history(source) else None
+        site, by_library, called = self._sites.of_frame(frame), False, None
+        if kind == "no_grad" and (region := self._region) is not None:
+            called = site if leaf is not None else None
+            op, site, by_library = region.op or op, region.site, region.by_library
         listed = is_own_code(frame.f_code.co_filename) and kind in _LISTED and (leaf is None or kind == "frozen")
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         behind = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
-        shape, dtype, by_library = shape_of(result), dtype_of(result), region is not None and region.by_library
-        called = self._sites.of_frame(frame) if leaf is not None and region is not None else None
-        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape, dtype, behind, by_library, called)
-        detachment.with_sources(() if source is None else (source,))
+        detachment = Detachment(
+            kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result), behind, by_library, called
+        )
         if listed:
             self._wait(detachment)
-        return detachment
+        return detachment.with_sources(() if source is None else (source,))
 
     def _wait(self, detachment: Detachment) -> None:
         detachment.age = 0
         if len(self.open) < MOST_OPEN or id(detachment) in self.open:
             self.open[id(detachment)] = detachment
 
-    def _mark(self, value: Any, detachment: Detachment) -> None:
-        if detachment.kind in _READ and (detachment.number in self._last_roots):
+    def _mark(self, value: Any, detachment: Detachment | None) -> None:
+        if detachment is None or (detachment.kind in _READ and detachment.number in self._last_roots):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if detachment.kind in _NUMERIC:
@@ -319,11 +290,10 @@ class DetachedValues:
         for at, value in enumerate(values):
             if (detachment := self.live.of(value)) is None:
                 continue
-            if has_history(value) and value is not result:
-                del self.live[id(value)]  # what it is now has a way of its own
-                continue
-            if value is result:
+            if has_history(value) or value is result:
                 del self.live[id(value)]
+            if has_history(value) and value is not result:
+                continue  # what it is now has a way of its own
             if type(result) in _SEVERAL and isinstance(value, torch.Tensor):
                 whole = value if value._base is None else value._base
                 tensors = [x for x in result if isinstance(x, torch.Tensor) and without_history(x)]
@@ -354,27 +324,23 @@ def _is_backward() -> bool:
     return torch._C._current_autograd_node() is not None
 
 
-def _any_of(live: Mapping[int, Any], given: Given) -> bool:
-    if not live:
-        return False
-    for value in given[0]:
+def _any_of(live: Mapping[int, Any], values: tuple[Any, ...]) -> bool:
+    for value in values if live else ():
         if id(value) in live or (type(value) in _SEVERAL and any(id(item) in live for item in value)):
             return True
-    return bool(given[1]) and _any_of(live, (tuple((given[1] or {}).values()), None))
+    return False
 
 
-def _asks_for_gradient(given: Given) -> bool:
+def _asks_for_gradient(values: Iterable[Any]) -> bool:
     """Say whether a tensor that asks for a gradient is among the arguments of a call, or in a list of them."""
     with torch._C.DisableTorchFunction():
-        for value in given[0]:
+        for value in values:
             if isinstance(value, torch.Tensor):
                 if value.requires_grad:
                     return True
-            elif type(value) in _SEVERAL and any(
-                isinstance(item, torch.Tensor) and item.requires_grad for item in value
-            ):
+            elif type(value) in _SEVERAL and _asks_for_gradient(value):
                 return True
-    return bool(given[1]) and _asks_for_gradient((tuple((given[1] or {}).values()), None))
+    return False
 
 
 def _kind(role: str | None, result: Any, *, off: bool) -> CutKind | None:

@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import flat, inputs_of, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import flat, inputs_of, next_nodes, walk_nodes
 from tensormagic.collectors.objects.children import has_history, is_stale
-from tensormagic.collectors.objects.identity import Leaves, holds
+from tensormagic.collectors.objects.identity import Leaves, Marks, holds
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
@@ -72,7 +72,7 @@ ROLES: dict[Any, str] = {
 # the source cuts something, as long as that brings leaves not seen there before. Only weak references are kept.
 
 MOST_NODES = 20_000  # walked for one place of the source, over the whole run
-MOST_LEAVES = 512  # kept of one place
+MOST_LEAVES, MOST_WRITTEN = 512, 4096  # kept of one place; of those that are written to
 MOST_GIVEN = 4  # kinds of values that were written to one leaf
 MOST_FRUITLESS_WALKS = 3  # walks in a row without a new leaf, after which a place is known
 
@@ -112,45 +112,36 @@ class Trained:
     """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes."""
 
     def __init__(self) -> None:
-        self._optimizers: dict[int, weakref.ref[Any]] = {}
+        self._stepped = False
         self._held: dict[int, weakref.ref[torch.Tensor]] = {}
-        self.written: dict[int, weakref.ref[torch.Tensor]] = {}
-        # By ``id`` of what is written to: the leaves behind the values that were written.
-        self._given: dict[int, list[dict[int, weakref.ref[torch.Tensor]]]] = {}
+        self.written = Marks(MOST_WRITTEN)  # each with dictionaries of the leaves behind the values that were written
 
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note what an optimizer that begins a step was given; one that is known costs a look-up."""
-        if holds(self._optimizers, optimizer):
-            return
-        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
-        for group in optimizer.param_groups:
-            self._held.update((id(given), weakref.ref(given)) for given in group["params"])
+    def step(self, given: Iterable[torch.Tensor]) -> None:
+        """Note what an optimizer was given that makes its first step."""
+        self._stepped = True
+        self._held.update((id(each), weakref.ref(each)) for each in given)
 
-    def write(self, leaf: torch.Tensor, behind: Iterable[dict[int, weakref.ref[torch.Tensor]]] = ()) -> None:
+    def write(self, leaf: torch.Tensor, behind: Iterable[dict[int, weakref.ref[torch.Tensor]]]) -> None:
         """Note a leaf that is written to by hand, as a moving average is, and the leaves ``behind`` what is written."""
-        if not holds(self.written, leaf):
-            if len(self.written) >= MOST_LEAVES * 8:
-                return
-            self.written[id(leaf)], self._given[id(leaf)] = weakref.ref(leaf), []
-        given = self._given[id(leaf)]
+        if (given := self.written.of(leaf)) is None:
+            self.written.put(leaf, given := [])
         for each in behind if len(given) < MOST_GIVEN else ():
             if not any(each is one or each.keys() <= one.keys() for one in given):
                 given.append(each)
 
     def known(self) -> list[int]:
         """Return, by ``id``, all that optimizers hold or other code writes, as far as it is alive."""
-        both = [*self._held.items(), *self.written.items()]
-        return [key for key, reference in both if reference() is not None]
+        return [*(key for key, reference in self._held.items() if reference() is not None), *self.written]
 
     def is_held(self, leaf: torch.Tensor) -> bool | None:
         """Return whether an optimizer that made a step holds the leaf; None where none made one."""
-        return holds(self._held, leaf) if self._optimizers else None
+        return holds(self._held, leaf) if self._stepped else None
 
     def is_following(self, leaf: torch.Tensor) -> bool:
         """Return whether values of leaves went into a leaf that were not written to in the same way themselves."""
         return any(
-            reference() is not None and not any(one is given for one in self._given.get(key, ()))
-            for given in self._given.get(id(leaf), ())
+            reference() is not None and not any(one is given for one in getattr(self.written.get(key), "note", ()))
+            for given in self.written.of(leaf) or ()
             for key, reference in given.items()
             if key != id(leaf)
         )
@@ -164,15 +155,14 @@ def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], t
             number = known.find(leaf)
             if not leaf.requires_grad or leaf.grad_fn is not None or leaf.grad is not None or number in reached:
                 continue
-            described = known.known[number] if number is not None else None
             is_parameter = isinstance(leaf, torch.nn.Parameter)
-            # A module that was met has put another in its place.
-            unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"
+            if number is not None:
+                name, owner = known.known[number].name, known.known[number].owner
+            else:  # a Parameter without a name: a module that was met has put another in its place
+                name, owner = known.called(leaf) or ("" if is_parameter else f"leaf {tuple(leaf.shape)}"), ""
+            written, held = holds(trained.written, leaf) or number in known.replaced, trained.is_held(leaf)
             found.append(LeftOut(
-                name=described.name if described is not None else known.called(leaf) or unnamed,
-                owner=described.owner if described is not None else "", shape=tuple(leaf.shape),
-                is_parameter=is_parameter, held=trained.is_held(leaf),
-                written=holds(trained.written, leaf) or number in known.replaced,
+                name=name, owner=owner, shape=tuple(leaf.shape), is_parameter=is_parameter, held=held, written=written,
             ))  # fmt: skip
     return tuple(dict.fromkeys(one for one in found if one.name))
 
@@ -217,11 +207,10 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
         number = max(number for number, *_ in nodes)
         return Receiver(number, None, selects=isinstance(value, torch.Tensor), shape=shape, dtype=dtype)
     number, places = ended[0]
-    inputs = next(inputs for other, _, inputs, _ in nodes if other == number)
     place: int | None = places[0]
-    if len(places) > 1:  # by its place, where the one node has an input for each tensor
+    if len(places) > 1:  # by its place, where there is one node, which has an input for each tensor
         given = [other for other, x in enumerate(values) if isinstance(x, torch.Tensor)]
-        fits = at in given and len(nodes) == 1 and len(given) == inputs
+        fits = at in given and [count for _, _, count, _ in nodes] == [len(given)]
         place = given.index(at) if fits and given.index(at) in places else None
     return Receiver(number, place, shape=shape, dtype=dtype)
 
@@ -233,18 +222,15 @@ def differentiable(value: torch.Tensor) -> bool:
 
 def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int], int, str]]:
     """Return the nodes of one call, each with its inputs that have no way back, how many it has, and its name."""
-    results = [x for x in flat((result,)) if has_history(x) and not is_stale(x)]
-    waiting: list[Any] = [x.grad_fn for x in results]
+    waiting: list[Any] = [x.grad_fn for x in flat((result,)) if has_history(x) and not is_stale(x)]
     found: dict[int, tuple[int, list[int], int, str]] = {}
     while waiting and len(found) < MOST_SEARCHED:
         node = waiting.pop()
         number = node._sequence_nr()
-        if number in found or not made[0] <= number < made[1]:
-            continue
-        targets = inputs_of(node)
-        ended = [at for at, target in enumerate(targets) if target is None]
-        found[number] = (number, ended, len(targets), node.name())
-        waiting += [target for target in targets if target is not None]
+        if number not in found and made[0] <= number < made[1]:
+            targets = inputs_of(node)
+            found[number] = number, [at for at, x in enumerate(targets) if x is None], len(targets), node.name()
+            waiting += next_nodes(node)
     return list(found.values())
 
 

@@ -6,9 +6,8 @@ import inspect
 import linecache
 import re
 import weakref
-from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -109,22 +108,12 @@ class _Known:
 
 @dataclass(slots=True)
 class Walked:
-    """The nodes of one pass, by sequence number."""
+    """The nodes of one pass."""
 
     number: int  # of the pass
     structure: GraphStructure
-    roots: dict[int, int]  # sequence number → traversal place, of the nodes it started from
-    numbers: array[int]  # sequence numbers by traversal place; empty where nobody was going to ask
-    places: dict[int, int] = field(default_factory=dict)  # the same the other way, while somebody asks
-
-    def index_of(self, number: int) -> int | None:
-        """Return the report index of a node, or None where it is not in this graph."""
-        place = self.roots.get(number)
-        if place is None and len(self.numbers):
-            if not self.places:
-                self.places = {number: place for place, number in enumerate(self.numbers)}
-            place = self.places.get(number)
-        return None if place is None else self.structure.index[place]
+    places: dict[int, int]  # sequence number → traversal place
+    complete: bool  # whether all nodes are there; otherwise nobody was going to ask for more than where it started
 
 
 class DetachmentLog(TracePart):
@@ -135,7 +124,7 @@ class DetachmentLog(TracePart):
         self._origins: Origins = trace.recorder.origins
         self._leaves, self._sites, self._passes = trace.leaves, trace.sites, trace.passes
         self._known: dict[_Key, _Known] = {}
-        self._dropped = 0
+        self._dropped = False
         self._last: Walked | None = None
         self._asked_late = False
         # The values without a history that backward was called on, by line and cut; equal ones are counted.
@@ -146,13 +135,10 @@ class DetachmentLog(TracePart):
         nodes, structure, number = found.nodes, followed.graph.structure, followed.done.number
         try:
             wanted = bool(self._detached.open) or self._asked_late or number <= PASSES_WAITED
-            numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
-            starts = {nodes[place]._sequence_nr(): place for place in found.roots}
-            now = Walked(number, structure, starts, numbers)
-            if self._detached.open:
-                self._settle_all(now)
-                now.places = {}
-            self._detached.finish_pass(frozenset(starts))
+            places = range(len(nodes)) if wanted else found.roots
+            now = Walked(number, structure, {nodes[place]._sequence_nr(): place for place in places}, wanted)
+            self._settle_all(now)
+            self._detached.finish_pass(frozenset(nodes[place]._sequence_nr() for place in found.roots))
             self._last = now
         except Exception as error:
             self._detached.gap = error_text(error)
@@ -197,14 +183,14 @@ class DetachmentLog(TracePart):
         used = {(one.cut.kind, one.cut.location) for one in every if one.cut.target is not None}
         cuts = []
         for known in every:
-            first = known.cut
-            if known.graph != graph.number or (first.target is None and (first.kind, first.location) in used):
+            cut = known.cut
+            if known.graph != graph.number or (cut.target is None and (cut.kind, cut.location) in used):
                 continue
             cut = self._cut(known)
             # It is between nodes of its graph, or the reason why leaves are left out.
             between = not known.quiet and (cut.source is not None or cut.target is not None)
-            between = between or self._is_joined(cut, graph)
-            if between or any(not (known.quiet and one.written) for one in cut.left_out):
+            explains = any(not (known.quiet and one.written) for one in cut.left_out)
+            if between or explains or self._is_joined(cut, graph):
                 cuts.append(cut)
         order = sorted(cuts, key=lambda cut: (not cut.detachment, cut.target is None, cut.target or 0, cut.line))
         return replace(graph, cuts=tuple(order)) if order else graph
@@ -217,19 +203,17 @@ class DetachmentLog(TracePart):
         if cut.kind != "item" or (place := self._sites.location(cut.location)) is None:
             return False
         bound = _BOUND.match(place.text)
-        sums = (node.location for node in graph.nodes if node.op in JOINING)
-        lines = (self._sites.location(at) for at in sums if bound and at is not None)
-        named = bound and any(line is not None and re.search(rf"\b{bound[1]}\b", line.text) for line in lines)
-        return bool(named) or any(node.location == cut.location for node in graph.nodes if node.op in JOINING)
+        sums = {node.location for node in graph.nodes if node.op in JOINING}
+        lines = [line.text for at in sums if (line := self._sites.location(at)) is not None]
+        named = bound is not None and any(re.search(rf"\b{bound[1]}\b", text) for text in lines)
+        return named or cut.location in sums
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what was not seen, and why."""
-        reasons = []
-        if self._dropped:
-            reasons.append(f"more than {MOST_CUTS} different places that cut a gradient: the others were not kept")
-        if self._detached.gap:
-            reasons.append(f"some cuts of a gradient could not be traced: {self._detached.gap}")
-        return tuple(Gap("cuts", reason) for reason in reasons)
+        dropped = f"more than {MOST_CUTS} different places that cut a gradient: the others were not kept"
+        missed = f"some cuts of a gradient could not be traced: {self._detached.gap}"
+        reasons = {dropped: self._dropped, missed: self._detached.gap}
+        return tuple(Gap("cuts", reason) for reason, is_so in reasons.items() if is_so)
 
     def _settle_all(self, now: Walked) -> None:
         graph = now.structure.number
@@ -260,13 +244,14 @@ class DetachmentLog(TracePart):
                 if detachment.listed and not detachment.receivers:
                     self._count(detachment, walked.structure.number, None, walked.number)
                 return
-        if detachment.number >= 0 and self._last is not None and not len(self._last.numbers):
+        if detachment.number >= 0 and self._last is not None and not self._last.complete:
             self._asked_late = True  # from now on the numbers of a pass are kept until the next one
 
     def _index(self, walked: Walked, number: int, leaf: weakref.ref[torch.Tensor] | None) -> int | None:
         """Return the report index of a node, or of a leaf, which has no number."""
         if number >= 0:
-            return walked.index_of(number)
+            place = walked.places.get(number)
+            return None if place is None else walked.structure.index[place]
         alive = leaf() if leaf is not None else None
         known = self._leaves.find(alive) if alive is not None else None
         return None if known is None else walked.structure.index_of_leaf.get(known)
@@ -282,7 +267,7 @@ class DetachmentLog(TracePart):
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MOST_CUTS:
-                self._dropped += 1
+                self._dropped = True
                 return None
             name, made = self._origin(detachment)
             line, shown = self._sites.location(site), receiver or detachment

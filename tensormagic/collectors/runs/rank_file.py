@@ -35,8 +35,9 @@ from tensormagic.collectors.gradients.pass_log import Following, TraceContext, T
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training import parallel
-from tensormagic.collectors.training.training import held_by, is_within_step
-from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, put, read_when_there, watch_steps
+from tensormagic.collectors.training.held import held_by
+from tensormagic.collectors.training.training import is_within_step
+from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
@@ -132,7 +133,7 @@ class RankFile(TracePart):
         if get_ident() == self._home and not is_within_step():
             self._guarded(self._step, optimizer)
 
-    def ends(self, optimizer: torch.optim.Optimizer) -> None:
+    def ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         """Write down what it made of the parameters: after steps that become rarer."""
         if get_ident() == self._home and self._steps & (self._steps - 1) == 0 and not is_within_step():
             self._guarded(self._hashes, held_by(optimizer))
@@ -222,7 +223,7 @@ class RankFile(TracePart):
             rate = group.get("lr", 0.0)
             is_far = isinstance(rate, torch.Tensor) and devices.there.holds(rate)
             if is_far:
-                self._late.sent(rate.detach().reshape(1).clone(), partial(put, found, [len(found)]))
+                self._late.sent(rate.detach().reshape(1).clone(), partial(devices.put, found, [len(found)]))
             if "lr" in group:
                 found.append(math.nan if is_far else float(rate))
         return found
@@ -246,9 +247,9 @@ class RankFile(TracePart):
 
         def keep(read: list[float]) -> None:
             whole = joined(numbers, read)
-            put(found, list(whole), list(whole.values()))
+            devices.put(found, list(whole), list(whole.values()))
 
-        read_when_there(self._late, norms_of(gradients), keep)
+        self._late.read(norms_of(gradients), keep)
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor], *, end: bool = False) -> None:

@@ -346,7 +346,8 @@ class Tracer(Listener):
                     if recorder.values.norms[index] == UNTOUCHED:
                         recorder.received(index, None, None, gradients)
             if not (call.creates or followed.levels):
-                self._recorder.detached.returned(result, call.roots, call.inputs, followed.caller)
+                detached = self._recorder.detached
+                detached.guarded(detached.returned, result, call.roots, call.inputs, followed.caller)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 

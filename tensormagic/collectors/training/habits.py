@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
-from types import CodeType, FrameType, GeneratorType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -21,7 +21,15 @@ from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, 
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import SourceLines, function_of_code, lines_of, names_of, own_frames, syntax_of
+from tensormagic.collectors.where.source import (
+    SourceLines,
+    frame_of,
+    function_of_code,
+    lines_of,
+    names_of,
+    own_frames,
+    syntax_of,
+)
 from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
@@ -32,13 +40,7 @@ MOST_LINES = 5000  # of a file whose loops are looked at
 MOST_FRAMES = 4  # of the user's above a backward
 MOST_LOOPS = 32
 _WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "zip", "iter", "track"})
-_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _Loop = ast.For | ast.While
-
-
-# The first round of a loop over a loader that shuffles, as it stood when a backward was called in it: code, the name
-# and value of what the outer loop counts with, the sampler and its epoch, and what is told where the next has the same.
-_FirstRound = tuple[CodeType, str, Any, weakref.ref[Any], int, SameOrder]
 
 
 class LoopsOverData:
@@ -47,7 +49,9 @@ class LoopsOverData:
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
         self._looked: set[int | None] = set()
-        self._first: dict[int | None, _FirstRound] = {}
+        # The first round of a loop over a loader that shuffles, as it stood when a backward was called in it: code, the
+        # name and value of what the outer loop counts with, the sampler and its epoch, what to tell if the next has it.
+        self._first: dict[int | None, tuple[CodeType, str, Any, weakref.ref[Any], int, SameOrder]] = {}
         self.used_up: dict[tuple[str, int], UsedUpIterator] = {}  # by file and line of the loop
         self.same_order: list[SameOrder] = []
 
@@ -64,14 +68,10 @@ class LoopsOverData:
     def _look_again(self, site: int | None, frame: FrameType | None) -> None:
         """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
         code, outer, value, reference, epoch, found = self._first[site]
-        while frame is not None and frame.f_code is not code:
-            frame = frame.f_back
-        sampler = reference()
-        if frame is None or sampler is None or _value(outer, frame) == value:
-            return
-        del self._first[site]
-        if sampler.epoch == epoch:
-            self.same_order.append(found)
+        around, sampler = frame_of(code, frame), reference()
+        if around is not None and sampler is not None and _value(outer, around) != value:
+            del self._first[site]
+            self.same_order += [found] if sampler.epoch == epoch else []
 
     def _look_in(self, frame: FrameType, site: int | None) -> None:
         code = frame.f_code
@@ -81,23 +81,21 @@ class LoopsOverData:
             leaves = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(inner))  # or one inside it does
             if leaves or not isinstance(inner, ast.For):
                 continue  # it may end before its iterator does
-            names = [one for one in ast.walk(outer) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+            made = [one.id for one in ast.walk(outer) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+            place, epoch = (code.co_filename, inner.lineno), getattr(getattr(outer, "target", None), "id", "")
             for called in _gone_through(inner.iter):
                 value = _value(called, frame)
                 sampler = value.sampler if type(value) is torch.utils.data.DataLoader else None
                 if _is_used_up(value):
-                    place = (code.co_filename, inner.lineno)
-                    if all(one.id != called for one in names) and (rounds := _rounds(outer, frame)) != 1:
+                    if called not in made and (rounds := _rounds(outer, frame)) != 1:
                         self.used_up.setdefault(place, UsedUpIterator(
                             location=self._sites.number(*place), name=called, type_name=type(value).__name__,
                             rounds=rounds, own=called in code.co_varnames or not function_of_code(code.co_name),
                         ))  # fmt: skip
-                elif type(sampler) is DistributedSampler and sampler.shuffle and isinstance(outer, ast.For):
-                    epoch = outer.target.id if isinstance(outer.target, ast.Name) else ""
-                    if type(at := _value(epoch, frame)) is int and type(sampler.epoch) is int:
-                        line = self._sites.number(code.co_filename, inner.lineno)
-                        found = SameOrder(location=line, loader=called, epoch=epoch)
-                        self._first[site] = code, epoch, at, weakref.ref(sampler), sampler.epoch, found
+                elif type(sampler) is DistributedSampler and sampler.shuffle and type(_value(epoch, frame)) is int:
+                    found = SameOrder(location=self._sites.number(*place), loader=called, epoch=epoch)
+                    first = code, epoch, _value(epoch, frame), weakref.ref(sampler), sampler.epoch, found
+                    self._first[site] = first
 
 
 _tree_of = lru_cache(maxsize=16)(syntax_of)  # a cell that runs again, and a file that it calls, take milliseconds
@@ -135,11 +133,9 @@ def _value(name: str, frame: FrameType) -> Any:
 def _is_used_up(value: Any) -> bool:
     """Return whether a value is an iterator that can be gone through once, by type: none of a user's own classes."""
     kind = type(value)
-    if issubclass(kind, _ENDLESS):
-        return False
-    if kind is GeneratorType or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter):
-        return True
-    return hasattr(kind, "__next__") and kind.__module__ in {"builtins", "itertools"}
+    pythons = hasattr(kind, "__next__") and kind.__module__ in {"builtins", "itertools"}  # a generator, too
+    ends = pythons and not issubclass(kind, (itertools.count, itertools.cycle, itertools.repeat))
+    return ends or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter)
 
 
 def _rounds(loop: _Loop, frame: FrameType) -> int:
@@ -157,8 +153,7 @@ def _rounds(loop: _Loop, frame: FrameType) -> int:
             given: list[Any] = [
                 _value(one.id, frame) if isinstance(one, ast.Name) else getattr(one, "value", None) for one in args
             ]
-            if given and all(isinstance(one, int) for one in given):
-                return len(range(*given))
+            return len(range(*given)) if given and all(isinstance(one, int) for one in given) else -1
     return -1
 
 
@@ -167,7 +162,6 @@ def _rounds(loop: _Loop, frame: FrameType) -> int:
 
 _MODULE: ModuleType = sys.modules[nn.Module.__module__]
 _ANSWER = "_IncompatibleKeys"
-_LOAD = nn.Module.load_state_dict.__code__
 MOST_LOADS = 32
 
 
@@ -192,7 +186,7 @@ class StateLoads:
 
     def note(self, frame: FrameType, missing: list[str], unexpected: list[str]) -> None:
         """Look at what did not fit, and whether all that was given are the module's own tensors. Never raises."""
-        if frame.f_code is not _LOAD or len(self.found) >= MOST_LOADS:
+        if frame.f_code is not nn.Module.load_state_dict.__code__ or len(self.found) >= MOST_LOADS:
             return
         with suppress(Exception), torch._C.DisableTorchFunction():  # a user's own class of keys may raise
             names, odd = frame.f_locals, dict[str, Any]()
@@ -203,11 +197,8 @@ class StateLoads:
                 fits = strip != unexpected[0] and {key.removeprefix(strip) for key in list(state)} >= own.keys()
                 odd = {"unexpected": len(unexpected), "missing": len(missing), "example": unexpected[0],
                        "wanted": missing[0], "strip": strip if fits else ""}  # fmt: skip
-            elif not names["assign"] and own:
-                odd = {"own": all(
-                    name in state and state[name].numel() > 0 and state[name].data_ptr() == parameter.data_ptr() != 0
-                    for name, parameter in own.items()
-                )}  # fmt: skip
+            elif not names["assign"] and own and all(name in state for name in own):
+                odd = {"own": all(state[name].data_ptr() == one.data_ptr() != 0 for name, one in own.items())}
             if any(odd.values()):
                 called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
                 site = self._sites.of_frame(frame.f_back)
@@ -224,14 +215,10 @@ def alike(leaves: Leaves) -> tuple[int, ...]:
 
 
 def _is_alike(weight: torch.Tensor | None) -> bool:
-    if (
-        weight is None
-        or type(weight) not in {torch.Tensor, nn.Parameter}
-        or weight.dim() < 2
-        or weight.layout is not torch.strided
-    ):
+    if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
         return False
-    if weight.is_meta or not weight.requires_grad or not weight.numel() or not weight.is_floating_point():
+    is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
+    if not is_matrix or weight.is_meta or not weight.requires_grad:
         return False
     units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
     return len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all())
@@ -246,14 +233,11 @@ def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) 
     found: dict[int, tuple[list[str], nn.Module]] = {}
     held = {id(each) for each in stepped}
     for name, value in list(namespace.items()):
-        if name.startswith("_"):
-            continue
-        if is_kind(value, nn.Module):
-            found.setdefault(id(value), ([], value))[0].append(name)
-        elif not (type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType)):
-            for key, item in list(attributes_of(value).items()):
-                if is_kind(item, nn.Module):
-                    found.setdefault(id(item), ([], item))[0].append(f"{name}.{key}")
+        opened = not (type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType, nn.Module))
+        inside = [(f"{name}.{key}", item) for key, item in list(attributes_of(value).items())] if opened else []
+        for path, item in () if name.startswith("_") else ((name, value), *inside):
+            if is_kind(item, nn.Module):
+                found.setdefault(id(item), ([], item))[0].append(path)
     several = [(names, module) for names, module in found.values() if len(names) > 1]
     return tuple(tuple(names) for names, module in several if not held or held & set(map(id, module.parameters())))
 

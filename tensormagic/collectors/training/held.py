@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors import devices
 from tensormagic.collectors.calls.call_watch import LoopNotes
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.pass_log import PassLog
@@ -24,6 +23,11 @@ from tensormagic.collectors.where.caller import Origins, sequence_number
 from tensormagic.reports import FrozenUpdate, GraphGrowth, IdleOptimizer, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
+
+
+def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """Yield the parameters that an optimizer was given."""
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])
 
 
 class Held:
@@ -57,28 +61,22 @@ class Held:
     def look(self, optimizer: torch.optim.Optimizer) -> bool:
         """Look at what it holds just after a step; return whether it holds more or less than at the one before."""
         self._looks += 1
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        rare = self._looks & (self._looks - 1) == 0
-        changed = self._count not in {0, count}
-        if count == self._count and not rare:
+        before, self._count = self._count, sum(len(group["params"]) for group in optimizer.param_groups)
+        if self._count == before and self._looks & (self._looks - 1):
             return False
-        self._count = count
-        unknown, there = {}, set[int]()
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                number = self._leaves.find_trained(parameter)
-                if number is not None:
-                    there.add(number)
-                    self.owners[self._leaves.known[number].owner] = None
-                else:
-                    unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
-                    self.unknown_idle &= parameter.grad is None
+        known, unknown, there = self._leaves.known, {}, set[int]()
+        for parameter in held_by(optimizer):
+            if (number := self._leaves.find_trained(parameter)) is not None:
+                there.add(number)
+                self.owners[known[number].owner] = None
+            else:
+                unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
+                self.unknown_idle &= parameter.grad is None
         self.unknown = unknown
-        known = self._leaves.known
         self._references = {number: known[number].reference for number in there} | self._references
         self.outlived = {at for at in self.numbers - there if known[at].reference is not self._references[at]}
         self.numbers |= there
-        return changed
+        return before not in {0, self._count}
 
 
 # Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
@@ -95,13 +93,13 @@ class Elsewhere:
         self.idle: list[IdleOptimizer] = []  # those that hold some of these; see `finish`
 
     def after_pass(self) -> None:
-        """Compare versions with those seen first, ever more rarely: whoever trains a leaf, its version shows."""
+        """Look, ever more rarely."""
         self._passes += 1
         if self._passes & (self._passes - 1) == 0:
             self.look()
 
     def look(self) -> None:
-        """Compare now."""
+        """Compare versions with those seen first: whoever trains a leaf, its version shows."""
         for number, known in enumerate(self._leaves.known):
             reference, leaf = known.reference, known.reference()
             now = reference, -1 if leaf is None else leaf._version
@@ -150,53 +148,56 @@ class _Frozen:
     steps: int = 0
     zero: bool = False
 
+    def tell(self, same: bool, read: list[float]) -> None:  # noqa: FBT001  (half of it given beforehand)
+        """Note whether a step moved it without a gradient that is new, and the largest element of that."""
+        if read[0] and (same or not read[1]):
+            self.steps += 1
+            self.zero = not read[1]
+
 
 class FrozenMoves:
     """Finds parameters that are frozen and that the steps of an optimizer move."""
 
-    def __init__(self, leaves: Leaves, namespace: Mapping[str, Any], passes: PassLog) -> None:
-        self._leaves, self._namespace, self._passes = leaves, namespace, passes
+    def __init__(self, passes: PassLog, namespace: Mapping[str, Any]) -> None:
+        self._leaves, self._passes, self._namespace = passes.leaves, passes, namespace
         self.every: dict[int, _Frozen] = {}  # those that have a gradient left
 
     def before_step(self, optimizer: torch.optim.Optimizer, name: str, frozen: int | None) -> None:
         """Look before a step of an optimizer; ``frozen`` is the line that was seen to freeze something last."""
-        for group in optimizer.param_groups:
-            for held in group["params"]:
-                if not held.requires_grad and (gradient := held.grad) is not None and held.numel():
-                    plain = (x.layout is torch.strided and not dispatches_to_python(x) for x in (held, gradient))
-                    if all(plain):
-                        self._look(held, gradient, group, name, frozen)
+        pairs = ((held, group) for group in optimizer.param_groups for held in group["params"])
+        for held, group in pairs:
+            if held.requires_grad or (gradient := held.grad) is None or not held.numel():
+                continue
+            if all(x.layout is torch.strided and not dispatches_to_python(x) for x in (held, gradient)):
+                one = self.every.get(id(held))
+                if one is None or one.reference() is not held:
+                    if len(self.every) >= MOST_FROZEN:
+                        continue
+                    one = self.every[id(held)] = _Frozen(FrozenUpdate(
+                        parameter=self._name(held), optimizer=name, steps=0, zero=False,
+                        momentum=bool(group.get("momentum") or group.get("betas")),
+                        weight_decay=float(group.get("weight_decay") or 0), frozen=frozen,
+                    ), weakref.ref(held))  # fmt: skip
+                if one.steps < ENOUGH:
+                    self._look(one, held, gradient)
 
-    def _look(
-        self, held: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any], name: str, line: int | None
-    ) -> None:
-        one = self.every.get(id(held))
-        if one is None or one.reference() is not held:
-            if len(self.every) >= MOST_FROZEN:
-                return
-            one = self.every[id(held)] = _Frozen(FrozenUpdate(
-                parameter=self._name(held), optimizer=name, steps=0, zero=False,
-                momentum=bool(group.get("momentum") or group.get("betas")),
-                weight_decay=float(group.get("weight_decay") or 0), frozen=line,
-            ), weakref.ref(held))  # fmt: skip
-        if one.steps < ENOUGH:
-            number = self._leaves.find(held)
-            touched, one.touched = one.touched, self._passes.touched(number) if number is not None else 0
-            one.same = one.gradient is not None and one.gradient() is gradient and one.version == gradient._version
-            one.before = _some(held).clone() if touched == one.touched >= 0 else None
+    def _look(self, one: _Frozen, held: torch.Tensor, gradient: torch.Tensor) -> None:
+        number = self._leaves.find(held)
+        touched, one.touched = one.touched, self._passes.touched(number) if number is not None else 0
+        one.same = one.gradient is not None and one.gradient() is gradient and one.version == gradient._version
+        one.before = _some(held).clone() if touched == one.touched >= 0 else None
 
     def _name(self, held: torch.Tensor) -> str:
         if (number := self._leaves.find_trained(held)) is not None:
             return self._leaves.known[number].name
-        modules = [(name, value) for name, value in list(self._namespace.items()) if is_kind(value, nn.Module)]
-        inside = (
+        named = (
             f"{name}.{path}"
-            for name, module in modules
-            if not name.startswith("_")
-            for path, one in module.named_parameters()
+            for name, value in list(self._namespace.items())
+            if is_kind(value, nn.Module) and not name.startswith("_")
+            for path, one in value.named_parameters()
             if one is held
         )
-        return next(inside, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
+        return next(named, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
 
     def after_step(self, location: int | None, cleared: int | None) -> None:
         """Look at what moved; at the line ``cleared`` the gradients were cleared last."""
@@ -205,22 +206,11 @@ class FrozenMoves:
             if held is None or (gradient := held.grad) is None:
                 continue
             one.gradient, one.version = weakref.ref(gradient), gradient._version
-            if before is None:
-                continue
-            one.found = replace(one.found, location=location, cleared=cleared)
-            with quiet():
-                asked = torch.stack([(_some(held) != before).any().float(), gradient.detach().abs().max().float()])
-            tell = partial(self._tell, one, one.same)
-            if devices.there.holds(asked):
-                self._passes.late.sent(asked, tell)
-            else:
-                tell(asked.tolist())
-
-    @staticmethod
-    def _tell(one: _Frozen, same: bool, read: list[float]) -> None:  # noqa: FBT001  (half of it given beforehand)
-        if read[0] and (same or not read[1]):
-            one.steps += 1
-            one.zero = not read[1]
+            if before is not None:
+                one.found = replace(one.found, location=location, cleared=cleared)
+                with quiet():
+                    asked = (_some(held) != before).any(), gradient.detach().abs().max()
+                    self._passes.late.read(asked, partial(one.tell, one.same))
 
     def report(self) -> tuple[FrozenUpdate, ...]:
         """Return those that moved."""
@@ -237,7 +227,7 @@ def _some(held: torch.Tensor) -> torch.Tensor:
 
 MOST_MODULES = 24  # of one model whose mode is read at each step, evenly spaced
 
-_DROPOUT = nn.modules.dropout._DropoutNd
+
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
@@ -245,54 +235,37 @@ class ModelModes:
     """The modes of one model, over the steps of its optimizers."""
 
     def __init__(self, name: str, model: nn.Module, late: Late) -> None:
-        self.name = name
         self.reference = weakref.ref(model)
-        sensitive: list[nn.Module] = [
-            module
-            for module in model.modules()
-            if (isinstance(module, _DROPOUT) and module.p > 0)
-            or (isinstance(module, _BATCH_NORM) and module.running_mean is not None)
-        ]
-        step = -(-len(sensitive) // MOST_MODULES) or 1
-        self._modules = [weakref.ref(module) for module in sensitive[::step]]
-        self._weights = _weights_beside(model, sensitive[::step])
-        norms = [module for module in sensitive if isinstance(module, _BATCH_NORM)]
-        self._dropouts, self._norms = len(sensitive) - len(norms), len(norms)
-        self._steps = self._eval_steps = self._in_a_row = self._longest = self._first = 0
-        # Those whose running statistics are those they were made with; waits for no device.
+        every = list(model.modules())
+        dropouts = [one for one in every if isinstance(one, nn.modules.dropout._DropoutNd) and one.p > 0]
+        norms = [one for one in every if isinstance(one, _BATCH_NORM) and one.running_mean is not None]
+        some = [*dropouts, *norms][:: -(-len(dropouts + norms) // MOST_MODULES) or 1]
+        self._modules = [weakref.ref(module) for module in some]
+        self._weights = _weights_beside(model, some)
+        self.found = ModelMode(
+            model=name, steps=0, eval_steps=0, longest=0, first=0,
+            dropouts=len(dropouts), norms=len(norms), unused_norms=0,
+        )  # fmt: skip
+        self._in_a_row = 0
         counted = [norm.num_batches_tracked for norm in norms]
-        there = [each for each in counted if each is not None and not each.is_meta]
-        far = [each for each in there if devices.there.holds(each)]
         with quiet():
-            self._unused_norms = sum(int(each) == 0 for each in there if not devices.there.holds(each))
-        for device in {each.device for each in far}:
-            late.sent(torch.stack([each for each in far if each.device == device]), self._add_unused)
+            late.read([each for each in counted if each is not None and not each.is_meta], self._count_unused)
 
-    def _add_unused(self, read: list[float]) -> None:
-        self._unused_norms += read.count(0)
+    def _count_unused(self, batches: list[float]) -> None:
+        self.found = replace(self.found, unused_norms=batches.count(0))
 
     def step(self, held: Iterable[torch.Tensor]) -> None:
         """Look at the modes: an optimizer made a step, which holds these parameters."""
-        model = self.reference()
-        self._steps += 1
-        modules = (reference() for reference in self._modules)
-        training = model is None or model.training or not self._modules
-        training = training or any(module is not None and module.training for module in modules)
-        trained = {id(parameter) for parameter in held if parameter.requires_grad} if not training else ()
+        model, found = self.reference(), self.found
+        modules = (model, *(reference() for reference in self._modules))
+        trains = model is None or any(module is not None and module.training for module in modules)
+        trained = {id(parameter) for parameter in held if parameter.requires_grad} if not trains else set()
         # Whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are.
-        if not any(id(weight) in trained for reference in self._weights if (weight := reference()) is not None):
-            self._in_a_row = 0
-            return
-        self._first = self._first or self._steps
-        self._eval_steps += 1
-        self._in_a_row += 1
-        self._longest = max(self._longest, self._in_a_row)
-
-    def report(self) -> ModelMode:
-        """Return what was seen."""
-        return ModelMode(
-            model=self.name, steps=self._steps, eval_steps=self._eval_steps, longest=self._longest, first=self._first,
-            dropouts=self._dropouts, norms=self._norms, unused_norms=self._unused_norms,
+        wrong = any(id(reference()) in trained for reference in self._weights)
+        self._in_a_row = self._in_a_row + 1 if wrong else 0
+        self.found = replace(
+            found, steps=found.steps + 1, eval_steps=found.eval_steps + wrong,
+            longest=max(found.longest, self._in_a_row), first=found.first or (found.steps + 1 if wrong else 0),
         )  # fmt: skip
 
 
@@ -362,15 +335,13 @@ class Growth:
             line.streak = 0 if now != self._begun else line.streak
 
     def _ask(self, site: int | None, line: _Line, nodes: Sequence[Any]) -> None:
-        made = [node for node in nodes if not hasattr(node, "variable")]
-        old = [node for node in made if node._sequence_nr() < line.mark]
-        new = [node for node in made if node._sequence_nr() >= line.mark] if old else []
+        old = {node for node in nodes if not hasattr(node, "variable") and node._sequence_nr() < line.mark}
         # Edges from a node made since to one made before, by the numbers of their ends.
         bridges = [
             (node._sequence_nr(), target._sequence_nr())
-            for node in new
+            for node in (nodes if old else ())
             for target in next_nodes(node)
-            if not hasattr(target, "variable") and target._sequence_nr() < line.mark
+            if target in old and node not in old
         ]
         if bridges:
             newer, older = (self._origins.origin_of(number)[0] for number in max(bridges))

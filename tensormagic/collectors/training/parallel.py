@@ -9,8 +9,10 @@ import sys
 import weakref
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -22,7 +24,7 @@ from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.graphs.live_nodes import runs_python
+from tensormagic.collectors.graphs.live_nodes import next_nodes, runs_python
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.children import attributes_of, is_kind
@@ -90,17 +92,19 @@ class ParallelWatcher(TracePart):
 
     def replicas(self) -> tuple[int, ...]:
         """Return the ranks that hold the same parameters, or the same shards, as DDP and FSDP2 say; else none."""
-        try:
+        groups: set[Any] = set()
+        with suppress(AttributeError, RuntimeError, ValueError):
             if set(self.kinds) == {"FSDP2"}:
                 meshes = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
                 groups = {getattr(mesh, "replicate_process_group", None) for mesh in meshes}
-            else:
-                wrappers = self.wrappers() if set(self.kinds) == {"DDP"} else []
-                groups = set() if any(map(_may_part, wrappers)) else {each.process_group for each in wrappers}
-            group = groups.pop() if len(groups) == 1 else None
-            return () if group is None else tuple(torch.distributed.get_process_group_ranks(group))
-        except (AttributeError, RuntimeError, ValueError):
-            return ()
+            elif set(self.kinds) == {"DDP"}:
+                hooks = [hook for each in self.wrappers() for hook, _ in getattr(each, "_comm_hooks", ())]
+                # Local SGD: ranks hold other parameters on purpose, and average them now and then.
+                if all(getattr(hook, "__name__", "") != "post_localSGD_hook" for hook in hooks):
+                    groups = {each.process_group for each in self.wrappers()}
+            if len(groups) == 1 and None not in groups:
+                return tuple(torch.distributed.get_process_group_ranks(groups.pop()))
+        return ()
 
     def wrappers(self) -> list[Any]:
         """Return each `DistributedDataParallel` that is still alive."""
@@ -112,13 +116,11 @@ class ParallelWatcher(TracePart):
         Where there are other groups beside the one that reduces gradients, as for tensor or context parallelism, ranks
         may be given the same on purpose; a dimension of FSDP2's mesh that is called otherwise than for data is one.
         """
-        if len(self.kinds) != 1:
-            return ()
-        try:
+        with suppress(AttributeError, RuntimeError, ValueError):
             groups = {shares for one in self._wrapped if (shares := _shares(one.kind, one.module()))}
-        except (AttributeError, RuntimeError, ValueError):
-            return ()
-        return next(iter(groups)) if len(groups) == 1 else ()
+            if len(groups) == len(self.kinds) == 1:
+                return groups.pop()
+        return ()
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what is known so far; nothing in a run of one process, or before a pass."""
@@ -132,48 +134,36 @@ class ParallelWatcher(TracePart):
         Between the root and such a node nothing may add the parts up: no collective, also none in place (such nodes
         are among the calls that were seen, where torch tells of them), and no code of the user's.
         """
-        structure, reduced = graph.structure, self._calls.reduced
         if not any(map(_is_taken, found.nodes)) or not hasattr(torch.distributed.distributed_c10d, _TELLS):
             return
-        waiting, seen = [structure.index[place] for place in found.roots], set[int]()
-        live = dict(zip(structure.index, found.nodes, strict=True))
-        below: dict[int, list[int]] = {}
-        for edge in structure.edges:
-            below.setdefault(edge.source, []).append(edge.target)
+        waiting, seen = [found.nodes[place] for place in found.roots], set[Any]()
+        indices = dict(zip(found.nodes, graph.structure.index, strict=True))
         while waiting:
-            at = waiting.pop()
-            node = live[at]
+            node = waiting.pop()
             taken, made_by = _is_taken(node), getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
             adds_up = made_by.startswith("torch.distributed") and not taken
             adds_up = adds_up or runs_python(node) or any(word in node.name() for word in _COLLECTIVE)
-            if at in seen or adds_up or node._sequence_nr() in reduced:
+            if node in seen or adds_up or node._sequence_nr() in self._calls.reduced:
                 continue
-            seen.add(at)
-            waiting += below.get(at, ())
-            if taken and len(self._parts) < _MOST_PARTS:
+            seen.add(node)
+            waiting += next_nodes(node)
+            if taken and node in indices and len(self._parts) < _MOST_PARTS:
                 spec = node.dtensor_spec
                 names = spec.mesh.mesh_dim_names or [f"dim {dim}" for dim in range(spec.mesh.ndim)]
                 dims = [name for name, how in zip(names, spec.placements, strict=True) if how.is_partial()]
-                how = tuple(placement_text(one) for one in spec.placements)
-                self._parts.append(PartialSum(", ".join(dims), how, graph.nodes[at].location))
+                how = tuple(map(placement_text, spec.placements))
+                self._parts.append(PartialSum(", ".join(dims), how, graph.nodes[indices[node]].location))
 
     def _whole(self) -> UnshardedParameters | None:
         """Return which parameters lie whole here although they are DTensors, beside others that are cut."""
-        here: list[tuple[int, str]] = []
-        several = cut = 0
-        for leaf in self._leaves.known:
-            x = leaf.reference()
-            if not leaf.is_parameter or x is None or local_shard(x) is x or x._spec.mesh.size() < 2:  # type: ignore[attr-defined]
-                continue
-            several += 1
-            if is_replicated(x):
-                here.append((leaf.numel, leaf.name))
-            else:
-                cut += leaf.numel
-        if not here or not cut:
+        known = [(leaf, x) for leaf in self._leaves.known if leaf.is_parameter and (x := leaf.reference()) is not None]
+        # On a mesh of several ranks.
+        cut = [(leaf, x) for leaf, x in known if local_shard(x) is not x and x._spec.mesh.size() > 1]  # type: ignore[attr-defined]
+        here = [leaf for leaf, x in cut if is_replicated(x)]
+        if not here or len(here) == len(cut):
             return None
-        whole = sum(numel for numel, _ in here)
-        return UnshardedParameters(max(here)[1], len(here), several, whole, whole + cut)
+        whole, largest = sum(leaf.numel for leaf in here), max(here, key=lambda leaf: leaf.numel)
+        return UnshardedParameters(largest.name, len(here), len(cut), whole, sum(leaf.numel for leaf, _ in cut))
 
 
 def _is_taken(node: Any) -> bool:
@@ -189,19 +179,14 @@ _TELLS = "handle_torch_function"  # with it, modes see `torch.distributed.all_re
 _MOST_PARTS = 8
 
 
-def _may_part(module: Any) -> bool:
-    """Return whether ranks hold other parameters on purpose, and average them now and then: local SGD."""
-    return any(getattr(hook, "__name__", "") == "post_localSGD_hook" for hook, _ in getattr(module, "_comm_hooks", ()))
-
-
 def _meshes(module: Any) -> list[Any]:
-    return [group.mesh_info for group in _groups(module) if group is not None] if module is not None else []
+    return [group.mesh_info for group in _groups(module)] if module is not None else []
 
 
 def _groups(module: Any) -> list[Any]:
     state = module._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None)
-    return [state._fsdp_param_group] if groups is None else list(groups)
+    return [group for group in ([state._fsdp_param_group] if groups is None else groups) if group is not None]
 
 
 def _shares(kind: Spread, module: Any) -> tuple[int, ...]:
@@ -231,17 +216,17 @@ def world_size() -> int:
 
 def _wrapped_of(roots: list[tuple[str, nn.Module]]) -> list[_Wrapped]:
     """Return what reduces gradients in these modules, or else around one: in ``ddp.module(x)`` it does nothing."""
-    newer = sys.modules.get("torch.distributed.fsdp._fully_shard")
-    older = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    newer: Any = sys.modules.get("torch.distributed.fsdp._fully_shard")
+    older: Any = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
     wrapper, found = nn.parallel.DistributedDataParallel, list[_Wrapped]()
+    sorts: dict[Spread, Any] = {
+        "DDP": wrapper, "FSDP2": newer and newer.FSDPModule, "FSDP1": older and older.FullyShardedDataParallel,
+    }  # fmt: skip
     for root, child in ((root, child) for root, module in roots for child in module.modules()):
-        if isinstance(child, wrapper):
-            mixed = any(isinstance(inner, nn.SyncBatchNorm) for inner in child.modules())
-            found.append(_Wrapped(root, "DDP", weakref.ref(child), mixed))
-        elif newer is not None and isinstance(child, newer.FSDPModule):
-            found.append(_Wrapped(root, "FSDP2", weakref.ref(child)))
-        elif older is not None and isinstance(child, older.FullyShardedDataParallel):
-            found.append(_Wrapped(root, "FSDP1", weakref.ref(child)))
+        kind = next((kind for kind, sort in sorts.items() if sort is not None and isinstance(child, sort)), None)
+        if kind is not None:
+            mixed = kind == "DDP" and any(isinstance(inner, nn.SyncBatchNorm) for inner in child.modules())
+            found.append(_Wrapped(root, kind, weakref.ref(child), mixed))
     known, kinds = {one.root for one in found}, {wrapper, *wrapper.__subclasses__()}
     bare = {id(module): name for name, module in roots if name not in known}
     for around in gc.get_objects() if bare else ():
@@ -272,7 +257,7 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         elif one.kind == "FSDP1":
             yield bool(module._sync_gradients)
         else:
-            yield from (bool(group.reduce_grads) for group in _groups(module) if group is not None)
+            yield from (bool(group.reduce_grads) for group in _groups(module))
     except AttributeError:
         yield None
 
@@ -324,8 +309,7 @@ def in_memory_order(x: torch.Tensor) -> torch.Tensor:
 
 def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> torch.Tensor:
     """Return the sum and torch's hash: in pieces, since torch makes wide copies of what it adds up."""
-    row = flat.contiguous()
-    pieces = (row,) if len(row) <= _PIECE else torch.split(row, _PIECE)
+    pieces = torch.split(flat.contiguous(), _PIECE)
     total = torch.stack([piece.view(whole).sum(dtype=torch.int64) for piece in pieces]).sum()
     hashes = [torch.hash_tensor(piece).view(torch.int64) for piece in pieces]
     hashed = hashes[0] if len(hashes) == 1 else torch.hash_tensor(torch.stack(hashes)).view(torch.int64)
@@ -350,17 +334,13 @@ class Forwards:
         if call is None:
             return False
         self._given, self._sizes, self._state = None, (), None
-        tensors = [x for _, x in zip(range(_MOST_TENSORS), _tensors_in(call, 4), strict=False)]
-        local = [local_shard(x) for x in tensors]
-        if not local or any(dispatches_to_python(x) or x.device.type == "meta" for x in local):
-            return True
-        hashes = [0] * len(local)
-        hash_each(
-            (in_memory_order(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__
-        )
-        self._given, self._sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
-        self._state = generators()
-        self._drew_before = self._ended is not None and self._ended != self._state
+        local = [local_shard(x) for x in islice(_tensors_in(call, 4), _MOST_TENSORS)]
+        if local and not any(dispatches_to_python(x) or x.is_meta for x in local):
+            hashes, some = [0] * len(local), [in_memory_order(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local]
+            hash_each(some, self._late, hashes.__setitem__)
+            self._given, self._sizes = ([x.dim() for x in local], hashes), tuple(len(x) for x in local if x.dim())
+            self._state = generators()
+            self._drew_before = self._ended not in {None, self._state}
         return True
 
     def taken(self, *, drops: bool) -> dict[str, Any] | None:
@@ -398,40 +378,32 @@ def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
     inner: list[Any] = []
     if is_kind(value, torch.Tensor):
         yield value
-    elif not depth:
-        return
     elif is_kind(value, list, tuple):
         inner = list(value)
     elif is_kind(value, dict):
         inner = list(dict.values(value))
     elif is_kind(value, UserDict) or dataclasses.is_dataclass(value):
         inner = [dict(attributes_of(value))]
-    for each in inner:
+    for each in inner if depth else ():
         yield from _tensors_in(each, depth - 1)
 
 
 def buffers_of(wrapped: Iterable[Any]) -> dict[str, torch.Tensor]:
     """Return the buffers of what `DistributedDataParallel` does not send around, by their paths."""
-    sorts = {torch.Tensor, torch.nn.Buffer}
     apart = [module for module in wrapped if not getattr(module, "broadcast_buffers", True)]
     every = (each for module in apart for each in module.named_buffers())
+    sorts = {torch.Tensor, torch.nn.Buffer}
     return {name: buffer for name, buffer in every if type(buffer) in sorts and buffer.is_floating_point()}
 
 
 def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
     """Return on which mesh and how the DTensors among parameters are spread; by the numbers they are given with."""
-    meshes: dict[tuple[Any, ...], int] = {}
-    coordinates: list[list[int]] = []
+    meshes: dict[tuple[Any, ...], list[int]] = {}  # each with where this rank is on it
     of = []
-    for number, parameter in parameters:
-        if local_shard(parameter) is parameter:
-            continue
-        spec = parameter._spec
+    for number, spec in ((number, each._spec) for number, each in parameters if local_shard(each) is not each):
         mesh = spec.mesh
-        names = tuple(mesh.mesh_dim_names or ())
-        key = (names, tuple(mesh.mesh.shape), tuple(mesh.mesh.flatten().tolist()))
-        if key not in meshes:
-            meshes[key] = len(meshes)
-            coordinates.append(list(mesh.get_coordinate() or ()))
-        of.append([number, meshes[key], [placement_text(one) for one in spec.placements], list(map(int, spec.shape))])
-    return {"meshes": list(meshes), "coordinates": coordinates, "of": of}
+        key = (tuple(mesh.mesh_dim_names or ()), tuple(mesh.mesh.shape), tuple(mesh.mesh.flatten().tolist()))
+        meshes.setdefault(key, list(mesh.get_coordinate() or ()))
+        how = [placement_text(one) for one in spec.placements]
+        of.append([number, list(meshes).index(key), how, list(map(int, spec.shape))])
+    return {"meshes": list(meshes), "coordinates": list(meshes.values()), "of": of}

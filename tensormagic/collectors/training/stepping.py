@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import torch
 
@@ -35,8 +35,12 @@ from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPatter
 
 MOST_PROBES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
+MOST_PATTERNS = 24  # of one optimizer
 
 Reference = Callable[[], "torch.Tensor | None"]
+# Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing, None where that
+# is still to come from a device.
+Brought = Callable[[torch.Tensor], "tuple[int | None, float | None]"]
 
 
 def gradient_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -77,15 +81,10 @@ class ParameterProbe:
         leaf = self.parameter()
         return self.brought and self.weights >= 0 and leaf is not None and leaf._version != self.weights
 
-    def empty(self) -> None:
-        """Note that it is cleared, just before a step."""
-        emptied = self.brought or self.emptied
-        self.forget()
-        self.emptied = emptied
-
-    def forget(self) -> None:
-        """Begin anew: what is in it was not brought, and not used."""
-        self.used = self.brought = self.emptied = self.by_backward = False
+    def clear(self, *, before_step: bool = False) -> None:
+        """Note that it is cleared: what is in it was not brought, and not used."""
+        self.emptied = before_step and (self.brought or self.emptied)
+        self.used = self.brought = self.by_backward = False
 
 
 def all_zero(gradient: torch.Tensor | None) -> bool:
@@ -93,6 +92,10 @@ def all_zero(gradient: torch.Tensor | None) -> bool:
     with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
         return gradient is not None and not bool(_values(gradient).any())
     return False
+
+
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
 
 
 def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -> list[ParameterProbe]:
@@ -113,11 +116,6 @@ def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -
     return [ParameterProbe(weakref.ref(asking[at])) for at in sorted(chosen)]
 
 
-MOST_PATTERNS = 24  # of one optimizer
-
-Brought = Callable[[torch.Tensor], "tuple[int | None, float | None]"]
-
-
 @dataclass(slots=True)
 class Moment:
     """What is known when a step is made."""
@@ -132,18 +130,11 @@ class Moment:
     reached: Collection[int] = ()  # the leaves that the last backward led to
 
 
-_Key = tuple[StepKind, "int | None", "int | None", "int | None"]
-
-
 class Stepping:
-    """Follows one optimizer by a few of its parameters.
-
-    ``brought`` gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
-    None where that is still to come from a device, as ``late`` knows.
-    """
+    """Follows one optimizer by a few of its parameters."""
 
     def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
-        self._probes = probes
+        self.probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
         self._is_inside = False  # whether a step runs, which may call a closure
@@ -153,49 +144,47 @@ class Stepping:
         self._answers: dict[str, bool] = {}  # the last to each
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped
         self._at_begin = 0
-        self.steps = self.left_out = 0
-        # Count, first, last, in a row now, longest: memory does not grow with the number of steps.
-        self._patterns: dict[_Key, list[int]] = {}
-        self.accumulation: Accumulation | None = None
-        self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
-        self.foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
+        self.steps = self._left_out = self._in_a_row = 0
+        self._patterns: dict[tuple[Any, ...], StepPattern] = {}  # memory does not grow with the number of steps
+        self._pattern: tuple[Any, ...] = ()  # that of the last step
+        self._accumulation: Accumulation | None = None
+        self._discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
+        self._foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
         self._is_used_elsewhere = False
         self._mixed: tuple[int | None, Collection[int]] = None, ()  # the line, and the leaves that it led to
         self._is_mixed = False
 
-    def patterns(self) -> tuple[StepPattern, ...]:
-        """Return the steps that were counted, in order of first appearance."""
-        return tuple(
-            StepPattern(
-                kind=kind, location=location, backward=backward, cleared=cleared,
-                count=counts[0], first=counts[1], last=counts[2], longest=counts[4],
-            )
-            for (kind, location, backward, cleared), counts in list(self._patterns.items())
+    def use(self, name: str = "", type_name: str = "", **facts: Any) -> OptimizerUse:
+        """Return the steps that were counted, in order of first appearance, and what else is known of the optimizer."""
+        discarded_at, discarded = next(iter(self._discarded.most_common(1)), (None, 0))
+        foreign_at, _ = next(iter(self._foreign.most_common(1)), (None, 0))
+        return OptimizerUse(
+            name=name, type_name=type_name, steps=self.steps, left_out=self._left_out,
+            patterns=tuple(self._patterns.copy().values()), accumulation=self._accumulation, discarded=discarded,
+            discarded_at=discarded_at, foreign=sum(self._foreign.values()), foreign_at=foreign_at, **facts,
         )  # fmt: skip
 
     def keep(self, parameters: Sequence[torch.Tensor]) -> None:
         """Follow what the optimizer holds by now, where it has given some of it up."""
         held = set(map(id, parameters))
-        self._probes = [one for one in self._probes if id(one.parameter()) in held] or probes_of(parameters)
+        self.probes = [one for one in self.probes if id(one.parameter()) in held] or probes_of(parameters)
 
     def before_pass(self, last: int | None = None, reached: Collection[int] = ()) -> None:
         """Look before a backward; ``last`` is the line of the one before it, ``reached`` the leaves that it led to."""
         # What a backward brought since the last step, and is gone: no step has used it.
-        if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self._probes):
-            self.discarded[last] += 1
-        stale = []  # those of which a backward would add to what a step has used, as far as versions show
-        for probe in self._probes:
+        if last is not None and any(one.brought and gradient_of(one.parameter()) is None for one in self.probes):
+            self._discarded[last] += 1
+        for probe in self.probes:
             if not probe.look() or probe.gradient is None:
-                probe.forget()
-            if probe.used or (self._is_inside and probe.is_of_other_weights):
-                stale.append(probe)
+                probe.clear()
         if self._is_used_elsewhere or self._is_mixed:
-            there = any(probe.brought and not probe.used for probe in self._probes)
             self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
-            self._is_mixed, self._is_used_elsewhere = there, False
+            self._is_mixed, self._is_used_elsewhere = any(one.brought and not one.used for one in self.probes), False
+        # Those of which a backward would add to what a step has used, as far as versions show.
+        stale = [one for one in self.probes if one.used or (self._is_inside and one.is_of_other_weights)]
         if self._are_zero(stale, "stale"):
             for probe in stale:
-                probe.forget()
+                probe.clear()
         else:
             self._adds |= self._is_inside and bool(stale) and not self._unanswered
 
@@ -208,24 +197,19 @@ class Stepping:
         """Return whether gradients were found all zero when last asked; of those on a device the answer comes later."""
         if probes and self._is_time(question):
             there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
-            complete = len(there) == len(probes)
-            far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
-            if not far:
-                self._answers[question] = complete and all(map(all_zero, there))
-            elif len({each.device for each in far}) == 1:
-                with quiet():
-                    largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
 
-                def keep(read: list[float]) -> None:
-                    self._answers[question] = complete and not any(read)
+            def keep(largest: list[float]) -> None:
+                self._answers[question] = len(there) == len(probes) and not any(largest)
 
-                self._late.sent(torch.stack(largest), keep)
+            with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
+                values = [_values(gradient) for gradient in there if gradient.numel()]
+                self._late.read([torch.linalg.vector_norm(each, math.inf) for each in values], keep)
         self._unanswered |= bool(probes) and question not in self._answers
         return bool(probes) and self._answers.get(question, False)
 
     def after_pass(self) -> None:
         """Look after a backward."""
-        for probe in self._probes:
+        for probe in self.probes:
             if not probe.look():
                 probe.brought = probe.by_backward = probe.gradient is not None
             leaf = probe.parameter() if self._is_inside else None
@@ -233,36 +217,35 @@ class Stepping:
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
-        self._is_used_elsewhere = any(probe.brought and not probe.used for probe in self._probes)
+        self._is_used_elsewhere = any(probe.brought and not probe.used for probe in self.probes)
 
     def forget(self) -> None:
         """Note that backwards or steps may have gone by unseen."""
         self._is_mixed = self._is_used_elsewhere = False
-        for probe in self._probes:
-            probe.forget()
+        for probe in self.probes:
+            probe.clear()
         self._at_last_step = -1
 
     def begin(self) -> None:
         """Look for the first time."""
-        for probe in self._probes:
+        for probe in self.probes:
             probe.look()
             parameter = probe.parameter()
             norm = self._brought(parameter)[1] if parameter is not None else -1.0
-            probe.brought = norm is None or 0 < norm < math.inf
-            probe.by_backward = probe.brought
+            probe.brought = probe.by_backward = norm is None or 0 < norm < math.inf
             if norm is None and probe.gradient is not None:  # it may be zero only where it was written to
                 self._unanswered |= probe.version > 0
             elif probe.brought and (probe.gradient is None or all_zero(gradient_of(parameter))):
-                probe.empty()
+                probe.clear(before_step=True)
 
     def before_step(self, passes: int) -> None:
         """Look before a step."""
         self._at_begin, self._is_inside = passes, True
         changed = []  # those of which what a backward brought was changed since, and may have been cleared
-        for probe in self._probes:
+        for probe in self.probes:
             same = probe.look()
             if probe.gradient is None:
-                probe.empty()
+                probe.clear(before_step=True)
             elif not same and not probe.brought:
                 probe.used = probe.by_backward = False
             if not same and probe.brought:
@@ -270,7 +253,7 @@ class Stepping:
         self._as_brought = self._at_last_step >= 0 and not changed
         if self._are_zero(changed, "changed"):
             for probe in changed:
-                probe.empty()
+                probe.clear(before_step=True)
 
     def uses_scaled(self, scale: float | None) -> bool:
         """Return whether the step uses what a backward of a scaled loss brought; what was divided by hand is smaller.
@@ -279,7 +262,7 @@ class Stepping:
         """
         if scale is not None and scale <= 1:
             return False
-        parameter = next((one for probe in self._probes if (one := probe.parameter()) is not None), None)
+        parameter = next((one for probe in self.probes if (one := probe.parameter()) is not None), None)
         gradient, norm = gradient_of(parameter), self._brought(parameter)[1] if parameter is not None else None
         if scale is None or norm is None or gradient is None:
             return self._as_brought and gradient is not None
@@ -293,24 +276,24 @@ class Stepping:
         line, reached = self._mixed
         same = line == moment.backward and set(reached) <= set(moment.reached)  # batches that add up
         if self._is_mixed and kind == "fresh" and not same:
-            self.foreign[line] += 1
+            self._foreign[line] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = self._is_inside = self._adds = False
-        for probe in self._probes:
+        for probe in self.probes:
             probe.look()
             probe.used, probe.brought, probe.emptied = probe.gradient is not None, False, False
 
     def states(self) -> tuple[tuple[int, bytes], ...]:
         """Return what shows whether a step did anything: versions, and first values; empty where it is not known."""
-        there = [parameter for probe in self._probes if (parameter := probe.parameter()) is not None]
-        plain = (type(one) in {torch.Tensor, torch.nn.Parameter} and one.layout is torch.strided for one in there)
-        if not all(plain) or any(one.device.type != "cpu" for one in there):
+        there = [parameter for probe in self.probes if (parameter := probe.parameter()) is not None]
+        kinds = {(type(one) in {torch.Tensor, torch.nn.Parameter}, one.layout, one.device.type) for one in there}
+        if kinds != {(True, torch.strided, "cpu")}:
             return ()
         with quiet():
             return tuple((one._version, bytes(one.detach().flatten()[:4].view(torch.uint8).tolist())) for one in there)
 
     def has_gradients(self) -> bool:
         """Return whether there are gradients that would change the first values, which `states` compares."""
-        gradients = (gradient_of(probe.parameter()) for probe in self._probes)
+        gradients = (gradient_of(probe.parameter()) for probe in self.probes)
         with quiet():
             return any(gradient is not None and bool(gradient.flatten()[:4].any()) for gradient in gradients)
 
@@ -324,13 +307,17 @@ class Stepping:
     def _count(self, kind: StepKind, moment: Moment) -> None:
         since, self._at_last_step = moment.passes - self._at_last_step, moment.passes
         self.steps += 1
-        key = (kind, moment.location, moment.backward, moment.cleared)
-        if key not in self._patterns and len(self._patterns) >= MOST_PATTERNS:
-            self.left_out += 1
+        key: tuple[Any, ...] = kind, moment.location, moment.backward, moment.cleared
+        self._in_a_row, self._pattern = self._in_a_row + 1 if key == self._pattern else 1, key
+        known = self._patterns.get(key)
+        if known is not None:
+            longest = max(known.longest, self._in_a_row)
+            self._patterns[key] = replace(known, count=known.count + 1, last=self.steps, longest=longest)
+        elif len(self._patterns) < MOST_PATTERNS:
+            where = dict(zip(("kind", "location", "backward", "cleared"), key, strict=True))
+            self._patterns[key] = StepPattern(first=self.steps, last=self.steps, **where)
         else:
-            counted, first, last, in_a_row, longest = self._patterns.get(key, (0, self.steps, 0, 0, 0))
-            in_a_row = in_a_row + 1 if last == self.steps - 1 else 1
-            self._patterns[key] = [counted + 1, first, self.steps, in_a_row, max(longest, in_a_row)]
+            self._left_out += 1
         if kind == "accumulated" and self._is_time("measured"):
             self._measure(one_pass=since == 1)
 
@@ -339,46 +326,38 @@ class Stepping:
             return "accumulated" if self._adds else "inside"
         if not moment.seen or self._unanswered:
             return "unseen"
-        there = [probe for probe in self._probes if probe.gradient is not None and not probe.emptied]
+        there = [probe for probe in self.probes if probe.gradient is not None and not probe.emptied]
         if any(probe.used and probe.brought for probe in there):
             return "accumulated"
         if there:
             repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
             return "repeated" if repeated else "fresh"
-        if any(probe.emptied for probe in self._probes):
+        if any(probe.emptied for probe in self.probes):
             return "idle" if any(map(_has_gradient, parameters)) else "emptied"
         return "without" if moment.forward and not moment.passes else "idle"
 
     def _measure(self, *, one_pass: bool) -> None:
-        grown = next((one for one in self._probes if one.used and one.brought), None)
+        grown = next((one for one in self.probes if one.used and one.brought), None)
         parameter = grown.parameter() if grown is not None else None
-        gradient, step = gradient_of(parameter), self.steps
-        number, brought = self._brought(parameter) if parameter is not None else (None, None)
+        if parameter is None or (gradient := gradient_of(parameter)) is None or gradient.is_meta:
+            return
+        step, (number, brought) = self.steps, self._brought(parameter)
+        # Of several processes' gradients, what came of all is described.
         described = brought if one_pass and brought is not None and brought >= 0 and world_size() == 1 else None
 
-        def keep(read: list[float]) -> None:  # of several processes' gradients, what came of all is described
-            known = self.accumulation
+        def keep(read: list[float]) -> None:
+            known = self._accumulation
             first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, read[0])
-            self.accumulation = Accumulation(number, *first, step, read[0], described)
+            self._accumulation = Accumulation(number, *first, step, read[0], described)
 
-        if gradient is None or gradient.is_meta:
-            return
         with suppress(RuntimeError, TypeError, NotImplementedError), quiet():
-            norm = torch.linalg.vector_norm(_values(gradient)).reshape(1)
-            if devices.there.holds(gradient):
-                self._late.sent(norm, keep)
-            else:
-                keep([float(norm)])
+            self._late.read([torch.linalg.vector_norm(_values(gradient))], keep)
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:
     """Return whether a parameter has a gradient that is not zero; of one on a device that is not asked."""
     gradient = gradient_of(parameter)
     return gradient is not None and not devices.there.holds(gradient) and not all_zero(gradient)
-
-
-def _values(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
 
 
 # Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.
@@ -395,25 +374,22 @@ class ByHand:
         self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
         self._graphs: set[int] = set()
         self._theirs: dict[int, Reference] = {}  # parameters of optimizers, by ``id``, weak
-        self._probes: list[ParameterProbe] = []
-        self._versions = array("q")
-        self._stepping: Stepping | None = None
+        self._versions: list[tuple[int, int]] = []  # of each probe, and where it was written to behind them
+        self._stepping = Stepping([], brought, late)
         self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that an optimizer holds these."""
         self._theirs.update((id(parameter), weakref.ref(parameter)) for parameter in parameters)
-        if any(holds(self._theirs, probe.parameter()) for probe in self._probes):
-            self._stepping, self._probes, self._known = None, [], 0
+        if any(holds(self._theirs, probe.parameter()) for probe in self._stepping.probes):
+            self._stepping, self._versions, self._known = Stepping([], self._brought, self._late), [], 0
 
     def before_pass(self, backward: int | None, passes: int) -> None:
         """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
-        if self._stepping is not None:
-            if self._versions != (now := self._now()):
-                pairs = ((at, slice(2 * at, 2 * at + 2)) for at in range(len(self._probes)))
-                changed = [self._probes[at] for at, part in pairs if self._versions[part] != now[part]]
-                self._stepping.updated(Moment(None, backward, None, passes), changed)
-            self._stepping.before_pass()
+        both = zip(self._stepping.probes, self._versions, self._now(), strict=True)
+        if changed := [probe for probe, then, now in both if then != now]:
+            self._stepping.updated(Moment(None, backward, None, passes), changed)
+        self._stepping.before_pass()
 
     def reached(self, structure: GraphStructure) -> None:
         """Note which leaves a pass of this thread led to."""
@@ -423,49 +399,41 @@ class ByHand:
 
     def after_pass(self) -> None:
         """Look after a backward; where new leaves have come, choose whom to follow."""
-        if self._stepping is not None:
+        if self._stepping.probes:
             self._stepping.after_pass()
         elif len(self._reached) != self._known:
             self._known = len(self._reached)
             alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
             free = [leaf for leaf in alive if leaf is not None and not holds(self._theirs, leaf)]
-            if found := probes_of(free, with_gradient=True):
-                self._probes, self._stepping = found, Stepping(found, self._brought, self._late)
-                self._stepping.begin()
-        if self._probes and (gradient := gradient_of(self._probes[0].parameter())) is not None:
-            self._graphed += gradient.requires_grad
-        self._versions = self._now() if self._probes else self._versions
+            self._stepping = Stepping(probes_of(free, with_gradient=True), self._brought, self._late)
+            self._stepping.begin()
+        for probe in self._stepping.probes[:1]:
+            gradient = gradient_of(probe.parameter())
+            self._graphed += gradient is not None and gradient.requires_grad
+        self._versions = self._now()
 
     def forget(self) -> None:
         """Note that something may have gone by unseen."""
         self._versions = self._now()
-        if self._stepping is not None:
-            self._stepping.forget()
+        self._stepping.forget()
 
     @property
     def updates(self) -> int:
         """How many updates there were so far."""
-        return self._stepping.steps if self._stepping is not None else 0
+        return self._stepping.steps
 
     def use(self, trained: Trained) -> OptimizerUse | None:
         """Return what is known; None where nothing was updated by hand. ``trained`` knows what follows other leaves."""
-        stepping = self._stepping
-        if stepping is None or not stepping.steps:
-            return None
-        alive = [leaf for probe in self._probes if (leaf := probe.parameter()) is not None]
-        numbers = map(self._leaves.find, alive)
-        return OptimizerUse(
-            name="", type_name="", steps=stepping.steps, patterns=stepping.patterns(), left_out=stepping.left_out,
-            holds=tuple(sorted(number for number in numbers if number is not None)),
-            accumulation=stepping.accumulation, graphed=self._graphed, follows=any(map(trained.is_following, alive)),
-        )  # fmt: skip
+        alive = [leaf for probe in self._stepping.probes if (leaf := probe.parameter()) is not None]
+        numbers = (number for number in map(self._leaves.find, alive) if number is not None)
+        follows = any(map(trained.is_following, alive))
+        use = self._stepping.use(holds=tuple(sorted(numbers)), graphed=self._graphed, follows=follows)
+        return use if use.steps else None
 
-    def _now(self) -> array[int]:
-        """Return version and blind write of each probe, one after the other: sixteen bytes a leaf."""
-        found = array("q")
-        for probe in self._probes:
-            leaf = probe.parameter()
-            blind = leaf is not None and self._blind.any and leaf.layout is torch.strided
-            found.append(-1 if leaf is None else leaf._version)
-            found.append(self._blind.last_at(leaf.data_ptr()) if leaf is not None and blind else -1)
+    def _now(self) -> list[tuple[int, int]]:
+        found = []
+        for leaf in (probe.parameter() for probe in self._stepping.probes):
+            is_followed = leaf is not None and self._blind.any and leaf.layout is torch.strided
+            blind = self._blind.last_at(leaf.data_ptr()) if leaf is not None and is_followed else -1
+            found.append((-1 if leaf is None else leaf._version, blind))
         return found

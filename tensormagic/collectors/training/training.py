@@ -10,13 +10,11 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
-from itertools import chain
+from itertools import chain, islice
 from threading import get_ident
-from time import perf_counter
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import torch
 
@@ -26,12 +24,12 @@ from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.objects.identity import name_of
+from tensormagic.collectors.objects.identity import holds, name_of
+from tensormagic.collectors.quiet import Looking
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, names_of_one
-from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
+from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes, held_by
 from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
-from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
-from tensormagic.words import error_text
+from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, OptimizerUse, Training
 
 MOST_OPTIMIZERS, MOST_STATES, MOST_SHAPES = 32, 4096, 8
 _STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
@@ -40,8 +38,6 @@ NO_RATE = 1e-7  # of the largest rate: less is none
 
 class Restarts:
     """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch."""
-
-    __slots__ = ("_last", "_seen", "again", "at", "of")
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
@@ -62,75 +58,53 @@ class Restarts:
             self._seen[state] = step
 
 
-@dataclass(slots=True, eq=False)
 class Followed:
     """An optimizer that steps: who it is, what it holds, and how it stepped."""
 
-    reference: weakref.ref[torch.optim.Optimizer]
-    name: str
-    type_name: str
-    stepping: Stepping
-    held: Held
-    rate: float | None = None
-    zero_rate_steps: int = 0
-    restarts: Restarts = field(default_factory=Restarts)
-    graphed: int = 0
-    scaled: int = 0
-    again: bool = False
-    before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
-    waits: int = 0  # steps of such a class that changed nothing, although there were gradients
+    def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
+        self.reference, self.name, self.type_name = weakref.ref(optimizer), name, type(optimizer).__name__
+        self.stepping, self.held, self.restarts = stepping, held, Restarts()
+        self.again = False  # this and the next three as in `OptimizerUse`
+        self.zero_rate_steps = self.graphed = self.scaled = 0
+        self._rate: float | None = None
+        self.before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
+        self.waits = 0  # steps of such a class that changed nothing, although there were gradients
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
         rates: list[Any] = [group.get("lr") for group in optimizer.param_groups]
         if rates and all(isinstance(rate, int | float) for rate in rates):
             rate = float(max(rates))
-            self.rate = max(rate, self.rate or 0.0)
-            self.zero_rate_steps = self.zero_rate_steps + 1 if rate <= self.rate * NO_RATE else 0
+            self._rate = max(rate, self._rate or 0.0)
+            self.zero_rate_steps = self.zero_rate_steps + 1 if rate <= self._rate * NO_RATE else 0
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
-        stepping, held, restarts = self.stepping, self.held, self.restarts
-        discarded_at, discarded = next(iter(stepping.discarded.most_common(1)), (None, 0))
-        foreign_at, _ = next(iter(stepping.foreign.most_common(1)), (None, 0))
-        return OptimizerUse(
-            name=self.name, type_name=self.type_name, steps=stepping.steps, patterns=stepping.patterns(),
-            left_out=stepping.left_out, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
+        held, restarts = self.held, self.restarts
+        return self.stepping.use(
+            self.name, self.type_name, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
             unknown_parameters=len(held.unknown),
             unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
-            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle,
-            accumulation=stepping.accumulation, discarded=discarded, discarded_at=discarded_at, rate=self.rate,
+            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle, rate=self._rate,
             zero_rate_steps=self.zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
-            foreign=sum(stepping.foreign.values()), foreign_at=foreign_at,
             repeated=len(restarts.again), repeated_at=restarts.at, repeated_of=restarts.of,
         )  # fmt: skip
 
 
-_Given = ParamSpec("_Given")
-
-
-def _guarded(
-    look: Callable[Concatenate[TrainingWatcher, _Given], None],
-) -> Callable[Concatenate[TrainingWatcher, _Given], None]:
-    """Look outside the user's modes; what goes wrong becomes a gap. What a CUDA graph records does not run: no look."""
+def _guarded(look: Callable[..., None]) -> Callable[..., None]:
+    """Look as `Looking` does; what a CUDA graph records does not run: no look."""
 
     @wraps(look)
-    def guarded(self: TrainingWatcher, /, *args: _Given.args, **kwargs: _Given.kwargs) -> None:
+    def guarded(self: TrainingWatcher, *args: Any) -> None:
         if devices.there.capturing():
             self._seen = False
-            return
-        began = perf_counter()
-        try:
-            with torch._C.DisableTorchFunction():
-                look(self, *args, **kwargs)
-        except Exception as error:
-            self._miss("training", f"some training steps could not be traced: {error_text(error)}")
-        self.seconds += perf_counter() - began
+        else:
+            self.guarded(look, self, *args)
 
     return guarded
 
 
-class TrainingWatcher(TracePart):
+class TrainingWatcher(Looking, TracePart):
     """Follows what trains."""
 
     def __init__(self, trace: TraceContext) -> None:
@@ -142,24 +116,17 @@ class TrainingWatcher(TracePart):
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._by_hand = ByHand(leaves, self._brought, self._recorder.autograd.blind, trace.late)
-        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, trace.passes)
+        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(trace.passes, namespace)
         self._loop, self._growth = self._recorder.calls.loop, Growth(self._recorder.origins)
         self._loop.region = self._recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
         self._loops, self._loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
-        self._alike: tuple[int, ...] = ()
-        self._idle: tuple[IdleOptimizer, ...] = ()
-        self._names: tuple[tuple[str, ...], ...] = ()
-        self._steps = 0
-        self._finished = False
+        self._found: dict[str, Any] = {}  # fields of the report that are known when the run has ended
         self._backward: int | None = None
         self._reached: Collection[int] = ()  # the leaves that the last pass led to
-        self._passes, self._running, self._nodes = 0, 0, 0
-        self._whole = True  # no pass went by on another thread
-        self._seen = True
+        self._steps = self._passes = self._running = self._nodes = self._optimizers_seen = 0
+        self._seen = self._whole = True  # whether no pass went by unseen since the last, or on another thread
         self._met: dict[int, weakref.ref[torch.Tensor]] = {}  # the first parameter of each optimizer, by identity
-        self.optimizers_seen = 0
-        self._gaps: dict[str, Gap] = {}
 
     def enter(self, undoing: Undoing) -> None:
         """Note loads of states."""
@@ -221,17 +188,18 @@ class TrainingWatcher(TracePart):
         names = list(self._namespace.items())
         if held or self._passes >= _TRAINS:
             self._elsewhere.finish(asking - held, self._loop, names)
-        self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
-        self._idle = tuple(self._elsewhere.idle) if self._whole else ()  # else other threads may have made steps
-        alive = (each for followed in list(self._optimizers) if (each := followed.reference()) is not None)
-        stepped = chain.from_iterable(map(held_by, alive))
-        self._names = names_of_one(self._namespace, stepped)
-        for followed in list(self._optimizers):
+        alive = [(followed, each) for followed in self._optimizers if (each := followed.reference()) is not None]
+        self._found = {
+            "alike": alike(self._leaves) if self._steps or self._by_hand.updates else (),
+            "idle": tuple(self._elsewhere.idle) if self._whole else (),  # else other threads may have made steps
+            "names": names_of_one(self._namespace, chain.from_iterable(held_by(each) for _, each in alive)),
+            "elsewhere": tuple(sorted(self._elsewhere.found - held)),
+        }
+        for followed in self._optimizers:
             followed.held.find_owner(self._namespace)
-            theirs = followed.reference()
-            if theirs is not None and followed.waits >= _TRAINS and not followed.stepping.steps:
+        for followed, theirs in alive:
+            if followed.waits >= _TRAINS and not followed.stepping.steps:
                 lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, followed.waits)
-        self._finished = True
 
     @_guarded
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -252,7 +220,7 @@ class TrainingWatcher(TracePart):
         """Look after a step."""
         if (followed := self._find(optimizer)) is None:
             return
-        stepping, caller = followed.stepping, sys._getframe(2)
+        stepping, caller = followed.stepping, sys._getframe(1)  # its own frame would be a cycle that keeps all alive
         if not _is_torchs(optimizer):
             waits = bool(followed.before) and followed.before == stepping.states()
             if waits or is_within_step(optimizer):
@@ -293,10 +261,8 @@ class TrainingWatcher(TracePart):
 
     def _look_at_modes(self, followed: Followed, optimizer: torch.optim.Optimizer) -> None:
         for owner in followed.held.owners:
-            modes = self._modes.get(owner)
-            if modes is None or modes.reference() is None:
-                model = dict(self._leaves.modules.roots()).get(owner)
-                if model is None:
+            if (modes := self._modes.get(owner)) is None or modes.reference() is None:
+                if (model := dict(self._leaves.modules.roots()).get(owner)) is None:
                     continue
                 modes = self._modes[owner] = ModelModes(owner, model, self._late)
             modes.step(held_by(optimizer))
@@ -308,18 +274,17 @@ class TrainingWatcher(TracePart):
     def _meet(self, optimizer: torch.optim.Optimizer) -> Followed | None:
         if optimizer in self._beyond:
             return None
-        self.optimizers_seen += 1
-        self._recorder.detached.trained.step(optimizer)
+        self._optimizers_seen += 1
+        self._recorder.detached.trained.step(held_by(optimizer))
         self._followed.pop(id(optimizer), None)
         if len(self._optimizers) >= MOST_OPTIMIZERS:
             self._beyond.add(optimizer)
             return None
         stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
-        name, first = name_of(optimizer, list(self._namespace.items()), sys._getframe()), next(held_by(optimizer), None)
-        found = Followed(weakref.ref(optimizer), name, type(optimizer).__name__, stepping, Held(self._leaves))
-        if first is not None:
-            known = self._met.get(id(first))
-            found.again = known is not None and known() is first
+        name = name_of(optimizer, list(self._namespace.items()), sys._getframe())
+        found = Followed(optimizer, name, stepping, Held(self._leaves))
+        for first in islice(held_by(optimizer), 1):
+            found.again = holds(self._met, first)
             self._met[id(first)] = weakref.ref(first)
         self._followed[id(optimizer)] = found
         self._optimizers.append(found)
@@ -334,40 +299,28 @@ class TrainingWatcher(TracePart):
         number, row = self._leaves.find(leaf), self._pass_log.kept.last
         if number is not None and self._pass_log.is_coming(number):
             return number, None
-        if number is None or row is None or number >= len(row.norms):
-            return number, UNTOUCHED
-        return number, row.norms[number]
+        return number, UNTOUCHED if number is None or row is None or number >= len(row.norms) else row.norms[number]
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be followed."""
-        return tuple(self._gaps.values())
-
-    def unmeasured(self, reason: str) -> None:
-        """Note that it could not be measured how far a step moved the parameters."""
-        self._miss("optimizer", f"how far a step moved the parameters could not be measured: {reason}")
-
-    def _miss(self, section: str, reason: str) -> None:
-        self._gaps.setdefault(reason, Gap(section, reason))
+        return (Gap("training", f"some training steps could not be traced: {self.gap}"),) if self.gap else ()
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what is known so far; nothing where nothing trained."""
         every = list(self._optimizers)
         if not self._passes and not every and not self._loads.found:
             return {}
-        held = (followed.held.numbers for followed in every)
         return {"training": Training(
-            optimizers=tuple(followed.use() for followed in every), optimizers_seen=self.optimizers_seen,
-            by_hand=self._by_hand.use(self._recorder.detached.trained),
-            elsewhere=tuple(sorted(self._elsewhere.found.difference(*held))) if self._finished else None,
-            growth=tuple(self._growth.found.values()), sums=self._loop.sums(), norms=self._loop.norms.report(),
-            drifting=self._loop.drifting.report(), alike=self._alike, frozen=self._frozen.report(), idle=self._idle,
-            names=self._names, used_up=tuple(self._loops.used_up.values()), same_order=tuple(self._loops.same_order),
-            loads=tuple(self._loads.found.values()),
-            modes=tuple(modes.report() for modes in list(self._modes.values())),
+            optimizers=tuple(followed.use() for followed in every), optimizers_seen=self._optimizers_seen,
+            by_hand=self._by_hand.use(self._recorder.detached.trained), growth=tuple(self._growth.found.values()),
+            sums=self._loop.sums(), norms=self._loop.norms(graded=False), drifting=self._loop.norms(graded=True),
+            frozen=self._frozen.report(), used_up=tuple(self._loops.used_up.values()),
+            same_order=tuple(self._loops.same_order), loads=tuple(self._loads.found.values()),
+            modes=tuple(modes.found for modes in list(self._modes.values())),
             clips=tuple(
                 Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted, scaled=scaled)
                 for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
-            ),
+            ), **self._found,
         )}  # fmt: skip
 
 
@@ -390,8 +343,3 @@ def is_within_step(of: torch.optim.Optimizer | None = None) -> bool:
         steps += frame.f_code is _STEP and (of is None or frame.f_locals.get("self") is of)
         frame = frame.f_back  # type: ignore[assignment]
     return steps > 1
-
-
-def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    """Yield the parameters that an optimizer was given."""
-    return (parameter for group in optimizer.param_groups for parameter in group["params"])

@@ -6,26 +6,25 @@ import math
 import sys
 import threading
 from collections import UserDict
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from threading import Lock
-from time import perf_counter
 from types import FrameType, ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.measures import LOW_PRECISION, NORM_RELIABLE
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.quiet import Looking, dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.training.held import held_by
 from tensormagic.collectors.training.parallel import ParallelWatcher, in_memory_order
-from tensormagic.collectors.training.training import TrainingWatcher, held_by
-from tensormagic.words import error_text
+from tensormagic.collectors.training.training import TrainingWatcher
+from tensormagic.reports import Gap
 
 # Sees every optimizer's step, on whichever thread, without a change to the table that torch looks its hooks up in.
 #
@@ -34,68 +33,47 @@ from tensormagic.words import error_text
 # another object replaces it: what is looked up there is what is in the table, and then ours.
 
 _MODULE: ModuleType = sys.modules[torch.optim.Optimizer.__module__]
-
-
-class StepWatcher(Protocol):
-    """What is called for every step; it looks itself on which thread."""
-
-    def begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Look before it. Never raises."""
-
-    def ends(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look after it. Never raises."""
-
-
-_watchers: tuple[StepWatcher, ...] = ()  # another tuple with every change: steps go through it on other threads
 _lock = Lock()
-
-
-def _begins(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-    for watcher in _watchers:
-        watcher.begins(optimizer, args, kwargs)
-
-
-def _ends(optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
-    for watcher in _watchers:
-        watcher.ends(optimizer)
 
 
 class _Table(UserDict[int, Any]):
     """Replaces one of torch's tables; lives as long as the process, as the handles do that it is asked for."""
 
-    def __init__(self, name: str, ours: Callable[..., None]) -> None:
-        self.name, self._ours = name, (ours,)  # called with every step, after what is in the table
+    watchers: tuple[Any, ...] = ()  # another tuple with every change: steps go through it on other threads
+
+    def __init__(self, name: str, event: str) -> None:
+        self.name, self._event = name, event
         self.data = getattr(_MODULE, name, {})
 
     def values(self) -> Iterator[Callable[..., Any]]:  # type: ignore[override]
-        """Return the hooks, as torch goes through them."""
-        return chain(self.data.values(), self._ours)
+        """Return the hooks, as torch goes through them: what is in the table, and then ours."""
+        return chain(self.data.values(), [getattr(watcher, self._event) for watcher in _Table.watchers])
 
 
-_tables = (_Table("_global_optimizer_pre_hooks", _begins), _Table("_global_optimizer_post_hooks", _ends))
+_tables = (_Table("_global_optimizer_pre_hooks", "begins"), _Table("_global_optimizer_post_hooks", "ends"))
 
 
-def watch_steps(watcher: StepWatcher) -> None:
-    """Tell ``watcher`` of every step from now on; twice is as once."""
-    global _watchers  # noqa: PLW0603
+def watch_steps(watcher: Any) -> None:
+    """Call ``watcher.begins`` and ``watcher.ends`` around every step from now on, with what torch's hooks are given.
+
+    They look themselves on which thread, and never raise. Twice is as once.
+    """
     with _lock:
-        _watchers = (*[other for other in _watchers if other is not watcher], watcher)
+        _Table.watchers = (*[other for other in _Table.watchers if other is not watcher], watcher)
         for table in _tables:
             if (there := getattr(_MODULE, table.name)) is not table:
                 table.data = there
                 setattr(_MODULE, table.name, table)
 
 
-def leave_steps(watcher: StepWatcher) -> bool:
+def leave_steps(watcher: Any) -> bool:
     """Call it no more; returns whether it was called."""
-    global _watchers  # noqa: PLW0603
     with _lock:
-        there = watcher in _watchers
-        left = tuple([other for other in _watchers if other is not watcher])
-        for table in () if left else _tables:
+        there = watcher in _Table.watchers
+        _Table.watchers = tuple([other for other in _Table.watchers if other is not watcher])
+        for table in () if _Table.watchers else _tables:
             if getattr(_MODULE, table.name) is table:  # else somebody has taken its place meanwhile
                 setattr(_MODULE, table.name, table.data)
-        _watchers = left
     return there
 
 
@@ -109,7 +87,7 @@ SAMPLE = 1 << 16  # elements of one parameter that are compared
 SAMPLES_THERE = 1 << 22  # elements of all parameters, where a device holds them
 
 
-class UpdateWatcher(TracePart):
+class UpdateWatcher(Looking, TracePart):
     """Measures the steps of every optimizer in this thread.
 
     The log of passes is told of every measured step: how far it moved parameters, and where ranks compare them, the
@@ -148,52 +126,44 @@ class UpdateWatcher(TracePart):
         self._training.before_step(optimizer)
         wanted = self._passes.wants_update(self.seconds - self._first_seconds, self._run_seconds())
         if wanted and not devices.there.capturing():
-            self._guarded(lambda: self._keep(optimizer))
-        if plain and type(optimizer).__module__.startswith("torch.optim."):
-            hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
-            hooked = any(len(each) for each in hooks)
-            if not hooked and not any(group.get("differentiable") for group in optimizer.param_groups):
-                self._recorder.leave_step()  # the step runs torch's code and no other, which makes no node
+            self.guarded(self._keep, optimizer)
+        hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+        others = any(map(len, hooks)) or any(group.get("differentiable") for group in optimizer.param_groups)
+        if plain and not others and type(optimizer).__module__.startswith("torch.optim."):
+            self._recorder.leave_step()  # the step runs torch's code and no other, which makes no node
 
-    def ends(self, optimizer: torch.optim.Optimizer) -> None:
+    def ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         """Look after it."""
         if threading.get_ident() != self._thread:
             return
         self._recorder.return_from_step()
         self._recorder.autograd.step_ends(optimizer)
         if self._before:
-            self._guarded(lambda: self._compare(optimizer))
+            self.guarded(self._compare, optimizer)
             self._first_seconds = self._first_seconds or self.seconds
         self._training.after_step(optimizer)
 
-    def _guarded(self, action: Callable[[], None]) -> None:
-        began = perf_counter()
-        try:
-            with quiet():
-                action()
-        except Exception as error:
-            self._training.unmeasured(error_text(error))
-        self.seconds += perf_counter() - began
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return why it could not be measured how far a step moved the parameters."""
+        reason = f"how far a step moved the parameters could not be measured: {self.gap}"
+        return (Gap("optimizer", reason),) if self.gap else ()
 
+    @quiet()
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
         numbers, parameters, gradients = self._of(optimizer)
         if self._parallel.several:
-            read_when_there(self._passes.late, norms_of(gradients), partial(self._stepped, numbers))
+            tell = partial(self._passes.note, "stepped")
+            self._passes.late.read(norms_of(gradients), lambda read: tell(joined(numbers, read) if read else {}))
         most = _sample_size(parameters)
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
 
-    def _stepped(self, numbers: list[int], read: list[float]) -> None:
-        self._passes.note("stepped", joined(numbers, read) if read else {})
-
+    @quiet()
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
-        while self._before:
+        owner, numbers, before = self._before.pop()
+        while owner != id(optimizer) and self._before:  # others began and failed
             owner, numbers, before = self._before.pop()
-            if owner == id(optimizer):  # others began and failed
-                break
-        else:
-            return
         now, parameters, gradients = self._of(optimizer)
-        if now != numbers or not numbers:
+        if owner != id(optimizer) or now != numbers or not numbers:
             return
         most = _sample_size(parameters)
         after = [_sample(parameter, most) for parameter in parameters]
@@ -205,7 +175,7 @@ class UpdateWatcher(TracePart):
                 if had.shape == new.shape:
                     halves.append(number)
                     norms += (had & (old == new)).sum(), had.sum()
-        read_when_there(self._passes.late, norms, partial(self._tell, numbers, halves))
+        self._passes.late.read(norms, partial(self._tell, numbers, halves))
 
     def _tell(self, numbers: list[int], halves: list[int], read: list[float]) -> None:
         """Hand over the norms of changes and of what was there before, and how many elements of halves stayed."""
@@ -266,26 +236,6 @@ def norms_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         else torch.linalg.vector_norm(x.double())
         for norm, x in zip(norms, tensors, strict=True)
     ]
-
-
-def read_when_there(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
-    """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
-    read, away = [0.0] * len(norms), dict[torch.device, list[int]]()
-    for at, norm in enumerate(norms):
-        if devices.there.holds(norm):
-            away.setdefault(norm.device, []).append(at)
-        else:
-            read[at] = float(norm.item())
-    for device, places in away.items():
-        wide = torch.float32 if device.type == "mps" else torch.float64
-        late.sent(torch.stack([norms[at].to(wide) for at in places]), partial(put, read, places))
-    late.then(None, partial(keep, read))
-
-
-def put(read: MutableSequence[float], places: list[int], found: list[float]) -> None:
-    """Put numbers that have come where they belong."""
-    for at, value in zip(places, found, strict=True):
-        read[at] = value
 
 
 def joined(numbers: list[int], norms: list[float]) -> dict[int, float]:

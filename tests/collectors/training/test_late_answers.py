@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.training import updates
+from tensormagic.collectors.devices import Accelerator, Late
 
 
 def _trained(clear, *, steps=40, clip=False, passes=1, norm=False, before_step=lambda optimizer: None):
@@ -73,10 +73,10 @@ def test_steps_are_judged_as_on_a_cpu_and_nothing_waits(name, request):
 
 def test_many_norms_of_a_device_are_read_in_one_go(monkeypatch):
     """Time grows with how many parameters there are, not with its square; what is on a CPU is read among them."""
-    monkeypatch.setattr(type(updates.devices.there), "holds", lambda _, norm: norm.item() >= 0)
+    monkeypatch.setattr(Accelerator, "holds", lambda _, norm: norm.item() >= 0)
     norms, found = [torch.tensor(float(at or -1), dtype=torch.float64) for at in range(20_000)], []
     late = SimpleNamespace(sent=lambda together, put: put(together.tolist()), then=lambda _, keep: keep())
     began = time.perf_counter()
-    updates.read_when_there(late, norms, found.extend)
+    Late.read(late, norms, found.extend)
     assert time.perf_counter() - began < 0.7
     assert found == [-1.0, *map(float, range(1, 20_000))]
