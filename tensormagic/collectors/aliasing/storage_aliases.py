@@ -103,6 +103,7 @@ class StorageAliases:
             for scope, space in enumerate((self._namespace, *running)):
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
+                item: Any
                 for name, item in walk_arrays(walk):
                     is_tensor = is_kind(item, torch.Tensor)
                     storage = storage_of(item) if is_tensor and item.layout == torch.strided else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
@@ -267,10 +268,8 @@ def _compressed_reading(one: _Arrays) -> tuple[str, ...]:
     )
 
 
-HOLDERS = (
-    Kind("sparse_coo", lambda x: x.layout == torch.sparse_coo, _describe_coordinates),
-    *(
-        Kind(str(form).removeprefix("torch."), lambda x, form=form: bool(x.layout == form), _describe_compressed)
-        for form in _FORMATS
-    ),
-)
+def _kind(layout: torch.layout, describe: Callable[[Any], Description]) -> Kind:
+    return Kind(str(layout).removeprefix("torch."), lambda x: bool(x.layout == layout), describe)
+
+
+HOLDERS = (_kind(torch.sparse_coo, _describe_coordinates), *(_kind(form, _describe_compressed) for form in _FORMATS))

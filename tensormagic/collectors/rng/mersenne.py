@@ -93,7 +93,8 @@ def _tempered(words: Words) -> Words:
     y = words ^ (words >> np.uint32(11))
     y ^= (y << np.uint32(7)) & np.uint32(0x9D2C5680)
     y ^= (y << np.uint32(15)) & np.uint32(0xEFC60000)
-    return y ^ (y >> np.uint32(18))
+    y ^= y >> np.uint32(18)
+    return y
 
 
 def stepped_back(state: Words) -> Words:

@@ -67,17 +67,19 @@ def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]
     return Path(described, walked=min(len(nodes), MOST_COUNTED), complete=len(nodes) <= MOST_COUNTED)
 
 
+_UNKNOWN: tuple[int, ...] = ()  # the shape of nested and functorch outputs
+
+
 def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: str) -> PathNode:
     if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
         return PathNode(
-            op="", node="AccumulateGrad", name=names.get(leaf._cdata, ""), shape=told(lambda: numbers(leaf.shape), ()),
-            is_leaf=True,
-            has_grad=leaf.grad is not None,
+            op="", node="AccumulateGrad", name=names.get(leaf._cdata, ""), is_leaf=True, has_grad=leaf.grad is not None,
+            shape=told(lambda: numbers(leaf.shape), _UNKNOWN),
         )  # fmt: skip
     inputs = tuple(NOTHING if to is None else places.get(id(to), BEYOND) for to in inputs_of(node))
     states = {saved.state for saved in saved_states(node)}
     modified = next((state for state in ("changed in place", "freed") if state in states), "")
-    shape = told(lambda: numbers(node._input_metadata[0].shape), ())  # nested and functorch outputs have no plain shape
+    shape = told(lambda: numbers(node._input_metadata[0].shape), _UNKNOWN)
     return PathNode(op_name(node.name()), node.name(), made, shape, inputs=inputs, saved=modified)
 
 

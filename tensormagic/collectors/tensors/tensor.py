@@ -180,7 +180,7 @@ def _collect(
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        flags={flag: text for flag in flags if (text := told(lambda flag=flag: str(getattr(plain, flag)()), ""))},
+        flags={flag: text for flag in flags if (text := told(partial(_flag, plain, flag), ""))},
         data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
@@ -323,6 +323,10 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
         if same and item.is_contiguous() and item.numel() == storage.elements > 0:
             return Rows(item.numel() // item.shape[0], label)
     return None
+
+
+def _flag(x: torch.Tensor, flag: str) -> str:
+    return str(getattr(x, flag)())
 
 
 def data_text(x: torch.Tensor) -> str:
