@@ -1,7 +1,6 @@
 """The elements of a tensor that are drawn: their colours, their place in the storage, and the words for them.
 
-A `DrawnLayout` says which colour an offset has, which element is the worked example, and which cell of the storage
-strip an offset lies in. It holds no markup: grid, strip, SVG, terminal and figures agree about what is drawn.
+It holds no markup: grid, strip, SVG, terminal and figures agree about what is drawn.
 """
 
 from __future__ import annotations
@@ -132,8 +131,7 @@ class DrawnLayout:
 
     def value(self, row: int, column: int) -> str:
         """Return an element as text, empty where values could not be read."""
-        values = self.grid.values
-        return values[row][column] if values else ""
+        return self.grid.values[row][column] if self.grid.values else ""
 
     @property
     def strip_values(self) -> dict[int, str]:
@@ -142,10 +140,9 @@ class DrawnLayout:
         if not 0 < cells <= NUMBERED_STRIP_CELLS:
             return {}
         layout, grid = self.layout, self.grid
+        texts: Sequence[str] = layout.elements or [text for row in grid.values for text in row]
         places = [offset for row in grid.offsets for offset in row]
-        texts: Sequence[str] = [text for row in grid.values for text in row]
         if layout.elements:  # not only those that are drawn
-            texts = layout.elements
             places = [layout.offset(unravel(at, layout.shape)) for at in range(len(texts))]
         room = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2
         found = {place: narrowed(text, room) for place, text in zip(places, texts, strict=False)}
@@ -168,16 +165,15 @@ def drawn_layout(report: TensorReport) -> DrawnLayout | None:
     layout = report.layout
     if layout is None:
         return None
-    grid = layout.grid
-    low = layout.lowest if layout.lowest is not None else 0
+    grid, low = layout.grid, layout.lowest or 0
     high = layout.highest if layout.highest is not None else low
     if not grid.offsets or not grid.offsets[0]:
         return DrawnLayout(layout, None, None, (), None, low, high)
-    row, column = len(grid.offsets) // 2, len(grid.offsets[0]) // 2  # the worked example
-    index, offset, drawn = index_at(grid, row, column), grid.offsets[row][column], frozenset[int]()
+    row, column, drawn = len(grid.offsets) // 2, len(grid.offsets[0]) // 2, frozenset[int]()  # the worked example
     if is_slice(layout):
         drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
         low, high = min(drawn), max(drawn)
+    index, offset = index_at(grid, row, column), grid.offsets[row][column]
     return DrawnLayout(layout, row, column, index, offset, low, high, drawn if grid.complete else frozenset())
 
 
@@ -271,9 +267,6 @@ def in_cell(value: str) -> str:
     return narrowed(value, PAIR_TEXT if value.endswith("j") else CELL_TEXT)
 
 
-# -- in words --------------------------------------------------------------------------------------------------
-
-
 def formula(layout: LayoutReport) -> str:
     """Return ``offset(i, j) = 1 + 1·i + 12·j``."""
     return _formula(layout, layout.dim_names, "")
@@ -296,21 +289,22 @@ def element(report: TensorReport, index: tuple[int, ...]) -> str:
     return f"{name(report)}[{inner}]" if index else name(report)
 
 
-def worked_example(report: TensorReport, drawn: DrawnLayout) -> tuple[str, ...]:
+def worked_example(report: TensorReport, drawn: DrawnLayout) -> list[str]:
     """Return what there is to say about the element singled out: its value, and its other names.
 
     Those are its index in the base, and the indices that stand still: ``x[:, 3]``.
     """
     if drawn.row is None or drawn.column is None or drawn.offset is None:
-        return ()
-    value, layout = drawn.value(drawn.row, drawn.column), drawn.layout
+        return []
+    value, still = drawn.value(drawn.row, drawn.column), still_dims(drawn.layout)
     lines = [worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)]
-    lines.append(worded(ELEMENT_WORDS["same"], other=bases_index(report, drawn.offset)))
-    if still := still_dims(layout):
+    if other := bases_index(report, drawn.offset):
+        lines.append(worded(ELEMENT_WORDS["same"], other=other))
+    if still:
         inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(drawn.index))
-        part = f"{name(report)}[{inner}]"
-        lines.append(worded(ELEMENT_WORDS["repeated"], letters=still_letters(layout), part=part))
-    return tuple(line for line in lines if line)
+        part, letters = f"{name(report)}[{inner}]", still_letters(drawn.layout)
+        lines.append(worded(ELEMENT_WORDS["repeated"], letters=letters, part=part))
+    return lines
 
 
 def still_dims(layout: LayoutReport) -> list[int]:
@@ -320,8 +314,7 @@ def still_dims(layout: LayoutReport) -> list[int]:
 
 def still_letters(layout: LayoutReport) -> str:
     """Return the letters of those dimensions."""
-    still = still_dims(layout)
-    return listed((layout.dim_names[dim] for dim in still), most=len(still))
+    return listed((layout.dim_names[dim] for dim in still_dims(layout)), most=len(layout.shape))
 
 
 def jumps(report: TensorReport) -> str:
@@ -341,19 +334,16 @@ def shown(report: TensorReport) -> str:
         return ""
     grid, letters, parts = report.layout.grid, report.layout.dim_names, []
     if not grid.complete:
-        rows, columns, whole = len(grid.rows), len(grid.columns), (count(grid.row_count), count(grid.column_count))
-        size = f"{columns} of {whole[1]}"
-        if grid.row_dim is not None:
-            sizes = {"rows": rows, "columns": columns, "row_count": whole[0], "column_count": whole[1]}
-            size = worded(ELEMENT_WORDS["size"], **sizes)
+        sizes = {"rows": len(grid.rows), "columns": len(grid.columns), "row_count": count(grid.row_count),
+                 "column_count": count(grid.column_count)}  # fmt: skip
+        whole = ELEMENT_WORDS["size"] if grid.row_dim is not None else "{columns} of {column_count}"
         axes = ((grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count))
         cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
-        parts.append(f"{size}: {', '.join(cut)}")
-    drawn = {grid.row_dim, grid.column_dim}
-    others = [dim for dim in range(len(report.shape)) if dim not in drawn]
+        parts.append(f"{whole.format(**sizes)}: {', '.join(cut)}")
+    others = [dim for dim in range(len(report.shape)) if dim not in {grid.row_dim, grid.column_dim}]
     slices = math.prod(report.shape[dim] for dim in others)
     if slices > 1:
-        inner = ", ".join(":" if dim in drawn else str(at) for dim, at in enumerate(grid.fixed))
+        inner = ", ".join(str(at) if dim in others else ":" for dim, at in enumerate(grid.fixed))
         first = report.statistics.first_nan if report.statistics is not None else None
         held = first is not None and any(grid.fixed) and all(grid.fixed[dim] == first[dim] for dim in others)
         said = {"part": f"{name(report)}[{inner}]", "slices": count(slices)}
