@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 
 import pytest
@@ -24,7 +23,7 @@ from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sente
 from tensormagic.views.pictures.tensor_kinds import stored_sentence, values_sentence as component_sentence
 from tensormagic.views.pictures.tensor_shot import Shot
 from tensormagic.views.pictures.tensor_values import row_sentence
-from tensormagic.views.pictures.timeline import by_category, by_line, timeline_alternative
+from tensormagic.views.pictures.timeline import TimelinePicture, by_category, by_line
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tests.views import samples_tensor, samples_trace, samples_viewer, trace_forms
 from tests.views.hostile import HOSTILE, everywhere
@@ -109,13 +108,13 @@ SAID = {
         "Treemap of it, 1 MiB. Largest: train.py, line 3 1 MiB (100 %).",
     ),
     "a timeline says its course, its peak, what that is made of, and its line": (
-        timeline_alternative, (TIMELINE, by_category(TIMELINE), line_words),
+        TimelinePicture(TIMELINE, line_words).alternative, (by_category(TIMELINE),),
         ("Live memory on cpu, operation 1 to 9: 2 MiB at the start, the peak of 10 MiB at operation 7, 4 MiB at the "
         "end. Of the peak: saved for backward 5 MiB (50 %), other 3 MiB (30 %), before the run 2 MiB (20 %). "
         "The line with the most of it: line 5  out = net(x) 6 MiB (60 %)."),
     ),
     "by line the lines are what it is made of": (
-        partial(timeline_alternative, unit="event"), (TIMELINE, by_line(TIMELINE), line_words),
+        TimelinePicture(TIMELINE, line_words, "event").alternative, (by_line(TIMELINE),),
         ("Live memory on cpu, event 1 to 9: 2 MiB at the start, the peak of 10 MiB at event 7, 4 MiB at the end. "
         "Of the peak: line 5  out = net(x) 6 MiB (60 %), before the run 2 MiB (20 %), line 6  loss.backward() "
         "2 MiB (20 %)."),

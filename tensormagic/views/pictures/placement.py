@@ -15,18 +15,7 @@ from tensormagic.views.svg_paths import moved, number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role
 from tensormagic.views.to_svg import legend_svg
-from tensormagic.words import (
-    ELLIPSIS,
-    count,
-    is_or_are,
-    listed,
-    percent,
-    plural,
-    ranks_text,
-    seconds_text,
-    shortened,
-    tuple_text,
-)
+from tensormagic.words import ELLIPSIS, count, listed, percent, plural, ranks_text, seconds_text, shortened, tuple_text
 
 # Which rank holds which part of a tensor: the two dimensions that are cut most, as a grid with ranks in its cells.
 
@@ -87,7 +76,7 @@ class PlacementGrid(Picture):
         if empty and total:
             phrases.append(f"{ranks_text(empty)} {'holds' if len(empty) == 1 else 'hold'} nothing")
         if parts := [name for name, how in zip(one.dimensions, one.placements, strict=True) if how.startswith("P")]:
-            phrases.append(f"over {listed(parts)} these {is_or_are(2)} parts of a sum that is still to be taken")
+            phrases.append(f"over {listed(parts)} these are parts of a sum that is still to be taken")
         return "; ".join(phrases)
 
     def _cells(self, room: int, width: float = 720.0) -> tuple[Cells, str]:
