@@ -69,7 +69,6 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
 
 
 def _ring(box: Box, class_: str) -> str:
-    """Return a frame round the head of a box."""
     return rect(box.x - 3, box.y - 3, box.width + 6, HEAD_HEIGHT + 6, class_=class_, rx=6)
 
 
@@ -91,8 +90,6 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     text = f'<text class="cw" x="{number(left + 14)}" y="{number(y)}">{escape(words)}</text>'
     return Mark(ring + cross + text, left, left + wide, above)
 
-
-# -- what findings speak of -------------------------------------------------------------------------------------------
 
 _WORDS = {
     "TM301": "{subject} changed in place",
@@ -188,7 +185,7 @@ def word_place(
     above = (ABOVE,) if numbered else (_BESIDE, ABOVE)
     heights = (*(box.y - up for up in above), box.y + box.height + _BELOW, box.y - _HIGH)
     places = [(x, y) for y in heights for x in within]
-    return min(places, key=lambda place: _covered(words_around(*place, half), taken))  # the first of equals
+    return min(places, key=lambda place: _covered(words_around(place[0], place[1], half), taken))  # the first of equals
 
 
 def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[int, Rectangle]]:

@@ -230,7 +230,6 @@ def _node_name(graph: Graph, index: int) -> str:
 
 @once
 def _inputs(graph: Graph) -> list[list[int]]:
-    """Return the nodes whose results each node uses."""
     found: list[list[int]] = [[] for _ in graph.nodes]
     for edge in graph.edges:
         found[edge.source].append(edge.target)
@@ -239,17 +238,16 @@ def _inputs(graph: Graph) -> list[list[int]]:
 
 # -- formulas ---------------------------------------------------------------------------------------------------------
 
-_SAME = ("grad",)
-_BACK = ("grad, reshaped back",)
+_RESHAPING = ("ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View")
 
 FORMULAS: dict[str, tuple[str, ...]] = {
     # op → one formula for each input that can require grad, in the order of ``grad_fn.next_functions``
+    **{f"{name}Backward0": ("grad, reshaped back",) for name in _RESHAPING},
+    **{f"{name}Backward0": ("grad",) for name in ("Alias", "Clone")},
     "AbsBackward0": ("grad \u00b7 self.sign()",),
     "AddBackward0": ("grad", "alpha \u00b7 grad"),
     "AddmmBackward0": ("beta \u00b7 grad", "alpha \u00b7 grad @ mat2.T", "alpha \u00b7 mat1.T @ grad"),
-    "AliasBackward0": _SAME,
     "BmmBackward0": ("grad @ mat2.mT", "self.mT @ grad"),
-    "CloneBackward0": _SAME,
     "CosBackward0": ("\u2212grad \u00b7 self.sin()",),
     "DivBackward0": ("grad / other", "\u2212grad \u00b7 self / other\u00b2"),
     "DotBackward0": ("grad \u00b7 tensor", "grad \u00b7 self"),
@@ -264,23 +262,18 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     "PermuteBackward0": ("grad, permuted back",),
     "PowBackward0": ("grad \u00b7 exponent \u00b7 self ** (exponent \u2212 1)",),
     "ReluBackward0": ("grad where result > 0, else 0",),
-    "ReshapeAliasBackward0": _BACK,
     "SelectBackward0": ("grad at the selected elements, else 0",),
     "SigmoidBackward0": ("grad \u00b7 result \u00b7 (1 \u2212 result)",),
     "SinBackward0": ("grad \u00b7 self.cos()",),
     "SliceBackward0": ("grad in the slice, else 0",),
     "SoftmaxBackward0": ("result \u00b7 (grad \u2212 (grad \u00b7 result).sum(dim))",),
     "SqrtBackward0": ("grad / (2 \u00b7 result)",),
-    "SqueezeBackward0": _BACK,
     "SubBackward0": ("grad", "\u2212alpha \u00b7 grad"),
     "SumBackward0": ("grad, to every element",),
     "SumBackward1": ("grad, to every element of the summed dimensions",),
     "TBackward0": ("grad.T",),
     "TanhBackward0": ("grad \u00b7 (1 \u2212 result\u00b2)",),
     "TransposeBackward0": ("grad, transposed back",),
-    "UnsafeViewBackward0": _BACK,
-    "UnsqueezeBackward0": _BACK,
-    "ViewBackward0": _BACK,
 }
 
 

@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tensormagic.reports import UNREADABLE, Frame, Graph
-from tensormagic.views.graph.drawing import (
-    BADGE_HEIGHT,
-    BADGE_SIZE,
-    CUT_INDENT,
-    DETAIL_SIZE,
-    HEAD_HEIGHT,
-    LABEL_SIZE,
-    Box,
-    Drawing,
-    badge_rows,
-)
+from tensormagic.views.graph import drawing as graph_drawing
+from tensormagic.views.graph.drawing import DETAIL_SIZE, HEAD_HEIGHT, Box, Drawing, badge_rows
 from tensormagic.views.graph.marks import CRASH_STYLE, FINDING_STYLE, Placed, Value, marks_svg, value_of
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
@@ -88,11 +79,11 @@ def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
     for box in drawing.boxes if graph.cuts else ():
         shown, more = badge_rows(box)
         for row, cut in enumerate(box.cuts, len(shown) + bool(more)):
-            y = box.y + HEAD_HEIGHT + 3 + row * BADGE_HEIGHT
+            y = box.y + HEAD_HEIGHT + 3 + row * graph_drawing.BADGE_HEIGHT
             canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
             _break(canvas, box.x + 7, y + 6)
-            words = fitted(cut.label, box.width - CUT_INDENT, BADGE_SIZE)
-            canvas.text("k", box.x + CUT_INDENT, y + BADGE_SIZE, words)
+            words = fitted(cut.label, box.width - graph_drawing.CUT_INDENT, graph_drawing.BADGE_SIZE)
+            canvas.text("k", box.x + graph_drawing.CUT_INDENT, y + graph_drawing.BADGE_SIZE, words)
     for place, cuts in drawing.stubs.items():  # a short line out of a box: cut, or with a cap where it was only read
         box = drawing.boxes[place]
         x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
@@ -144,7 +135,7 @@ def graph_svg(scene: Scene) -> str:
     for wire in drawing.wires if small is not None and not crowded else ():
         at = len(wire.points) // 2
         (x, y), (end, height) = wire.points[at - 1 : at + 1]
-        words = wire_text(scene.graph, small, wire.edges)
+        words = wire_text(scene.graph, small, wire.edges) if small is not None else ""
         marks.text("k c o q", (x + end) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
     ends, written = _cuts_svg(drawing, scene.graph), marks.svg() + marks_svg(scene.marks)
     return f"{cut_wires.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
@@ -159,7 +150,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
     several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
     title = f"{box.label} {box.detail}{several}: {value.text}" if scene.tips else ""
-    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    label = fitted(box.label, box.width - 8, graph_drawing.LABEL_SIZE, bold=True)
     small = scene.frame.values if scene.frame is not None else None
     detail = (value_text(small.made[box.nodes[0]]) if small is not None else "") or box.detail
     canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
@@ -172,7 +163,12 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
         bad = sum(value_of((badge.node,), scene.frame).bad for badge in box.badges[len(shown) :])
         words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
         words += f", {count(bad)} NaN/Inf" if bad else ""
-        canvas.text("k r" if bad else "k q", box.x + 4, bottom + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE, words)
+        canvas.text(
+            "k r" if bad else "k q",
+            box.x + 4,
+            bottom + 3 + len(shown) * graph_drawing.BADGE_HEIGHT + graph_drawing.BADGE_SIZE,
+            words,
+        )
 
 
 def _plate(x: float, y: float, width: float) -> str:
@@ -182,14 +178,14 @@ def _plate(x: float, y: float, width: float) -> str:
 
 
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
-    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
+    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * graph_drawing.BADGE_HEIGHT
     if value.bad or value.untouched or value.blind:
         canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
     else:
         canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
     if value.bad:
         canvas.path("h", hatching(x + 1, y + 1, 6, 6))
-    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
+    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, graph_drawing.BADGE_SIZE))
 
 
 def legend_svg(scene: Scene) -> str:

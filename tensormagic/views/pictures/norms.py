@@ -118,7 +118,8 @@ def _ends(norms: Iterable[float]) -> tuple[float, float, float, float]:
 def _parameter_table(report: TraceReport) -> Section:
     shown, rows = report.parameters[:_MOST_ROWS], list[tuple[str, ...]]()
     for parameter in shown:
-        norms, ends = list(filter(touched, parameter.norms)), ("none" if parameter.used else "unused", "", "", "")
+        norms = list(filter(touched, parameter.norms))
+        ends: tuple[str, ...] = ("none" if parameter.used else "unused", "", "", "")
         if not parameter.requires_grad:
             ends = ("frozen", "", "", "")
         elif norms:

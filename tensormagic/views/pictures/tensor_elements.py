@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tensormagic import words
 from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
 from tensormagic.views import theme
 from tensormagic.views.pictures.cells import fraction
@@ -21,14 +22,10 @@ from tensormagic.words import (
     TIMES,
     count,
     listed,
-    number_of_bytes,
     plural,
     series,
     short_count,
     short_number,
-    shortened,
-    signed,
-    tuple_text,
     worded,
 )
 
@@ -112,8 +109,8 @@ class DrawnLayout:
 
     def cell_colour(self, cell: StripCell) -> str | None:
         """Return the colour of a strip cell; None where the tensor reads it, but not in the slice that is drawn."""
-        inside = any(cell.start <= offset < cell.stop for offset in self.drawn) if self.drawn else True
-        if cell.stop <= self.low or cell.start > self.high or not inside:
+        outside = self.drawn and not any(cell.start <= offset < cell.stop for offset in self.drawn)
+        if cell.stop <= self.low or cell.start > self.high or outside:
             return None
         return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
 
@@ -259,7 +256,7 @@ def narrowed(text: str, room: int) -> str:
             short = f"{value.real:.{digits}g}" + (f"{value.imag:+.{digits}g}j" if text.endswith("j") else "")
             if len(short) <= room:
                 return short
-    return shortened(text, room)
+    return words.shortened(text, room)
 
 
 def in_cell(value: str) -> str:
@@ -325,7 +322,7 @@ def jumps(report: TensorReport) -> str:
     if any(each.name == "contiguous_format" and each.holds for each in report.layout.formats):
         return "Contiguous: read row by row, every step in memory is +1"
     more = f", {ELLIPSIS}" if report.numel - 1 > len(steps) else ""
-    return f"Row by row, {name(report)} jumps {', '.join(map(signed, steps))}{more}"
+    return f"Row by row, {name(report)} jumps {', '.join(map(words.signed, steps))}{more}"
 
 
 def shown(report: TensorReport) -> str:
@@ -368,8 +365,6 @@ def strip_shown(report: TensorReport) -> str:
     return "; ".join(parts)
 
 
-# -- a tensor in one line --------------------------------------------------------------------------------------------
-
 _BARS, _LABEL = 8, 40
 _LARGE = 10**7  # whole numbers from here on are rounded
 _IN, _MU, _SIGMA = "\u2208", "\u03bc", "\u03c3"
@@ -382,7 +377,7 @@ def line(report: TensorReport) -> str:
     parts = [report.type_name, "(shape not known yet)" if unknown else shape_text(report.shape), report.dtype]
     if not unknown:  # where it is and what it is, where that is not a plain tensor on the CPU
         layout = "" if report.layout_name in {"strided", "unknown"} else report.layout_name.lstrip("_")
-        label = "" if layout or report.device == "meta" else shortened(report.role, _LABEL)
+        label = "" if layout or report.device == "meta" else words.shortened(report.role, _LABEL)
         parts += ["" if report.device == "cpu" else report.device, layout]
         parts += [f"({label})"] if label not in {"", report.type_name, report.dtype} else []
     parts.append(f"= {values}" if not report.shape and values else values)
@@ -398,7 +393,7 @@ def line(report: TensorReport) -> str:
 
 def name(report: TensorReport) -> str:
     """Return the name a panel goes by: short, on one line, never empty."""
-    return shortened(report.name, _LABEL) or "tensor"
+    return words.shortened(report.name, _LABEL) or "tensor"
 
 
 def shape(report: TensorReport) -> str:
@@ -409,32 +404,33 @@ def shape(report: TensorReport) -> str:
 
 def summary(report: TensorReport) -> str:
     """Return what a list says of a tensor: ``x (4, 2) float32 cpu 32 B``."""
-    return printable(f"{name(report)} {shape(report)} {report.dtype} {report.device} {number_of_bytes(report.nbytes)}")
+    size = words.number_of_bytes(report.nbytes)
+    return printable(f"{name(report)} {shape(report)} {report.dtype} {report.device} {size}")
 
 
 def shape_text(shape: Sequence[int]) -> str:
     """Return a shape as Python writes it; a size that differs from item to item is ``ragged``."""
-    return tuple_text([size if size >= 0 else "ragged" for size in shape])
+    return words.tuple_text([size if size >= 0 else "ragged" for size in shape])
 
 
 def numbers_words(numbers: Statistics, dtype: str) -> list[str]:
     """Return what values are like: range with histogram, mean, deviation, and what is no number."""
-    words, of = [], numbers.of_what
+    said, of = [], numbers.of_what
     if not numbers.count:
         return [of.removeprefix("the ")]
     if numbers.minimum is not None and numbers.minimum == numbers.maximum:
-        words.append(f"{'all ' if numbers.finite == numbers.count else 'x='}{_value(numbers.minimum)}")
+        said.append(f"{'all ' if numbers.finite == numbers.count else 'x='}{_value(numbers.minimum)}")
     elif numbers.minimum is not None:
         letter = "|x|" if "magnitudes" in of else "x"
         low, high = _value(numbers.minimum), _value(numbers.maximum)
-        words.append(f"{letter}{_IN}[{low} {sparkline(fewer(numbers.histogram_counts, _BARS))} {high}]")
-        words.append(f"{_MU}={_rounded(numbers.mean)}")
-        words += [f"{_SIGMA}={_rounded(numbers.std)}"] if numbers.std is not None and dtype != "bool" else []
+        said.append(f"{letter}{_IN}[{low} {sparkline(fewer(numbers.histogram_counts, _BARS))} {high}]")
+        said.append(f"{_MU}={_rounded(numbers.mean)}")
+        said += [f"{_SIGMA}={_rounded(numbers.std)}"] if numbers.std is not None and dtype != "bool" else []
     bad = {"NaN": numbers.nan, "+Inf": numbers.positive_infinity, f"{MINUS}Inf": numbers.negative_infinity}
-    words += [f"{short_count(number)} {kind}!" for kind, number in bad.items() if number]
+    said += [f"{short_count(number)} {kind}!" for kind, number in bad.items() if number]
     sampled = numbers.sampled is None and numbers.count < numbers.of
-    words += [f"(of {short_count(numbers.count)} of them)"] if sampled else []
-    return words + ([] if of in {"values", "magnitudes"} else [f"of {of}"])
+    said += [f"(of {short_count(numbers.count)} of them)"] if sampled else []
+    return said + ([] if of in {"values", "magnitudes"} else [f"of {of}"])
 
 
 def _value(value: float | None) -> str:

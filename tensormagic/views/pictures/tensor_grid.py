@@ -152,9 +152,6 @@ def _evenly(length: int, wanted: int) -> list[int]:
     return [*places[:nearest], wanted, *places[nearest + 1 :]]
 
 
-# -- the strip -------------------------------------------------------------------------------------------------------
-
-
 def strip_cells(report: TensorReport, drawn: DrawnLayout, strip: Strip, width: float, *, words: bool = True) -> Cells:
     """Return the strip: what each cell holds, from which offset, and the rows of the base; ``words``: with values."""
     values = drawn.strip_values if words else {}
