@@ -93,9 +93,10 @@ def rank(count: int, edges: Sequence[Edge], outermost: tuple[int | None, int | N
 # -- the order in a column --------------------------------------------------------------------------------------------
 
 # The work of one sweep grows with the edges; a picture that is this large is not read edge by edge.
-_SWEEP_BUDGET = 400_000
+_SWEEP_BUDGET = 100_000
 _SWEEPS, _STALE = 24, 8  # at most; without getting better
 _SWAP_ROUNDS = 8
+_SWAPS_EACH_SWEEP = 600  # edges, up to which neighbours are tried after every sweep, not only at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ def order(columns: Columns) -> int:
     backward = _depth_first(columns.preceding, [item for column in reversed(given) for item in column])
     starts = [[sorted(column, key=place.__getitem__) for column in given] for place in (forward, backward)]
     best_count, best = crossings(columns), given
-    rounds = max(2, min(_SWEEPS, _SWEEP_BUDGET // max(sum(map(len, columns.following)), 1)))
+    edges = sum(map(len, columns.following))
+    rounds = max(2, min(_SWEEPS, _SWEEP_BUDGET // max(edges, 1)))
     for start in (*starts, given):
         columns.members[:] = start
         count, stale = crossings(columns), 0
@@ -124,9 +126,10 @@ def order(columns: Columns) -> int:
             if not best_count or stale == _STALE or sweep == rounds:
                 break
             _sort(columns, sweep)
-            count, stale = _swap(columns, crossings(columns)), stale + 1
+            count, stale = crossings(columns), stale + 1
+            count = _swap(columns, count) if edges <= _SWAPS_EACH_SWEEP else count
     columns.members[:] = best
-    return best_count
+    return _swap(columns, best_count) if best_count else 0
 
 
 def crossings(columns: Columns) -> int:
