@@ -93,7 +93,7 @@ def rank(count: int, edges: Sequence[Edge], outermost: tuple[int | None, int | N
 # -- the order in a column --------------------------------------------------------------------------------------------
 
 # The work of one sweep grows with the edges; a picture that is this large is not read edge by edge.
-_SWEEP_BUDGET = 100_000
+_SWEEP_BUDGET = 400_000
 _SWEEPS, _STALE = 24, 8  # at most; without getting better
 _SWAP_ROUNDS = 8
 _SWAPS_EACH_SWEEP = 600  # edges, up to which neighbours are tried after every sweep, not only at the end
