@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 
 import pytest
@@ -17,14 +16,15 @@ from tensormagic.reports.tensor import BadSlice
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
 from tensormagic.views.pictures.gradient_graph import EndedGraph, trace_alternative
-from tensormagic.views.pictures.losses import losses_alternative
+from tensormagic.views.pictures.losses import LossesPicture
+from tensormagic.views.pictures.norms import loss_scale
 from tensormagic.views.pictures.tensor_elements import drawn_layout
 from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sentence, values_sentence
 from tensormagic.views.pictures.tensor_kinds import stored_sentence, values_sentence as component_sentence
 from tensormagic.views.pictures.tensor_shot import Shot
 from tensormagic.views.pictures.tensor_values import row_sentence
-from tensormagic.views.pictures.timeline import by_category, by_line, timeline_alternative
-from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, treemap_alternative
+from tensormagic.views.pictures.timeline import TimelinePicture, by_category, by_line
+from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tests.views import samples_tensor, samples_trace, samples_viewer, trace_forms
 from tests.views.hostile import HOSTILE, everywhere
 from tests.views.markup_reader import Page
@@ -46,6 +46,10 @@ TIMELINE = reports.Timeline(
 LINE = SignalLine("0", (0.0, -2.0, math.nan), (1.0, 5.0, math.nan), (0, 0, 8))
 SIGNAL = TensorPicture("(C, T)", 0, -2.0, 5.0, "shown", lines=(LINE,), of=1, step=4, size=(12,), bad=8)
 SLICED, VECTOR = samples_tensor.transpose_slice(), samples_tensor.vector()
+
+
+def treemap_sentence(tiles, what):
+    return TreemapPicture(tiles, what, 0.0).sentence
 
 
 def line_words(layer):
@@ -75,7 +79,8 @@ def strip(*read):
 
 
 def losses(*pairs):
-    return losses_alternative(replace(COMPARISONS["larger"], losses=tuple(LossPair(*pair) for pair in pairs)))
+    report = replace(COMPARISONS["larger"], losses=tuple(LossPair(*pair) for pair in pairs))
+    return LossesPicture(report, loss_scale([])).sentence
 
 
 def with_norms(norms):
@@ -93,23 +98,23 @@ OF_PASS = f"Backward graph of digits-cnn: {SIZE} and 4 more; gradients of pass"
 SAID = {
     # Items of one name in one group are one; what is not listed is counted, not named.
     "a treemap names its largest items and its kinds": (
-        treemap_alternative, (TILES, "live memory on cpu"),
+        treemap_sentence, (TILES, "live memory on cpu"),
         ("Treemap of live memory on cpu, 10 MiB: parameters 60 %, saved for backward 30 %, inputs 5 %, other 5 %. "
         "Largest: fc.weight in net 6 MiB (60 %), relu in graph of loss 3 MiB (30 %), x 512 KiB (5 %) and 40 smaller."),
     ),
-    "an empty treemap": (treemap_alternative, ([], "it"), "Treemap of it: nothing"),
+    "an empty treemap": (treemap_sentence, ([], "it"), "Treemap of it: nothing"),
     "a treemap of one kind": (
-        treemap_alternative, ([Tile("train.py, line 3", "", "other", MIB)], "it"),
+        treemap_sentence, ([Tile("train.py, line 3", "", "other", MIB)], "it"),
         "Treemap of it, 1 MiB. Largest: train.py, line 3 1 MiB (100 %).",
     ),
     "a timeline says its course, its peak, what that is made of, and its line": (
-        timeline_alternative, (TIMELINE, by_category(TIMELINE), line_words),
+        TimelinePicture(TIMELINE, line_words).alternative, (by_category(TIMELINE),),
         ("Live memory on cpu, operation 1 to 9: 2 MiB at the start, the peak of 10 MiB at operation 7, 4 MiB at the "
         "end. Of the peak: saved for backward 5 MiB (50 %), other 3 MiB (30 %), before the run 2 MiB (20 %). "
         "The line with the most of it: line 5  out = net(x) 6 MiB (60 %)."),
     ),
     "by line the lines are what it is made of": (
-        partial(timeline_alternative, unit="event"), (TIMELINE, by_line(TIMELINE), line_words),
+        TimelinePicture(TIMELINE, line_words, "event").alternative, (by_line(TIMELINE),),
         ("Live memory on cpu, event 1 to 9: 2 MiB at the start, the peak of 10 MiB at event 7, 4 MiB at the end. "
         "Of the peak: line 5  out = net(x) 6 MiB (60 %), before the run 2 MiB (20 %), line 6  loss.backward() "
         "2 MiB (20 %)."),

@@ -41,16 +41,6 @@ class CutRow:
     cuts: tuple[int, ...]  # Indices into `Graph.cuts`.
 
 
-@dataclass(frozen=True, slots=True)
-class DetachedWire:
-    """A line between two boxes along which no gradient goes, though the value went there."""
-
-    source: int  # Id of the box that made the value.
-    target: int  # Id of the box that used it.
-    points: tuple[Point, ...]  # The line, from source to target.
-    cut: int  # Index into `Graph.cuts`.
-
-
 def ends_of(
     graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object]
 ) -> tuple[tuple[tuple[CutRow, ...], ...], dict[Pair, int], dict[int, tuple[int, ...]]]:
@@ -60,8 +50,6 @@ def ends_of(
         For every box its lines; the cut of each ``(source, target)`` of boxes that a cut wire joins; the cuts of each
         box that made a value which some cut takes, or which was read, where no wire says so.
     """
-    if not graph.cuts:
-        return ((),) * len(groups), {}, {}
     owner: dict[int | None, int] = {
         node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)
     }
@@ -148,8 +136,9 @@ class Wire:
 
     source: int  # Id of the box that sends the gradient (drawn at the right).
     target: int  # Id of the box that receives it.
-    points: tuple[tuple[float, float], ...]  # The line, from source to target.
-    edges: tuple[int, ...]  # Indices of the graph's edges it stands for.
+    points: tuple[Point, ...]  # The line, from source to target.
+    edges: tuple[int, ...] = ()  # Indices of the graph's edges it stands for.
+    cut: int | None = None  # Index into `Graph.cuts`: a value went this way, and no gradient does.
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +166,7 @@ class Drawing:
     inside: Inside = field(default_factory=Inside)  # What lies inside the boxes.
     margin: float = 0.0  # Left of it lines run from row to row.
     row_ends: tuple[float, ...] = ()  # For each row the height below its boxes and lines.
-    detachment: tuple[DetachedWire, ...] = ()  # Lines along which a value went, and no gradient goes.
+    detachment: tuple[Wire, ...] = ()  # Lines along which a value went, and no gradient goes; from who made it.
     # Boxes from which a value was taken in such a way, and no line says so; with the cuts.
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
@@ -214,7 +203,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     )
     routes = iter(layout.routes)
     wires = tuple(Wire(*pair, next(routes)[::-1], edges) for pair, edges in folding.edges.items())
-    detachment = tuple(DetachedWire(*pair, next(routes), cut) for pair, cut in cut_pairs.items())
+    detachment = tuple(Wire(*pair, next(routes), cut=cut) for pair, cut in cut_pairs.items())
     total = len(graph.nodes)
     drawn = f"{plural(total, 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"
     return Drawing(
@@ -248,15 +237,12 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
         return Inside(parts)
     names = leaf_labels(graph)
     marks = [tuple(Badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
-    rows: tuple[tuple[CutRow, ...], ...] = ((),) * len(parts)
-    if graph.cuts:
-        home: dict[int | None, int] = {}
-        for place, part in enumerate(parts):
-            for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
-                home.setdefault(node, place)
-        paths = [path_to(parts, home.get(cut.target, -1)) for cut in graph.cuts]
-        rows = _cut_rows(graph, [part.group for part in parts], paths)
-    sizes = tuple(map(box_size, [part.group for part in parts], marks, rows))
+    groups, home = [part.group for part in parts], dict[int | None, int]()
+    for place, part in enumerate(parts):
+        for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
+            home.setdefault(node, place)
+    rows = _cut_rows(graph, groups, [path_to(parts, home.get(cut.target, -1)) for cut in graph.cuts])
+    sizes = tuple(map(box_size, groups, marks, rows))
     return Inside(parts, tuple(marks), rows, sizes, levels(graph, fine, parts, sizes, HEAD_HEIGHT))
 
 

@@ -128,14 +128,11 @@ def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> lis
 
 
 def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Group:
-    node = graph.nodes[index]
-    kind = "views" if is_view(node) else node.kind
-    if not hanging:
-        return Group((index,), (), kind, op_label(node), shape_label(node), node.module)
-    others = [graph.nodes[other] for other in hanging]
+    node, others = graph.nodes[index], [graph.nodes[other] for other in hanging]
     views = [other.index for other in others if other.kind != "accumulate" and other.index not in taken]
     taken.update(views)
     leaves = tuple(sorted([other.index for other in others if other.kind == "accumulate"]))
+    kind = "views" if is_view(node) else node.kind
     return Group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
@@ -158,14 +155,12 @@ def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[G
         if previous >= 0 and after[previous] == number and group.kind == groups[previous].kind == "views":
             head[number] = head[previous]
         joined.setdefault(head[number], []).append(group)
-    return [_chain(run) if len(run) > 1 else run[0] for run in joined.values()]
-
-
-def _chain(views: list[Group]) -> Group:
-    name = views[0].label if len({group.label for group in views}) == 1 else "views"
-    nodes = tuple(node for group in reversed(views) for node in group.nodes)
-    leaves = tuple(dict.fromkeys(leaf for group in views for leaf in group.leaves))
-    return Group(nodes, leaves, "views", f"{name} ×{len(views)}", views[-1].detail, views[-1].module)
+    merged = []
+    for run in joined.values():
+        name = "views" if len({group.label for group in run}) > 1 else run[0].label
+        label, module = f"{name} ×{len(run)}", run[-1].module
+        merged.append(_merged(run, kind="views", label=label, module=module) if len(run) > 1 else run[0])
+    return merged
 
 
 # A graph with too many boxes. Groups are merged only where they stand next to each other in forward order: a graph
@@ -308,25 +303,22 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
     tokens = [numbers[signature] for signature in signatures]
     periods = range(1, min(_LONGEST_PERIOD, len(tokens) // 3) + 1)
-    waiting = sorted((stretch for period in periods for stretch in _stretches(tokens, period)), reverse=True)
-    found, at, open_ = [], 0, list[_Stretch]()
-    while waiting or open_:
-        at = at if open_ else max(at, waiting[-1][0])
-        while waiting and waiting[-1][0] <= at:
-            open_.append(waiting.pop())
-        open_ = [stretch for stretch in open_ if stretch[1] - at >= 2 * stretch[2]]
-        if open_:  # what covers most, then the shorter period
-            repeats = (_Repeat(at, period, (end - at) // period + 1) for _, end, period in open_)
-            found.append(max(repeats, key=lambda repeat: (repeat.period * repeat.times, -repeat.period)))
-            at = found[-1].end
+    stretches = [stretch for period in periods for stretch in _stretches(tokens, period)]
+    found, at = list[_Repeat](), 0
+    while stretches := [one for one in stretches if one[1] - max(one[0], at) >= 2 * one[2]]:
+        first = max(min(start for start, _, _ in stretches), at)
+        repeats = (_Repeat(first, period, (end - first) // period + 1)
+                   for start, end, period in stretches if start <= first)  # fmt: skip
+        found.append(max(repeats, key=lambda one: (one.period * one.times, -one.period)))  # then the shorter period
+        at = found[-1].end
     return found
 
 
-_Stretch = tuple[int, int, int]  # first token, end, period: from first to end, each equals the one a period later
+def _stretches(tokens: Sequence[int], period: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the longest stretches in which what a period holds comes three times or more: first token, end, period.
 
-
-def _stretches(tokens: Sequence[int], period: int) -> Iterator[_Stretch]:
-    """Yield the longest stretches in which what a period holds comes three times or more."""
+    From the first token to the end each equals the one a period later.
+    """
     equal, wanted = bytes(map(eq, tokens, tokens[period:])), b"\x01" * (2 * period)
     start = equal.find(wanted)
     while start >= 0:

@@ -57,9 +57,6 @@ class Level:
     wires: tuple[tuple[int, int, tuple[tuple[float, float], ...]], ...]
 
 
-# -- the tree ---------------------------------------------------------------------------------------------------------
-
-
 def hierarchy(graph: Graph, fine: Sequence[Group], drawn: Sequence[Group]) -> tuple[Part, ...]:
     """Return the tree whose roots are the groups ``drawn``, in their order, and whose ends are the groups ``fine``.
 
@@ -99,9 +96,6 @@ def path_to(parts: Sequence[Part], place: int) -> list[int]:
         path.append(place)
         place = parts[place].parent
     return path[::-1]
-
-
-# -- its levels -------------------------------------------------------------------------------------------------------
 
 
 def levels(

@@ -20,10 +20,9 @@ of a box are then pushed apart, which is one more isotonic regression.
 from __future__ import annotations
 
 import heapq
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 
@@ -65,10 +64,11 @@ def topological_order(count: int, edges: Sequence[Edge]) -> list[int]:
     return order
 
 
-def rank(count: int, edges: Sequence[Edge]) -> list[int]:
+def rank(count: int, edges: Sequence[Edge], outermost: tuple[int | None, int | None] = (None, None)) -> list[int]:
     """Return the column of every node, from 0; ``edges`` may run in circles (they are then turned round).
 
-    Sources, and trees of sources, move right: that stretches no edge to their left.
+    Sources, and trees of sources, move right: that stretches no edge to their left. The first of ``outermost`` comes
+    into the first column, the second behind all others.
     """
     order = topological_order(count, edges)
     place = {node: at for at, node in enumerate(order)}
@@ -81,6 +81,11 @@ def rank(count: int, edges: Sequence[Edge]) -> list[int]:
     for node in reversed(order):
         if free[node] and following[node]:
             ranks[node] = min(ranks[head] for head in following[node]) - 1
+    first, last = outermost
+    if first is not None:
+        ranks[first] = 0
+    if last is not None:
+        ranks[last] = max(ranks) + 1
     column = {old: new for new, old in enumerate(sorted(set(ranks)))}  # none is empty
     return [column[old] for old in ranks]
 
@@ -89,10 +94,8 @@ def rank(count: int, edges: Sequence[Edge]) -> list[int]:
 
 # The work of one sweep grows with the edges; a picture that is this large is not read edge by edge.
 _SWEEP_BUDGET = 400_000
-_SWEEPS = 24
+_SWEEPS, _STALE = 24, 8  # at most; without getting better
 _SWAP_ROUNDS = 8
-_SHUFFLES = 8
-_SHUFFLE_BUDGET = 2_000  # the work of a shuffle grows with the edges as well
 _SWAPS_EACH_SWEEP = 600  # edges, up to which neighbours are tried after every sweep, not only at the end
 
 
@@ -104,22 +107,27 @@ class Columns:
     following: list[list[int]]  # For each item, the items of the next column that it leads to.
     preceding: list[list[int]]  # For each item, the items of the column before that lead to it.
 
-    @property
-    def edge_count(self) -> int:
-        """How many edges there are between neighbouring columns."""
-        return sum(len(heads) for heads in self.following)
-
 
 def order(columns: Columns) -> int:
     """Order ``columns.members`` in place and return how many crossings are left."""
-    best_count, best = crossings(columns), [list(column) for column in columns.members]
-    for start in _starts(columns):
+    given = [list(column) for column in columns.members]
+    forward = _depth_first(columns.following, [item for column in given for item in column])
+    backward = _depth_first(columns.preceding, [item for column in reversed(given) for item in column])
+    starts = [[sorted(column, key=place.__getitem__) for column in given] for place in (forward, backward)]
+    best_count, best = crossings(columns), given
+    edges = sum(map(len, columns.following))
+    rounds = max(2, min(_SWEEPS, _SWEEP_BUDGET // max(edges, 1)))
+    for start in (*starts, given):
         columns.members[:] = start
-        count, found = _sweep(columns)
-        if count < best_count:
-            best_count, best = count, found
-        if not best_count:
-            break
+        count, stale = crossings(columns), 0
+        for sweep in range(rounds + 1):
+            if count < best_count:
+                best_count, best, stale = count, [list(column) for column in columns.members], 0
+            if not best_count or stale == _STALE or sweep == rounds:
+                break
+            _sort(columns, sweep)
+            count, stale = crossings(columns), stale + 1
+            count = _swap(columns, count) if edges <= _SWAPS_EACH_SWEEP else count
     columns.members[:] = best
     return _swap(columns, best_count) if best_count else 0
 
@@ -150,93 +158,59 @@ def inversions(values: Iterable[int], size: int) -> int:
     return total
 
 
-def _starts(columns: Columns) -> Iterable[list[list[int]]]:
-    """Yield orders to start from: depth first from the left, depth first from the right, as given, and shuffled."""
-    given = [list(column) for column in columns.members]
-    forward = _depth_first(columns.following, [item for column in given for item in column])
-    backward = _depth_first(columns.preceding, [item for column in reversed(given) for item in column])
-    for place in (forward, backward):
-        yield [sorted(column, key=place.__getitem__) for column in given]
-    yield given
-    chance = random.Random(0)  # noqa: S311  (the same shuffles every time: a drawing never rests on chance)
-    for _ in range(min(_SHUFFLES, _SHUFFLE_BUDGET // max(columns.edge_count, 1))):
-        yield [chance.sample(column, len(column)) for column in given]
-
-
-def _depth_first(neighbours: Sequence[Sequence[int]], roots: Sequence[int]) -> list[int]:
-    place = [-1] * len(neighbours)
-    stack, count = list(reversed(roots)), 0
+def _depth_first(neighbours: Sequence[Sequence[int]], roots: Sequence[int]) -> dict[int, int]:
+    """Return at which place every item is met."""
+    place: dict[int, int] = {}
+    stack = list(reversed(roots))
     while stack:
         item = stack.pop()
-        if place[item] < 0:
-            place[item] = count
-            count += 1
-            stack.extend(other for other in reversed(neighbours[item]) if place[other] < 0)
+        if item not in place:
+            place[item] = len(place)
+            stack.extend(reversed(neighbours[item]))
     return place
 
 
-def _sweep(columns: Columns) -> tuple[int, list[list[int]]]:
-    """Order one column after the other by its neighbours, to and fro, as long as that saves crossings.
+def _sort(columns: Columns, sweep: int) -> None:
+    """Order one column after the other by its neighbours, in every second sweep from the right.
 
     An item without neighbours stays at its place, the others pass round it; in every second pair of sweeps what is
     equal changes places.
     """
-    best_count, best = crossings(columns), [list(column) for column in columns.members]
-    rounds = max(2, min(_SWEEPS, _SWEEP_BUDGET // max(columns.edge_count, 1)))
-    stale, last = 0, len(columns.members) - 1
-    for sweep in range(rounds):
-        if not best_count or stale >= 8:
-            break
-        rightwards = sweep % 2 == 0
-        neighbours = columns.preceding if rightwards else columns.following
-        for number in range(1, last + 1) if rightwards else range(last - 1, -1, -1):
-            fixed = columns.members[number - 1 if rightwards else number + 1]
-            place = {item: at for at, item in enumerate(fixed)}
-            column = columns.members[number][::-1] if sweep % 4 >= 2 else columns.members[number]
-            mean = {
-                item: sum(place[other] for other in near) / len(near) for item in column if (near := neighbours[item])
-            }
-            moved = iter(sorted(mean, key=mean.__getitem__))
-            columns.members[number] = [next(moved) if neighbours[item] else item for item in column]
-        count = crossings(columns)
-        if columns.edge_count <= _SWAPS_EACH_SWEEP:
-            count = _swap(columns, count)
-        stale += 1
-        if count < best_count:
-            best_count, best, stale = count, [list(column) for column in columns.members], 0
-    return best_count, best
+    numbers = list(range(len(columns.members)))
+    neighbours = columns.preceding if sweep % 2 == 0 else columns.following
+    for fixed, number in pairwise(numbers if sweep % 2 == 0 else reversed(numbers)):
+        place = {item: at for at, item in enumerate(columns.members[fixed])}
+        column = columns.members[number][::-1] if sweep % 4 >= 2 else columns.members[number]
+        mean = {item: sum(place[other] for other in near) / len(near) for item in column if (near := neighbours[item])}
+        moved = iter(sorted(mean, key=mean.__getitem__))
+        columns.members[number] = [next(moved) if neighbours[item] else item for item in column]
 
 
 def _swap(columns: Columns, count: int) -> int:
     """Swap neighbours while that saves crossings; return how many are left."""
     for _ in range(_SWAP_ROUNDS):
-        saved = sum(_swap_column(columns, number) for number in range(len(columns.members)))
-        count -= saved
-        if not saved or not count:
+        before = count
+        for number, column in enumerate(columns.members):
+            sides = []
+            for neighbours, other in ((columns.preceding, number - 1), (columns.following, number + 1)):
+                if 0 <= other < len(columns.members):
+                    place = {item: at for at, item in enumerate(columns.members[other])}
+                    sides.append({item: [place[near] for near in neighbours[item]] for item in column})
+            for at in range(len(column) - 1):
+                upper, lower = column[at], column[at + 1]
+                pairs = ((above, below) for side in sides for above in side[upper] for below in side[lower])
+                gain = sum((above > below) - (above < below) for above, below in pairs)  # crossings lost by a swap
+                if gain > 0:
+                    column[at], column[at + 1] = lower, upper
+                    count -= gain
+        if count == before:
             break
     return count
 
 
-def _swap_column(columns: Columns, number: int) -> int:
-    column, saved = columns.members[number], 0
-    sides = []
-    for neighbours, other in ((columns.preceding, number - 1), (columns.following, number + 1)):
-        if 0 <= other < len(columns.members):
-            place = {item: at for at, item in enumerate(columns.members[other])}
-            sides.append({item: sorted(place[near] for near in neighbours[item]) for item in column})
-    for at in range(len(column) - 1):
-        upper, lower = column[at], column[at + 1]
-        pairs = ((above, below) for side in sides for above in side[upper] for below in side[lower])
-        gain = sum((above > below) - (above < below) for above, below in pairs)  # crossings lost by changing places
-        if gain > 0:
-            column[at], column[at + 1] = column[at + 1], column[at]
-            saved += gain
-    return saved
-
-
 # -- heights ----------------------------------------------------------------------------------------------------------
 
-Extent = tuple[float, float]
+Extent = tuple[float, float]  # how far an item reaches above and below its axis
 
 _PLACEMENTS = 10
 # How strongly an edge is kept level: between two nodes, a node and a bend, two bends.
@@ -246,70 +220,55 @@ _WEIGHT_OF_THE_UNPULLED = 0.05  # the weight of an item that nothing pulls
 
 def isotonic(targets: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Return the non-decreasing sequence nearest to ``targets`` in weighted squares."""
-    means: list[float] = []
-    masses: list[float] = []
-    sizes: list[int] = []
+    pools: list[tuple[float, float, int]] = []  # mean, weight, size
     for target, weight in zip(targets, weights, strict=True):
-        mean, mass, size = target, weight, 1
-        while means and means[-1] >= mean:
-            other = masses.pop()
-            mean = (means.pop() * other + mean * mass) / (other + mass)
-            mass, size = mass + other, size + sizes.pop()
-        means.append(mean)
-        masses.append(mass)
-        sizes.append(size)
-    return [mean for mean, size in zip(means, sizes, strict=True) for _ in range(size)]
+        pool = target, weight, 1
+        while pools and pools[-1][0] >= pool[0]:
+            (mean, mass, size), (other, more, others) = pools.pop(), pool
+            pool = (mean * mass + other * more) / (mass + more), more + mass, others + size
+        pools.append(pool)
+    return [mean for mean, _, size in pools for _ in range(size)]
 
 
-class Placement:
-    """The heights of all items' axes, improved by sweeps."""
+def placed(columns: Columns, extents: Sequence[Extent], real_count: int, gap: float) -> list[float]:
+    """Return the height of every item's axis: every column is packed round zero, then moved by sweeps.
 
-    def __init__(self, columns: Columns, extents: Sequence[Extent], real_count: int, gap: float) -> None:
-        """Start with every column packed round zero.
+    Args:
+        columns: Items in their order.
+        extents: Those of all items, bends included.
+        real_count: Items below this number are nodes, the others bends of edges.
+        gap: The least distance between two nodes of a column; half of it between bends.
+    """
+    centre, steps = [0.0] * len(extents), []  # of each column the least possible axis of each item, the first at 0
+    for column in columns.members:
+        apart = (extents[above][1] + extents[below][0] + (gap if min(above, below) < real_count else gap / 2)
+                 for above, below in pairwise(column))  # fmt: skip
+        least = [0.0, *accumulate(apart)]
+        steps.append(least)
+        for item, step in zip(column, least, strict=True):
+            centre[item] = step - least[-1] / 2
 
-        Args:
-            columns: Items in their order.
-            extents: How far every item, bends included, reaches above and below its axis.
-            real_count: Items below this number are nodes, the others bends of edges.
-            gap: The least distance between two nodes of a column; half of it between bends.
-        """
-        self._columns, self._real, self.centre = columns, real_count, [0.0] * len(extents)
-        self._steps: list[list[float]] = []  # of each column the least possible axis of each item, the first at 0
-        for column in columns.members:
-            steps = [0.0]
-            for above, below in pairwise(column):
-                apart = gap if above < real_count or below < real_count else gap / 2
-                steps.append(steps[-1] + extents[above][1] + extents[below][0] + apart)
-            self._steps.append(steps)
-            for item, step in zip(column, steps, strict=True):
-                self.centre[item] = step + (steps[0] - steps[-1]) / 2
-
-    def run(self) -> list[float]:
-        """Sweep to and fro, then with both sides pulling; return the axes."""
-        sides = self._columns.preceding, self._columns.following
-        numbers = range(len(self._columns.members))
-        for sweep in range(_PLACEMENTS):
-            for number in numbers if sweep % 2 == 0 else reversed(numbers):
-                self._settle(number, sides[sweep % 2 :][:1])
-        for number in (*numbers, *numbers):
-            self._settle(number, sides)
-        return self.centre
-
-    def _settle(self, number: int, sides: tuple[list[list[int]], ...]) -> None:
+    def settle(number: int, *sides: list[list[int]]) -> None:
         """Place a column where the neighbours want its items, as strongly as they do."""
-        column, steps, real = self._columns.members[number], self._steps[number], self._real
-        targets, weights = [], []
-        for item, step in zip(column, steps, strict=True):
-            total, weight = self.centre[item] * _WEIGHT_OF_THE_UNPULLED, _WEIGHT_OF_THE_UNPULLED
-            for neighbours in sides:
-                for other in neighbours[item]:
-                    strength = _STRENGTH[(item >= real) + (other >= real)]
-                    total += self.centre[other] * strength
-                    weight += strength
+        column, targets, weights = columns.members[number], [], []
+        for item, step in zip(column, steps[number], strict=True):
+            total, weight = centre[item] * _WEIGHT_OF_THE_UNPULLED, _WEIGHT_OF_THE_UNPULLED
+            for other in chain.from_iterable(neighbours[item] for neighbours in sides):
+                strength = _STRENGTH[(item >= real_count) + (other >= real_count)]
+                total += centre[other] * strength
+                weight += strength
             targets.append(total / weight - step)
             weights.append(weight)
-        for item, start, step in zip(column, isotonic(targets, weights), steps, strict=True):
-            self.centre[item] = start + step
+        for item, start, step in zip(column, isotonic(targets, weights), steps[number], strict=True):
+            centre[item] = start + step
+
+    numbers = range(len(steps))
+    for sweep in range(_PLACEMENTS):  # to and fro, then with both sides pulling
+        for number in numbers if sweep % 2 == 0 else reversed(numbers):
+            settle(number, columns.following if sweep % 2 else columns.preceding)
+    for number in (*numbers, *numbers):
+        settle(number, columns.preceding, columns.following)
+    return centre
 
 
 # -- where lines touch boxes ------------------------------------------------------------------------------------------
@@ -317,37 +276,25 @@ class Placement:
 _INSET = 9.0  # how far from a box's corner a line may touch it
 _APART = 9.0  # how far apart two lines touch it, where there is room
 
-Link = tuple[int, int]
 
-
-class Ports:
-    """The height at which every link between two columns leaves its left item and reaches its right one."""
-
-    def __init__(self, columns: Columns, extents: Sequence[Extent], axes: Sequence[float]) -> None:
-        """Compute all ports from how far the items reach above their axes."""
-        reaches = [max(above - _INSET, 0.0) for above, _ in extents]
-        self._sides = [(axis - reach, axis + reach) for axis, reach in zip(axes, reaches, strict=True)]
-        self._axes = axes
-        self.leave: dict[Link, float] = {}
-        self.reach: dict[Link, float] = {}
-        for item, heads in enumerate(columns.following):
-            self._spread(item, [(item, head) for head in dict.fromkeys(heads)], self.leave, right=True)
-        for item, tails in enumerate(columns.preceding):
-            self._spread(item, [(tail, item) for tail in dict.fromkeys(tails)], self.reach, right=False)
-
-    def _spread(self, item: int, links: list[Link], into: dict[Link, float], *, right: bool) -> None:
-        """Let each line lie where it would best lie on the side of ``item``, pushed apart where they are near."""
-        if not links:
-            return
-        low, high = self._sides[item]
-        links.sort(key=lambda link: self._axes[link[right]])
-        apart = min(_APART, (high - low) / max(len(links) - 1, 1))
-        targets = []
-        for at, link in enumerate(links):
-            other_low, other_high = self._sides[link[right]]
-            top, bottom = max(low, other_low), min(high, other_high)
-            best = (top + bottom) / 2 if top <= bottom else high if other_low > high else low
-            targets.append(best - at * apart)
-        limit = high - apart * (len(links) - 1)
-        for at, (link, start) in enumerate(zip(links, isotonic(targets, [1.0] * len(links)), strict=True)):
-            into[link] = round(min(max(start, low), max(limit, low)) + at * apart)
+def ports(
+    columns: Columns, extents: Sequence[Extent], axes: Sequence[float]
+) -> tuple[dict[Edge, float], dict[Edge, float]]:
+    """Return the height at which every link between two columns leaves its left item, and reaches its right one."""
+    reaches = [max(above - _INSET, 0.0) for above, _ in extents]
+    sides = [(axis - reach, axis + reach) for axis, reach in zip(axes, reaches, strict=True)]
+    found: tuple[dict[Edge, float], dict[Edge, float]] = {}, {}
+    for into, neighbours in zip(found, (columns.following, columns.preceding), strict=True):
+        for item, others in enumerate(neighbours):
+            # Each line lies where it would best lie on the side of the item, pushed apart where they are near.
+            (low, high), near = sides[item], sorted(dict.fromkeys(others), key=axes.__getitem__)
+            apart, targets = min(_APART, (high - low) / max(len(near) - 1, 1)), []
+            for at, other in enumerate(near):
+                top, bottom = max(low, sides[other][0]), min(high, sides[other][1])
+                best = (top + bottom) / 2 if top <= bottom else high if sides[other][0] > high else low
+                targets.append(best - at * apart)
+            limit = max(high - apart * (len(near) - 1), low)
+            for at, (other, start) in enumerate(zip(near, isotonic(targets, [1.0] * len(near)), strict=True)):
+                link = (item, other) if into is found[0] else (other, item)
+                into[link] = round(min(max(start, low), limit) + at * apart)
+    return found

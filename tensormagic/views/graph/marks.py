@@ -69,7 +69,6 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
 
 
 def _ring(box: Box, class_: str) -> str:
-    """Return a frame round the head of a box."""
     return rect(box.x - 3, box.y - 3, box.width + 6, HEAD_HEIGHT + 6, class_=class_, rx=6)
 
 
@@ -91,8 +90,6 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     text = f'<text class="cw" x="{number(left + 14)}" y="{number(y)}">{escape(words)}</text>'
     return Mark(ring + cross + text, left, left + wide, above)
 
-
-# -- what findings speak of -------------------------------------------------------------------------------------------
 
 _WORDS = {
     "TM301": "{subject} changed in place",
@@ -165,7 +162,7 @@ Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
 _ASCENT, _DESCENT = 9.0, 3.0  # of words, from their baseline
 _BESIDE, _HIGH = 8.0, 34.0  # from the box up to the baseline: at the height of the numbers, and above a line
 _BELOW = 11.0  # and down to it
-_WEIGHTS = {"box": 4, "words": 4, "number": 2, "edge": 9, "wire": 1}
+_BOX, _NUMBER, _WIRE, _EDGE = 4, 2, 1, 9  # how bad it is to cover a box or words, a number, a wire, or to lie outside
 
 
 def words_around(x: float, y: float, half: float) -> Rectangle:
@@ -181,7 +178,7 @@ def word_place(
     Above the box, or below it; over its middle, or moved to a side. Where each place covers something, also ``others``,
     words that are there already, it is the one that covers least. ``numbered``: whether the box shows its number.
     """
-    taken = [*_taken(drawing, box if not numbered else None), *(("words", each) for each in others)]
+    taken = [*_taken(drawing, box if not numbered else None), *((_BOX, each) for each in others)]
     aside = max(half - box.width / 2, 0.0)  # so far moved, the words end where the box does
     sides = (box.x + box.width / 2 + aside * share for share in (0.0, -0.5, 0.5, -1.0, 1.0, -1.3, 1.3))
     within = [min(max(x, half), max(drawing.width - half, half)) for x in sides]
@@ -191,30 +188,25 @@ def word_place(
     return min(places, key=lambda place: _covered(words_around(place[0], place[1], half), taken))  # the first of equals
 
 
-def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[str, Rectangle]]:
+def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[int, Rectangle]]:
     """Yield what words must not cover: boxes with their leaves, numbers over boxes, wires, what is outside."""
-    yield "edge", (-math.inf, drawing.height + _BELOW + _DESCENT, math.inf, math.inf)
-    yield "edge", (-math.inf, -math.inf, math.inf, -ABOVE - _ASCENT)
+    yield _EDGE, (-math.inf, drawing.height + _BELOW + _DESCENT, math.inf, math.inf)
+    yield _EDGE, (-math.inf, -math.inf, math.inf, -ABOVE - _ASCENT)
     for box in drawing.boxes:
-        yield "box", (box.x, box.y, box.x + box.width, box.y + box.height)
+        yield _BOX, (box.x, box.y, box.x + box.width, box.y + box.height)
         if box is not without_number:
-            yield "number", (box.x, box.y - 16, box.x + box.width, box.y - 4)
-    for points in (line.points for lines in (drawing.wires, drawing.detachment) for line in lines):
-        for (x, y), (end, low) in pairwise(points):
+            yield _NUMBER, (box.x, box.y - 16, box.x + box.width, box.y - 4)
+    for line in (*drawing.wires, *drawing.detachment):
+        for (x, y), (end, low) in pairwise(line.points):
             steps = 1 if x == end or y == low else min(int(abs(low - y) / 8) + 1, 40)  # a slanting one is no rectangle
-            for at in range(steps):
-                (left, right), (top, bottom) = (
-                    sorted((start + (stop - start) * at / steps, start + (stop - start) * (at + 1) / steps))
-                    for start, stop in ((x, end), (y, low))
-                )
-                yield "wire", (left - 2, top - 2, right + 2, bottom + 2)
+            points = [(x + (end - x) * at / steps, y + (low - y) * at / steps) for at in range(steps + 1)]
+            for (one, top), (other, bottom) in pairwise(points):
+                yield _WIRE, (min(one, other) - 2, min(top, bottom) - 2, max(one, other) + 2, max(top, bottom) + 2)
 
 
-def _covered(words: Rectangle, taken: Iterable[tuple[str, Rectangle]]) -> int:
+def _covered(words: Rectangle, taken: Iterable[tuple[int, Rectangle]]) -> int:
     left, top, right, bottom = words
-    return sum(
-        _WEIGHTS[what] for what, (x, y, end, low) in taken if x < right and end > left and y < bottom and low > top
-    )
+    return sum(bad for bad, (x, y, end, low) in taken if x < right and end > left and y < bottom and low > top)
 
 
 def placed_marks(drawing: Drawing, marks: Iterable[NodeMark]) -> list[Placed]:
@@ -234,7 +226,7 @@ def placed_marks(drawing: Drawing, marks: Iterable[NodeMark]) -> list[Placed]:
         half = text_width(f"◆ {mark.words}", _WORDS_SIZE, bold=True) / 2
         place = word_place(drawing, box, half, texts, numbered=not born)
         around = words_around(*place, half)
-        free = born or not _covered(around, (("words", other) for other in texts))
+        free = born or not _covered(around, ((_BOX, other) for other in texts))
         texts += [around] if free else []
         placed.append((mark, box, place if free else None))
     return placed
@@ -307,28 +299,14 @@ def value_of(nodes: Iterable[int], frame: Frame | None, scale: tuple[int, int] =
     """Return the value of a box over ``nodes``, or of a leaf, in the pass of ``frame``."""
     if frame is None:
         return Value()
-    came = UNTOUCHED
+    came, fine = UNTOUCHED, (0, 0)  # neither NaN nor Inf
     for node in nodes:
         norm = frame.norms[node] if node < len(frame.norms) else UNTOUCHED
-        counts = frame.bad.get(str(node), _NONE) if frame.bad else _NONE
-        if counts != _NONE or not math.isfinite(norm):
+        counts = frame.bad.get(str(node), fine) if frame.bad else fine
+        if counts != fine or not math.isfinite(norm):
             return Value(norm, *counts, scale)
         came = norm if not touched(came) else came
     return Value(came, scale=scale)
-
-
-_NONE = (0, 0)  # neither NaN nor Inf
-
-
-def bad_among(nodes: Iterable[int], frame: Frame | None) -> int:
-    """Return how many of ``nodes`` received a gradient that is not finite in the pass of ``frame``."""
-    if frame is None:
-        return 0
-    bad, norms, size = frame.bad, frame.norms, len(frame.norms)
-    return sum(
-        not math.isfinite(norms[node] if node < size else UNTOUCHED) or bad.get(str(node), _NONE) != _NONE
-        for node in nodes
-    )
 
 
 _MOST_SCALED = 48  # frames of a graph that its scale is made of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensormagic.reports.graph import is_small
@@ -24,33 +23,22 @@ _LONGEST_LABEL = 18
 _LONGEST_SHAPE = 16
 
 # ATen's names where people know a shorter one. Everything else keeps its name.
-_SHORT = {
-    "add": "+",
-    "convolution": "conv",
-    "convolution_overrideable": "conv",
-    "cudnn_batch_norm": "batch_norm",
-    "cudnn_convolution": "conv",
-    "fused_sdp_choice": "attention",
-    "max_pool2d_with_indices": "max_pool2d",
-    "max_pool3d_with_indices": "max_pool3d",
-    "miopen_batch_norm": "batch_norm",
-    "mkldnn_convolution": "conv",
-    "native_batch_norm": "batch_norm",
-    "native_dropout": "dropout",
-    "native_group_norm": "group_norm",
-    "native_layer_norm": "layer_norm",
-    "scaled_dot_product_attention_math": "attention",
-    "scaled_dot_product_cudnn_attention": "attention",
-    "scaled_dot_product_efficient_attention": "attention",
-    "scaled_dot_product_flash_attention": "attention",
-    "scaled_dot_product_flash_attention_for_cpu": "attention",
-    "slow_conv2d": "conv",
-    "to_copy": "cast",
-    "upsample_bilinear2d": "upsample",
-    "upsample_nearest2d": "upsample",
+_SHORTER = {
+    "+": "add",
+    "attention": "fused_sdp_choice scaled_dot_product_attention_math scaled_dot_product_cudnn_attention "
+    "scaled_dot_product_efficient_attention scaled_dot_product_flash_attention "
+    "scaled_dot_product_flash_attention_for_cpu",
+    "batch_norm": "cudnn_batch_norm miopen_batch_norm native_batch_norm",
+    "cast": "to_copy",
+    "conv": "convolution convolution_overrideable cudnn_convolution mkldnn_convolution slow_conv2d",
+    "dropout": "native_dropout",
+    "group_norm": "native_group_norm",
+    "layer_norm": "native_layer_norm",
+    "max_pool2d": "max_pool2d_with_indices",
+    "max_pool3d": "max_pool3d_with_indices",
+    "upsample": "upsample_bilinear2d upsample_nearest2d",
 }
-
-
+_SHORT = {name: shorter for shorter, names in _SHORTER.items() for name in names.split()}
 _VIEW_OPS = frozenset({
     "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",
     "permute", "reshape", "reshape_alias", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t",
@@ -72,10 +60,7 @@ def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
         return clipped(leaf_label(node), _LONGEST_LABEL)
     op = node.op.lstrip("_") or node.name
     is_linear = op in _PRODUCTS and any(other.op == "t" for other in hanging)
-    return "linear" if is_linear else _clipped(_SHORT.get(op, op), _LONGEST_LABEL)
-
-
-_clipped = lru_cache(maxsize=1024)(clipped)  # a graph has thousands of nodes and a few ops
+    return "linear" if is_linear else clipped(_SHORT.get(op, op), _LONGEST_LABEL)
 
 
 def leaf_label(node: Node) -> str:
@@ -100,7 +85,7 @@ def leaf_labels(graph: Graph) -> dict[int, str]:
 
 def shape_label(node: Node) -> str:
     """Return the shape of what a node made: ``32×4×4``, ``scalar``, nothing where it is not known."""
-    return _shape_text(node.shapes[0]) if node.shapes else ""
+    return shape_text(node.shapes[0]) if node.shapes else ""
 
 
 def whole_shape(shape: Iterable[int]) -> str:
@@ -110,12 +95,7 @@ def whole_shape(shape: Iterable[int]) -> str:
 
 def shape_text(shape: Iterable[int]) -> str:
     """Return a shape with its sizes joined by ``×``; long ones keep their last sizes."""
-    return _shape_text(tuple(shape))
-
-
-@lru_cache(maxsize=4096)
-def _shape_text(shape: tuple[int, ...]) -> str:
-    sizes = [str(size) for size in shape]
+    sizes = list(map(str, shape))
     text = "×".join(sizes)
     while len(text) > _LONGEST_SHAPE and len(sizes) > 2:
         sizes.pop(0)
@@ -178,28 +158,10 @@ def wire_text(graph: Graph, values: SmallValues, edges: Sequence[int]) -> str:
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
 
-DETACHED_SIGN = "//"
-
 
 def cut_label(cut: Cut) -> str:
     """Return what ended the way, in short: ``detach, line 10``."""
     return f"{cut.op}, line {cut.line}" if cut.line else cut.op
-
-
-def cut_place(report: TraceReport, cut: Cut) -> str:
-    """Return the same, with its file where that is not the traced cell: ``detach, model.py, line 10``."""
-    place = report.location(cut.location)
-    if place is None or place.filename == report.cell.filename:
-        return cut_label(cut)
-    return f"{cut.op}, {place.label}"
-
-
-def cut_source(report: TraceReport, graph: Graph, cut: Cut) -> str:
-    """Return what went in: ``relu (line 8)``, ``net.fc.weight``, ``mul (line 3) of an earlier pass``."""
-    name = cut.source_name if cut.source is None else _node_name(graph, cut.source)
-    place = report.location(cut.source_location)
-    line = f" (line {place.line})" if place is not None else ""
-    return f"{name or 'a value'}{line}{' of an earlier pass' if cut.earlier else ''}"
 
 
 def cut_target(graph: Graph, cut: Cut) -> str:
@@ -212,24 +174,21 @@ def cut_target(graph: Graph, cut: Cut) -> str:
     return f"{_node_name(graph, cut.target)}{where}"
 
 
-def cut_value(cut: Cut) -> str:
-    """Return what came out: ``32×10 float32``, ``float``."""
-    return f"{shape_text(cut.shape)} {cut.dtype}" if cut.shape else cut.dtype
+def cut_sentence(report: TraceReport, graph: Graph | None, cut: Cut) -> str:
+    """Return one line about a cut: ``detach, line 10: relu (line 8) // linear, input 1, 32×10 float32, 3 times``.
 
-
-def cut_sentence(report: TraceReport, graph: Graph, cut: Cut) -> str:
-    """Return one line about a cut: ``detach, line 10: relu (line 8) // linear, input 1, 32×10 float32, 3 times``."""
-    between = DETACHED_SIGN if cut.detachment else "→"
-    ends = f"{cut_source(report, graph, cut)} {between} {cut_target(graph, cut)}"
+    The place has its file where that is not the traced cell. Without a graph backward was called on the value.
+    """
+    place, made = report.location(cut.location), report.location(cut.source_location)
+    here = place is None or place.filename == report.cell.filename
+    where = cut_label(cut) if place is None or here else f"{cut.op}, {place.label}"
+    name = cut.source_name if graph is None or cut.source is None else _node_name(graph, cut.source)
+    line, earlier = f" (line {made.line})" if made is not None else "", " of an earlier pass" if cut.earlier else ""
+    target = "backward" if graph is None else cut_target(graph, cut)
+    value = f"{shape_text(cut.shape)} {cut.dtype}" if cut.shape else cut.dtype
     times = f", {count(cut.count)} times" if cut.count > 1 else ""
-    return f"{cut_place(report, cut)}: {ends}, {cut_value(cut)}{times}"
-
-
-def ended_sentence(report: TraceReport, cut: Cut) -> str:
-    """Return one line about a value that backward was called on, although its way had ended."""
-    place = report.location(cut.source_location)
-    source = f"{cut.source_name or 'a value'}{f' (line {place.line})' if place is not None else ''}"
-    return f"{cut_place(report, cut)}: {source} {DETACHED_SIGN} backward, {cut_value(cut)}"
+    sign = "//" if graph is None or cut.detachment else "→"
+    return f"{where}: {name or 'a value'}{line}{earlier} {sign} {target}, {value}{times}"
 
 
 def cut_heading(graph: Graph) -> str:
@@ -271,7 +230,6 @@ def _node_name(graph: Graph, index: int) -> str:
 
 @once
 def _inputs(graph: Graph) -> list[list[int]]:
-    """Return the nodes whose results each node uses."""
     found: list[list[int]] = [[] for _ in graph.nodes]
     for edge in graph.edges:
         found[edge.source].append(edge.target)
@@ -280,17 +238,16 @@ def _inputs(graph: Graph) -> list[list[int]]:
 
 # -- formulas ---------------------------------------------------------------------------------------------------------
 
-_SAME = ("grad",)
-_BACK = ("grad, reshaped back",)
+_RESHAPING = ("ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View")
 
 FORMULAS: dict[str, tuple[str, ...]] = {
     # op → one formula for each input that can require grad, in the order of ``grad_fn.next_functions``
+    **{f"{name}Backward0": ("grad, reshaped back",) for name in _RESHAPING},
+    **{f"{name}Backward0": ("grad",) for name in ("Alias", "Clone")},
     "AbsBackward0": ("grad \u00b7 self.sign()",),
     "AddBackward0": ("grad", "alpha \u00b7 grad"),
     "AddmmBackward0": ("beta \u00b7 grad", "alpha \u00b7 grad @ mat2.T", "alpha \u00b7 mat1.T @ grad"),
-    "AliasBackward0": _SAME,
     "BmmBackward0": ("grad @ mat2.mT", "self.mT @ grad"),
-    "CloneBackward0": _SAME,
     "CosBackward0": ("\u2212grad \u00b7 self.sin()",),
     "DivBackward0": ("grad / other", "\u2212grad \u00b7 self / other\u00b2"),
     "DotBackward0": ("grad \u00b7 tensor", "grad \u00b7 self"),
@@ -305,23 +262,18 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     "PermuteBackward0": ("grad, permuted back",),
     "PowBackward0": ("grad \u00b7 exponent \u00b7 self ** (exponent \u2212 1)",),
     "ReluBackward0": ("grad where result > 0, else 0",),
-    "ReshapeAliasBackward0": _BACK,
     "SelectBackward0": ("grad at the selected elements, else 0",),
     "SigmoidBackward0": ("grad \u00b7 result \u00b7 (1 \u2212 result)",),
     "SinBackward0": ("grad \u00b7 self.cos()",),
     "SliceBackward0": ("grad in the slice, else 0",),
     "SoftmaxBackward0": ("result \u00b7 (grad \u2212 (grad \u00b7 result).sum(dim))",),
     "SqrtBackward0": ("grad / (2 \u00b7 result)",),
-    "SqueezeBackward0": _BACK,
     "SubBackward0": ("grad", "\u2212alpha \u00b7 grad"),
     "SumBackward0": ("grad, to every element",),
     "SumBackward1": ("grad, to every element of the summed dimensions",),
     "TBackward0": ("grad.T",),
     "TanhBackward0": ("grad \u00b7 (1 \u2212 result\u00b2)",),
     "TransposeBackward0": ("grad, transposed back",),
-    "UnsafeViewBackward0": _BACK,
-    "UnsqueezeBackward0": _BACK,
-    "ViewBackward0": _BACK,
 }
 
 

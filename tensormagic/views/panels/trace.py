@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tensormagic.views import to_html, to_svg
 from tensormagic.views.graph.drawing import Drawing, draw
 from tensormagic.views.graph.marks import Crash, value_of, with_crash
-from tensormagic.views.graph.words import cut_heading, cut_sentences, ended_sentence
+from tensormagic.views.graph.words import cut_heading, cut_sentence, cut_sentences
 from tensormagic.views.markup import packed, svg_image, tag
 from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.page.document import SAVED_LIMITS, Draw, trace_document
@@ -59,7 +59,7 @@ def _cuts(report: TraceReport) -> Iterator[Section]:
     """Yield where the way of the gradient ends: before a backward, and in the graph that is shown."""
     columns = (Column(), Column(look="code", in_terminal=False))
     if report.cuts:
-        rows = [(ended_sentence(report, cut), "") for cut in report.cuts]
+        rows = [(cut_sentence(report, None, cut), "") for cut in report.cuts]
         yield Section("Cuts", [Table(columns, rows)], "backward was called on a value without a graph; it was cut here",
                       folded=True)  # fmt: skip
     graph = report.graphs[0] if report.graphs else None

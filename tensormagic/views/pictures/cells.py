@@ -291,9 +291,6 @@ def fraction(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
 
-# -- maps, and what else is drawn of these colours --------------------------------------------------------------------
-
-
 def steps(levels: Sequence[Sequence[float]], scale: tuple[float, float]) -> list[list[int]]:
     """Return the place in the palette of each value, or its sign for what is no finite number."""
 

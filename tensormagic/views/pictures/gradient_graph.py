@@ -15,14 +15,6 @@ from tensormagic.reports import Frame, Graph, Node, TraceReport
 from tensormagic.views import to_html
 from tensormagic.views.graph import marks
 from tensormagic.views.graph.drawing import Box, Drawing, draw
-from tensormagic.views.graph.marks import (
-    forward_mark,
-    last_frame,
-    nonfinite_by_box,
-    run_scale,
-    shown_frame,
-    value_of,
-)
 from tensormagic.views.graph.words import gradient_text, value_text, whole_shape
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Column, Picture, Section, Table
@@ -68,7 +60,7 @@ class GradientGraph(Picture):
         if not self.report.graphs:
             return ""
         graph = self.report.graphs[0]
-        frame, shown = last_frame(graph), list(graph.nodes)
+        frame, shown = marks.last_frame(graph), list(graph.nodes)
         if len(shown) > _MOST_NODES:
             born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
             rest = [node.index for node in graph.nodes if node.index not in born]
@@ -101,10 +93,10 @@ class GradientGraph(Picture):
             return "", 0.0
         graph = self.report.graphs[0]
         drawing = self.drawing or draw(graph, max_boxes=_MOST_BOXES, inside=False)
-        frame = shown_frame(graph)
+        frame = marks.shown_frame(graph)
         shown_marks = [*marks.born_marks(drawing, graph, frame), *marks.marks_of(self.report, graph)]
         placed = marks.placed_marks(drawing, shown_marks)
-        scene = Scene(drawing, graph, frame, self.tips, run_scale(self.report), placed)
+        scene = Scene(drawing, graph, frame, self.tips, marks.run_scale(self.report), placed)
         crash = self.crash if self.crash is not None and self.crash.graph == 0 else None
         mark = marks.mark_svg(drawing, crash.node, crash.words) if crash is not None else marks.Mark()
         over = max((-8 - place[1] for _, _, place in placed if place is not None), default=0.0)  # 8: free without it
@@ -179,13 +171,15 @@ class EndedGraph(Picture):
         return f"{document(drawn, width, height)}\n"
 
 
-# -- as text ----------------------------------------------------------------------------------------------------------
-
 _CELL = 24
 
 
 def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
-    frame, scale, drawing = shown_frame(graph), run_scale(report), draw(graph, max_boxes=_TEXT_BOXES, inside=False)
+    frame, scale, drawing = (
+        marks.shown_frame(graph),
+        marks.run_scale(report),
+        draw(graph, max_boxes=_TEXT_BOXES, inside=False),
+    )
     path, drawn = main_path(drawing), report.state == "drawn"
     head = "gradient flow, loss to input (no pass was kept)"
     if drawn:
@@ -196,13 +190,13 @@ def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
         head += "" if len(head) + len(bars) + 3 > width else f"   {bars}"
     yield from wrapped(head, width)
     yield from _rows([_cell(box, frame, None if drawn else scale, first=not at) for at, box in enumerate(path)], width)
-    for at, nonfinite in nonfinite_by_box(drawing, graph).items():
+    for at, nonfinite in marks.nonfinite_by_box(drawing, graph).items():
         sure = "" if nonfinite.certain else " or beside it"
         what = f"{'NaN' if nonfinite.nan else 'Inf'} born in {drawing.boxes[at].label}{sure}"
         yield f"  {what}, pass {nonfinite.pass_number}"
     on_path = {box.id for box in path}
     if others := [box for box in drawing.boxes if box.id not in on_path]:
-        bad = sum(value_of(box.nodes, frame).bad for box in others)
+        bad = sum(marks.value_of(box.nodes, frame).bad for box in others)
         names = shortened(", ".join(box.label for box in others[:3]) + (", …" if len(others) > 3 else ""), 40)
         marked = f", {bad} of them not finite" if bad else ""
         words = f"beside this path: {plural(len(others), 'box', 'boxes')} ({names}){marked}"
@@ -216,7 +210,7 @@ def _cell(box: Box, frame: Frame | None, scale: tuple[int, int] | None, *, first
     """Return the two lines of a box: its name, and its bar with the number; without a scale what it makes."""
     name, detail = shortened(box.label, _CELL), shortened(box.detail, _CELL)
     if scale is not None:
-        value, small = value_of(box.nodes, frame, scale), frame.values if frame is not None else None
+        value, small = marks.value_of(box.nodes, frame, scale), frame.values if frame is not None else None
         bar_ = bar(value.norm, value.scale)
         detail = f"! {value.text}" if value.bad else f"{bar_} {norm_text(value.norm)}"
         if small is not None and (came := gradient_text(small.gradients[box.nodes[0]])):
@@ -254,8 +248,6 @@ def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     yield from (upper.rstrip(), lower.rstrip())
 
 
-# -- in words ---------------------------------------------------------------------------------------------------------
-
 NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding, names of a list
 
 
@@ -266,7 +258,7 @@ def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
         sentences.append(f"{name}: no backward graph, {run_text(report)}")
     else:
         shown = report.graphs[graph]
-        frame, seen = last_frame(shown), shown.passes_seen
+        frame, seen = marks.last_frame(shown), shown.passes_seen
         which = "; no pass was kept" if seen and frame is None else ""
         if frame is not None and seen > 1:
             which = f"; gradients of pass {frame.pass_number} of {count(seen)}"
@@ -288,7 +280,7 @@ def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
 
 def _bad(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
     """Yield where a number that is none came from, and what holds one in the pass that is shown."""
-    older = forward_mark(graph)
+    older = marks.forward_mark(graph)
     nonfinite = older or next(iter(graph.first_nonfinite), None)
     if nonfinite is not None:
         doubt = "" if nonfinite.certain else ", or beside it"

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tensormagic.reports import UNREADABLE, Frame, Graph
-from tensormagic.views.graph.drawing import (
-    BADGE_HEIGHT,
-    BADGE_SIZE,
-    CUT_INDENT,
-    DETAIL_SIZE,
-    HEAD_HEIGHT,
-    LABEL_SIZE,
-    Box,
-    Drawing,
-    badge_rows,
-)
-from tensormagic.views.graph.marks import (
-    CRASH_STYLE,
-    FINDING_STYLE,
-    Placed,
-    Value,
-    bad_among,
-    marks_svg,
-    value_of,
-)
+from tensormagic.views.graph import drawing as graph_drawing
+from tensormagic.views.graph.drawing import DETAIL_SIZE, HEAD_HEIGHT, Box, Drawing, badge_rows
+from tensormagic.views.graph.marks import CRASH_STYLE, FINDING_STYLE, Placed, Value, marks_svg, value_of
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text
@@ -34,54 +16,9 @@ from tensormagic.views.svg_paths import Canvas, arrowhead, hatching, line, numbe
 from tensormagic.views.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.words import count, plural
 
-# -- cuts -------------------------------------------------------------------------------------------------------------
-
-_CUTS_STYLE = inked(
-    ".tms .xl{fill:none;stroke:$line-2;stroke-width:1.4;stroke-dasharray:2.5 2.5}"
-    ".tms .xg{stroke:$bg;stroke-width:7}.tms .xs{fill:none;stroke:$ink;stroke-width:1.5;stroke-linecap:round}"
-    ".tms .xe{fill:none;stroke:$ink-2;stroke-width:1.4}"
-)
 _BREAK = 13.0  # how far before its end a wire is cut
-
-
-def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
-    """Return what lies above the lines: where wires are cut, what ended them, and where a value was taken."""
-    canvas = Canvas()
-    for wire in drawing.detachment if graph.cuts else ():
-        (left, top), (x, y) = wire.points[-2:]
-        across, down = x - left, y - top  # a level piece is cut near its end, a curve at t = 0.8
-        _break(canvas, *((left + 0.752 * across, top + 0.896 * down) if down
-                         else (x - min(_BREAK, max(across - 4, 6.0)), y)))  # fmt: skip
-    for box in drawing.boxes if graph.cuts else ():
-        shown, more = badge_rows(box)
-        for row, cut in enumerate(box.cuts, len(shown) + bool(more)):
-            y = box.y + HEAD_HEIGHT + 3 + row * BADGE_HEIGHT
-            canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
-            _break(canvas, box.x + 7, y + 6)
-            words = fitted(cut.label, box.width - CUT_INDENT, BADGE_SIZE)
-            canvas.text("k", box.x + CUT_INDENT, y + BADGE_SIZE, words)
-    for place, cuts in drawing.stubs.items():  # a short line out of a box: cut, or with a cap where it was only read
-        box = drawing.boxes[place]
-        x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
-        if any(graph.cuts[cut].detachment for cut in cuts):
-            canvas.path("xl", f"M{point(x, y)}h14")
-            _break(canvas, x + 8, y)
-        else:
-            canvas.path("xe", f"M{point(x, y)}h6m0-4v8")
-    return canvas.svg()
-
-
-def _break(canvas: Canvas, x: float, y: float) -> None:
-    """Draw a gap with a stroke on either side of it."""
-    canvas.path("xg", f"M{point(x - 2.5, y)}h5")
-    canvas.path("xs", f"M{point(x - 4.5, y + 4.5)}l4-9M{point(x + 0.5, y + 4.5)}l4-9")
-
-
-# -- boxes and wires --------------------------------------------------------------------------------------------------
-
 _FOOT = 6.0
 _CROWDED = 60  # from this many boxes on, boxes carry no numbers
-_TITLES = 220  # from this many boxes on, boxes carry no tooltip and have plain corners: the file stays small
 _THICKNESS = (1.4, 1.9, 2.4, 3.0, 3.7, 4.5)
 
 _LEVELS = "".join(
@@ -102,25 +39,19 @@ STYLE = inked(
     ".tms .sblind{stroke:$ink-2;stroke-dasharray:1 3;stroke-linecap:round}.tms .fblind{fill:$ink-2}"
     ".tms .wblind{stroke:$ink-2;stroke-width:1.4;stroke-dasharray:.5 3;stroke-linecap:round}"
     ".tms .h{stroke:$error;stroke-width:1.8;fill:none}.tms .r{fill:$error}"
-    ".tms .o{paint-order:stroke;stroke:$bg;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
+    ".tms .o{paint-order:stroke;stroke:$bg;stroke-width:3px;stroke-linejoin:round}"
+    ".tms .xl{fill:none;stroke:$line-2;stroke-width:1.4;stroke-dasharray:2.5 2.5}"
+    ".tms .xg{stroke:$bg;stroke-width:7}.tms .xs{fill:none;stroke:$ink;stroke-width:1.5;stroke-linecap:round}"
+    ".tms .xe{fill:none;stroke:$ink-2;stroke-width:1.4}" + _LEVELS + CRASH_STYLE + FINDING_STYLE
 )
-
 # No gradient was asked for: nothing is missing, so nothing is dashed.
 SOLID = inked(".tms .snone,.tms .wnone{stroke:$ink-2;stroke-dasharray:none}.tms .l.q{fill:$ink}")
 
 
-_RULE, _CLASSES, _NAMES = (
-    re.compile(r"[^{}]+\{[^}]*\}"), re.compile(r'class="([^"]*)"'), re.compile(r"\.([a-z][\w-]*)")
-)  # fmt: skip
-
-
-def styled(content: str, *rules: str, label: str = "") -> str:
-    """Return a picture with those of its rules that something in it is dressed by: it is saved uncompressed."""
-    there = {"tms", *" ".join(_CLASSES.findall(content)).split()}
-    needed = (rule for rule in _RULE.findall("".join((STYLE, _CUTS_STYLE, CRASH_STYLE, FINDING_STYLE, *rules)))
-              if there.issuperset(_NAMES.findall(rule.partition("{")[0])))  # fmt: skip
+def styled(content: str, rules: str, label: str = "") -> str:
+    """Return a picture with its style sheet and further rules; with a label it is read out as that."""
     named = {"role": "img", "aria_label": label} if label else {}
-    return tag("g", tag("style", *needed), content, class_="tms", **named)
+    return tag("g", tag("style", STYLE, rules), content, class_="tms", **named)
 
 
 class Scene(NamedTuple):
@@ -134,9 +65,48 @@ class Scene(NamedTuple):
     marks: Sequence[Placed] = ()
 
 
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+
+def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
+    """Return what lies above the lines: where wires are cut, what ended them, and where a value was taken."""
+    canvas = Canvas()
+    for wire in drawing.detachment if graph.cuts else ():
+        (left, top), (x, y) = wire.points[-2:]
+        across, down = x - left, y - top  # a level piece is cut near its end, a curve at t = 0.8
+        _break(canvas, *((left + 0.752 * across, top + 0.896 * down) if down
+                         else (x - min(_BREAK, max(across - 4, 6.0)), y)))  # fmt: skip
+    for box in drawing.boxes if graph.cuts else ():
+        shown, more = badge_rows(box)
+        for row, cut in enumerate(box.cuts, len(shown) + bool(more)):
+            y = box.y + HEAD_HEIGHT + 3 + row * graph_drawing.BADGE_HEIGHT
+            canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
+            _break(canvas, box.x + 7, y + 6)
+            words = fitted(cut.label, box.width - graph_drawing.CUT_INDENT, graph_drawing.BADGE_SIZE)
+            canvas.text("k", box.x + graph_drawing.CUT_INDENT, y + graph_drawing.BADGE_SIZE, words)
+    for place, cuts in drawing.stubs.items():  # a short line out of a box: cut, or with a cap where it was only read
+        box = drawing.boxes[place]
+        x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
+        if any(graph.cuts[cut].detachment for cut in cuts):
+            canvas.path("xl", f"M{point(x, y)}h14")
+            _break(canvas, x + 8, y)
+        else:
+            canvas.path("xe", f"M{point(x, y)}h6m0-4v8")
+    return canvas.svg()
+
+
+def _break(canvas: Canvas, x: float, y: float) -> None:
+    """Draw a gap with a stroke on either side of it."""
+    canvas.path("xg", f"M{point(x - 2.5, y)}h5")
+    canvas.path("xs", f"M{point(x - 4.5, y + 4.5)}l4-9M{point(x + 0.5, y + 4.5)}l4-9")
+
+
+# -- boxes and wires --------------------------------------------------------------------------------------------------
+
+
 def graph_svg(scene: Scene) -> str:
     """Return the drawing as SVG content, its top left corner at the origin."""
-    drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
+    drawing, small = scene.drawing, scene.frame.values if scene.frame is not None else None
     values = {box.id: value_of(box.nodes, scene.frame, scene.scale) for box in drawing.boxes}
     cut_wires, wires, behind, plates, boxes, marks = (Canvas() for _ in range(6))  # the cut wires lie lowest
     for cut in drawing.detachment:
@@ -153,21 +123,19 @@ def graph_svg(scene: Scene) -> str:
         wires.path(f"f{level}", arrowhead(tip, length, round(2.5 + thick)))
     for box in drawing.boxes:
         if box.kind in {"module", "repeat"}:
-            behind.path(f"b s{values[box.id].style}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
-        plates.path(f"b s{values[box.id].style}", _plate(box.x, box.y, box.width, plain=large))
+            behind.path(f"b s{values[box.id].style}", _plate(box.x - 3, box.y - 3, box.width))
+        plates.path(f"b s{values[box.id].style}", _plate(box.x, box.y, box.width))
         _box(boxes, box, scene, values[box.id])
-    small = scene.frame.values if scene.frame is not None else None
     named = {box.id for mark, box, _ in scene.marks if mark.kind == "born"}  # the words take the place of the number
-    few = len(drawing.boxes) < _CROWDED
-    for box in drawing.boxes if few else ():
+    crowded = len(drawing.boxes) >= _CROWDED
+    for box in drawing.boxes if not crowded else ():
         over = (gradient_text(small.gradients[box.nodes[0]]) if small is not None else "") or values[box.id].number
         if box.id not in named and over:
             marks.text("k c o r" if values[box.id].bad else "k c o", box.x + box.width / 2, box.y - 7, over)
-    for wire in drawing.wires if few and small is not None else ():
-        assert small is not None
+    for wire in drawing.wires if small is not None and not crowded else ():
         at = len(wire.points) // 2
         (x, y), (end, height) = wire.points[at - 1 : at + 1]
-        words = wire_text(scene.graph, small, wire.edges)
+        words = wire_text(scene.graph, small, wire.edges) if small is not None else ""
         marks.text("k c o q", (x + end) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
     ends, written = _cuts_svg(drawing, scene.graph), marks.svg() + marks_svg(scene.marks)
     return f"{cut_wires.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
@@ -181,9 +149,8 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     elif not value.untouched and not value.blind:
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
     several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
-    has_tip = scene.tips and len(scene.drawing.boxes) < _TITLES
-    title = f"{box.label} {box.detail}{several}: {value.text}" if has_tip else ""
-    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    title = f"{box.label} {box.detail}{several}: {value.text}" if scene.tips else ""
+    label = fitted(box.label, box.width - 8, graph_drawing.LABEL_SIZE, bold=True)
     small = scene.frame.values if scene.frame is not None else None
     detail = (value_text(small.made[box.nodes[0]]) if small is not None else "") or box.detail
     canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
@@ -193,29 +160,32 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     for row, badge in enumerate(shown):
         _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame, scene.scale))
     if more:
-        bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
+        bad = sum(value_of((badge.node,), scene.frame).bad for badge in box.badges[len(shown) :])
         words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
         words += f", {count(bad)} NaN/Inf" if bad else ""
-        canvas.text("k r" if bad else "k q", box.x + 4, bottom + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE, words)
+        canvas.text(
+            "k r" if bad else "k q",
+            box.x + 4,
+            bottom + 3 + len(shown) * graph_drawing.BADGE_HEIGHT + graph_drawing.BADGE_SIZE,
+            words,
+        )
 
 
-def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
-    """Return the outline of a box's head, its corners cut unless ``plain``: with round joins they look round."""
-    if plain:
-        return f"M{point(x, y)}h{number(width)}v{number(HEAD_HEIGHT)}h-{number(width)}z"
+def _plate(x: float, y: float, width: float) -> str:
+    """Return the outline of a box's head, its corners cut: with round joins they look round."""
     across, down = number(width - 4), number(HEAD_HEIGHT - 4)
     return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
 
 
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
-    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
+    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * graph_drawing.BADGE_HEIGHT
     if value.bad or value.untouched or value.blind:
         canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
     else:
         canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
     if value.bad:
         canvas.path("h", hatching(x + 1, y + 1, 6, 6))
-    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
+    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, graph_drawing.BADGE_SIZE))
 
 
 def legend_svg(scene: Scene) -> str:

@@ -34,8 +34,21 @@ class LossesPicture(Picture):
 
     @property
     def sentence(self) -> str:
-        """Where both begin, end, and are furthest apart."""
-        return losses_alternative(self.report)
+        """Both losses, first and last, the first that is not finite, and the step at which they differ most."""
+        pairs, runs = self.report.losses, []
+        for name, side in ((self.report.left.name, "left"), (self.report.right.name, "right")):
+            known = [(pair.step, value) for pair in pairs if (value := getattr(pair, side)) is not None]
+            bad = next((step for step, value in known if not math.isfinite(value)), None)
+            broken = "" if bad is None else f", not finite from step {bad}"
+            ends = f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}" if known else "has none"
+            runs.append(f"{shortened(name, NAME)} {ends}")
+        both = [(one.left, one.right, one.step) for one in pairs if one.left is not None and one.right is not None]
+        finite = [one for one in both if math.isfinite(one[0] - one[1])]
+        left, right, step = max(finite, key=lambda one: abs(one[0] - one[1]), default=(0.0, 0.0, 0))
+        apart = "; equal at every step where both are finite" if finite else ""
+        if left != right:
+            apart = f"; furthest apart at step {step}: {short_number(left)} and {short_number(right)}"
+        return f"Loss over {plural(len(pairs), 'step')}: {'; '.join(runs)}{apart}."
 
     @property
     def _title(self) -> str:
@@ -74,43 +87,19 @@ class LossesPicture(Picture):
 def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
     """Return both lines, the right run's the thinner; a cross where a loss is not finite."""
     grid = "".join(f"M0,{number(y)}H{WIDTH}" for y in (_EDGE, HEIGHT - _EDGE))
-    left, right = RUN_COLOURS
-    lines = (
-        _series(losses, [pair.left for pair in losses], scale, f'stroke="{left}" stroke-width="4.5"'),
-        _series(losses, [pair.right for pair in losses], scale, f'stroke="{right}" stroke-width="2"'),
-    )
-    frame = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
-    return frame + "".join(lines)
-
-
-def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: LossScale, stroke: str) -> str:
-    across = (WIDTH - 2 * _EDGE) / max(losses[-1].step - losses[0].step, 1)
-    path, marks, pen = "", "", "M"
-    for pair, value in zip(losses, values, strict=True):
-        x = _EDGE + (pair.step - losses[0].step) * across
-        if value is None or not math.isfinite(value):
-            marks += f"M{point(x - 3, 2)}l6,6m0,-6l-6,6" if value is not None else ""
-            pen = "M"
-            continue
-        path += f"{pen}{point(x, _EDGE + (1 - scale.share(value)) * (HEIGHT - 2 * _EDGE))}"
-        pen = "L"
-    return f'<path fill="none" {stroke} stroke-linejoin="round" stroke-linecap="round" d="{path}{marks}"/>'
-
-
-def losses_alternative(report: ComparisonReport) -> str:
-    """Return both losses, first and last, the first that is not finite, and the step at which they differ most."""
-    pairs, runs = report.losses, []
-    for name, side in ((report.left.name, "left"), (report.right.name, "right")):
-        known = [(pair.step, value) for pair in pairs if (value := getattr(pair, side)) is not None]
-        bad = next((step for step, value in known if not math.isfinite(value)), None)
-        broken = "" if bad is None else f", not finite from step {bad}"
-        ends = f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}" if known else "has none"
-        runs.append(f"{shortened(name, NAME)} {ends}")
-    both = [(one.left, one.right, one) for one in pairs if one.left is not None and one.right is not None]
-    differences = [(abs(left - right), one) for left, right, one in both if math.isfinite(left - right)]
-    difference, pair = max(differences, key=lambda one: one[0], default=(0.0, None))
-    apart = "; equal at every step where both are finite" if pair is not None else ""
-    if difference and pair is not None:
-        ends = f"{short_number(pair.left)} and {short_number(pair.right)}"
-        apart = f"; furthest apart at step {pair.step}: {ends}"
-    return f"Loss over {plural(len(pairs), 'step')}: {'; '.join(runs)}{apart}."
+    drawn = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
+    first = losses[0].step
+    across = (WIDTH - 2 * _EDGE) / max(losses[-1].step - first, 1)
+    for side, colour, wide in zip(("left", "right"), RUN_COLOURS, ("4.5", "2"), strict=True):
+        path, marks, pen = "", "", "M"
+        for pair in losses:
+            x, value = _EDGE + (pair.step - first) * across, getattr(pair, side)
+            if value is not None and math.isfinite(value):
+                path += f"{pen}{point(x, _EDGE + (1 - scale.share(value)) * (HEIGHT - 2 * _EDGE))}"
+                pen = "L"
+            else:
+                marks += f"M{point(x - 3, 2)}l6,6m0,-6l-6,6" if value is not None else ""
+                pen = "M"
+        look = f'stroke="{colour}" stroke-width="{wide}" stroke-linejoin="round" stroke-linecap="round"'
+        drawn += f'<path fill="none" {look} d="{path}{marks}"/>'
+    return drawn

@@ -15,17 +15,8 @@ from tensormagic.views import to_html
 from tensormagic.views.graph.words import shape_text, whole_shape
 from tensormagic.views.markup import escape, fitted, text_width
 from tensormagic.views.nodes import Column, Picture, Section, Table
-from tensormagic.views.panels.trace_words import (
-    NOT_MEASURABLE,
-    last_move,
-    last_used,
-    loss_text,
-    measured,
-    move_text,
-    norm_text,
-    pass_context_text,
-    touched,
-)
+from tensormagic.views.panels import trace_words
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, last_move, last_used, measured, norm_text, touched
 from tensormagic.views.pictures.graph_svg import styled
 from tensormagic.views.svg_paths import Canvas, eased, hatching, moved, number, point, polyline
 from tensormagic.views.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
@@ -46,7 +37,7 @@ class Norms(Picture):
         report, rows = self.report, []
         for one in report.passes[-_MOST_PASSES:]:
             place = report.location(one.location)
-            outcome = ", ".join(filter(None, (one.outcome, pass_context_text(report, one))))
+            outcome = ", ".join(filter(None, (one.outcome, trace_words.pass_context_text(report, one))))
             loss = short_number(one.value) if one.value is not None else ""
             numbers = (one.number, one.step, one.graph, outcome, seconds_text(one.seconds), one.reached)
             rows.append((*map(str, numbers), loss, "yes" if one.finite else "no", place.label if place else ""))
@@ -87,30 +78,56 @@ class Norms(Picture):
             yield from wrapped(words, width)
 
     def svg(self, width: float) -> tuple[str, float]:
-        """Return the loss and the charts below one another; nothing where no pass was kept."""
-        content, height = _chart(self.report, width)
-        return (styled(content, STYLE), height) if content else ("", 0.0)
+        """Return the loss, the charts of the parameters below it, and how many are left out.
+
+        There is no curve of the loss where there is one pass alone; nothing where no pass was kept.
+        """
+        report, passes, drawn, below = self.report, self.report.passes, "", 0.0
+        if not report.parameters or not passes:
+            return "", 0.0
+        shown = chosen(report.parameters)
+        scale = scale_of(_norms(shown))
+        losses = [one.value for one in passes if one.value is not None and math.isfinite(one.value)]
+        words, axis = trace_words.loss_text(report), loss_scale(losses)
+        if len(passes) <= len(losses) > 1 and words and axis is not None:
+            log = '<tspan class="q" font-weight="400">, log scale</tspan>' if axis.logarithmic else ""
+            caption = f'<text class="v" x="0" y="11">{words[0].upper()}{escape(words[1:])}{log}</text>'
+            drawn, below = caption + _loss_svg(losses, axis, width), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
+        subtitle = f"per parameter, log scale {scale.text}"
+        if len(passes) > 1:
+            kept = (
+                f", {len(passes)} of {report.passes_traced} passes kept" if len(passes) < report.passes_traced else ""
+            )
+            subtitle = f"per parameter, step {passes[0].step} to {passes[-1].step}, log scale {scale.text}{kept}"
+        head = f'Gradient norm <tspan class="q" font-weight="400">{subtitle}</tspan>'
+        body, height = (_bars if len(passes) == 1 else _lines)(shown, scale, width)
+        if left_out := len(report.parameters) - len(shown):
+            words = f"{plural(left_out, 'parameter')} more, not shown here"
+            body, height = f'{body}<text class="q" x="0" y="{number(height + 12)}">{words}</text>', height + 20
+        caption = f'<text class="v" x="0" y="{number(below + 11)}">{head}</text>'
+        return styled(f"{drawn}{caption}{moved(0, below + 20, body)}", STYLE), height + below + 20
 
 
-# -- as tables --------------------------------------------------------------------------------------------------------
+def _ends(norms: Iterable[float]) -> tuple[float, float, float, float]:
+    """Return the first and the last norm that was measured, the smallest and the largest that are finite."""
+    came = list(filter(measured, norms))
+    finite = list(filter(math.isfinite, came)) or [UNTOUCHED]
+    return came[0], came[-1], min(finite), max(finite)
 
 
 def _parameter_table(report: TraceReport) -> Section:
     shown, rows = report.parameters[:_MOST_ROWS], list[tuple[str, ...]]()
     for parameter in shown:
-        norms = [norm for norm in parameter.norms if touched(norm)]
+        norms = list(filter(touched, parameter.norms))
         ends: tuple[str, ...] = ("none" if parameter.used else "unused", "", "", "")
         if not parameter.requires_grad:
             ends = ("frozen", "", "", "")
-        elif norms and not any(map(measured, norms)):
-            ends = (NOT_MEASURABLE, NOT_MEASURABLE, "", "")
         elif norms:
-            finite = [norm for norm in norms if math.isfinite(norm) and measured(norm)] or [math.nan]
-            ends = tuple(map(norm_text, (norms[0], norms[-1], min(finite), max(finite))))
+            ends = tuple(map(norm_text, _ends(norms))) if any(map(measured, norms)) else (*[NOT_MEASURABLE] * 2, "", "")
         rows.append((parameter.name, whole_shape(parameter.shape), parameter.dtype, str(parameter.touched), *ends))
     names = ["parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest"]
     used = [last_used(parameter)[1] for parameter in shown]
-    updates = [move_text(last_move(parameter)) for parameter in shown]
+    updates = [trace_words.move_text(last_move(parameter)) for parameter in shown]
     steps = [norm_text(norm) if touched(norm) else "" for norm in used]
     for name, cells in (("last update", updates), ("last step used", steps)):
         if any(cells):
@@ -120,8 +137,6 @@ def _parameter_table(report: TraceReport) -> Section:
     number = number if len(rows) == len(report.parameters) else f"{len(rows)} of {number}"
     return Section(f"Gradient norms of {number}", [Table([*map(Column, names)], rows)])
 
-
-# -- as SVG -----------------------------------------------------------------------------------------------------------
 
 MOST_CHARTS = 12
 STYLE = inked(
@@ -188,38 +203,14 @@ def chosen(parameters: Sequence[ParameterSeries], most: int = MOST_CHARTS) -> li
     return sorted(parameters, key=lambda series: ranks[id(series)])[:most]
 
 
-def _chart(report: TraceReport, width: float) -> tuple[str, float]:
-    """Return the loss, the charts of a report's parameters, and their height; how many are left out is said below.
-
-    There is no curve of the loss where there is one pass alone.
-    """
-    if not report.parameters or not report.passes:
-        return "", 0.0
-    shown, passes = chosen(report.parameters), report.passes
-    scale, drawn, below = scale_of(_norms(shown)), "", 0.0
-    losses = [one.value for one in passes if one.value is not None and math.isfinite(one.value)]
-    words, axis = loss_text(report), loss_scale(losses)
-    if len(passes) <= len(losses) > 1 and words and axis is not None:
-        step = (width - 6) / (len(losses) - 1)
-        points = [(round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
-                  for at, loss in _thinned(losses, _FEW_POINTS)]  # fmt: skip
-        canvas = Canvas()
-        canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
-        canvas.path("lo", polyline(eased(points)))
-        log = '<tspan class="q" font-weight="400">, log scale</tspan>' if axis.logarithmic else ""
-        drawn = f'<text class="v" x="0" y="11">{words[0].upper()}{escape(words[1:])}{log}</text>{canvas.svg()}'
-        below = _LABEL_HEIGHT + _LOSS_HEIGHT + 12
-    subtitle = f"per parameter, log scale {scale.text}"
-    if len(passes) > 1:
-        kept = f", {len(passes)} of {report.passes_traced} passes kept" if len(passes) < report.passes_traced else ""
-        subtitle = f"per parameter, step {passes[0].step} to {passes[-1].step}, log scale {scale.text}{kept}"
-    head = f'Gradient norm <tspan class="q" font-weight="400">{subtitle}</tspan>'
-    body, height = (_bars if len(passes) == 1 else _lines)(shown, scale, width)
-    if left_out := len(report.parameters) - len(shown):
-        words = f"{plural(left_out, 'parameter')} more, not shown here"
-        body, height = f'{body}<text class="q" x="0" y="{number(height + 12)}">{words}</text>', height + 20
-    caption = f'<text class="v" x="0" y="{number(below + 11)}">{head}</text>'
-    return f"{drawn}{caption}{moved(0, below + 20, body)}", height + below + 20
+def _loss_svg(losses: Sequence[float], axis: LossScale, width: float) -> str:
+    step = (width - 6) / (len(losses) - 1)
+    points = [(round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
+              for at, loss in _thinned(losses, _FEW_POINTS)]  # fmt: skip
+    canvas = Canvas()
+    canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
+    canvas.path("lo", polyline(eased(points)))
+    return canvas.svg()
 
 
 _LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
@@ -290,13 +281,11 @@ def _thinned(norms: Sequence[float], most: int) -> list[tuple[int, float]]:
     """Return (place, norm) pairs; of a long series the smallest and largest of every stretch, and all non-finite."""
     if len(norms) <= most:
         return list(enumerate(norms))
-    kept: set[int] = {0, len(norms) - 1}
-    stretches = most // 2
+    kept, stretches = {0, len(norms) - 1, *(at for at, norm in enumerate(norms) if not math.isfinite(norm))}, most // 2
     for number_ in range(stretches):
         places = range(len(norms) * number_ // stretches, len(norms) * (number_ + 1) // stretches)
         finite = [at for at in places if math.isfinite(norms[at]) and measured(norms[at])]
-        kept.update(at for at in places if not math.isfinite(norms[at]))
-        kept.update({min(finite, key=norms.__getitem__), max(finite, key=norms.__getitem__)} if finite else ())
+        kept.update(pick(finite, key=norms.__getitem__) for pick in (min, max) if finite)
     return [(at, norms[at]) for at in sorted(kept)]
 
 
@@ -323,8 +312,6 @@ def _bars(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tuple
     return "".join(parts), rows * _BAR_HEIGHT + 6
 
 
-# -- as text ----------------------------------------------------------------------------------------------------------
-
 _MOST = 40
 _NUMBER = 8
 _NUMBERS = ("first", "last", "min", "max")
@@ -348,14 +335,13 @@ def _wanted(shown: Sequence[ParameterSeries], width: int, passes: int) -> tuple[
 
 def _numbers(series: ParameterSeries, wanted: Sequence[str]) -> str:
     """Return the numbers of a row; where there is no norm, why."""
-    came = [norm for norm in series.norms if measured(norm)]
-    if not came:
+    if not any(map(measured, series.norms)):
         blind = any(map(touched, series.norms))
         if len(wanted) == 1:
             return ("?" if blind else norm_text(UNTOUCHED)).rjust(_NUMBER)
         return f"  {NOT_MEASURABLE}" if blind else _NONE
-    finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
-    known = {"norm": came[-1], "first": came[0], "last": came[-1], "min": min(finite), "max": max(finite),
+    first, last, least, most = _ends(series.norms)
+    known = {"norm": last, "first": first, "last": last, "min": least, "max": most,
              _MOVE: last_move(series), _USED: last_used(series)[1]}  # fmt: skip
     return "".join(("from 0" if word == _MOVE and known[word] == math.inf else norm_text(known[word])).rjust(_NUMBER)
                    for word in wanted)  # fmt: skip

@@ -11,22 +11,11 @@ from tensormagic.reports import Arrivals, Placed
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import PAPER, Cell, Cells, Row, lettered as code_lettered, text as words
-from tensormagic.views.svg_paths import moved, number
+from tensormagic.views.svg_paths import moved, number, point
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role
 from tensormagic.views.to_svg import legend_svg
-from tensormagic.words import (
-    ELLIPSIS,
-    count,
-    is_or_are,
-    listed,
-    percent,
-    plural,
-    ranks_text,
-    seconds_text,
-    shortened,
-    tuple_text,
-)
+from tensormagic.words import ELLIPSIS, count, listed, percent, plural, ranks_text, seconds_text, shortened, tuple_text
 
 # Which rank holds which part of a tensor: the two dimensions that are cut most, as a grid with ranks in its cells.
 
@@ -77,17 +66,15 @@ class PlacementGrid(Picture):
         share = f", {percent(held[-1], total)} of all" if total and held[-1] < total else ""
         pieces = one.holders()
         copies = len(next(iter(pieces.values()))) if pieces else 0
-        phrases = [
-            f"{tuple_text(one.shape)} on mesh {mesh}; {placements_text(one)}",
-            f"a rank holds {each} elements{share}",
-        ]
+        spread = f"{tuple_text(one.shape)} on mesh {mesh}; {placements_text(one)}"
+        phrases = [spread, f"a rank holds {each} elements{share}"]
         if copies > 1:
             phrases.append(f"each piece is on {count(copies)} ranks")
         empty = [box.rank for box in one.boxes() if not math.prod(box.size)]
         if empty and total:
             phrases.append(f"{ranks_text(empty)} {'holds' if len(empty) == 1 else 'hold'} nothing")
         if parts := [name for name, how in zip(one.dimensions, one.placements, strict=True) if how.startswith("P")]:
-            phrases.append(f"over {listed(parts)} these {is_or_are(2)} parts of a sum that is still to be taken")
+            phrases.append(f"over {listed(parts)} these are parts of a sum that is still to be taken")
         return "; ".join(phrases)
 
     def _cells(self, room: int, width: float = 720.0) -> tuple[Cells, str]:
@@ -110,14 +97,11 @@ class PlacementGrid(Picture):
         for label, down in zip(heads[0], ways[0], strict=True):
             cells = []
             for across in ways[1]:
-                at_, words = list(zip(dims, (down, across), strict=False)), ELLIPSIS
-                if not any(place is None for _, place in at_):
-                    held = {rank for (start, size), ranks in pieces.items() for rank in ranks
-                            if all((start[dim], size[dim]) == place for dim, place in at_)}  # fmt: skip
-                    words = (
-                        ranks_text(sorted(held), most=2).removeprefix("ranks ").removeprefix("rank ") if held else ""
-                    )
-                cells.append(Cell(shortened(words, room), "" if words in {"", ELLIPSIS} else DIVERGING[2]))
+                wanted = dict(zip(dims, (down, across), strict=False))
+                held = {rank for (start, size), ranks in pieces.items() for rank in ranks
+                        if all((start[dim], size[dim]) == place for dim, place in wanted.items())}  # fmt: skip
+                words = ELLIPSIS if None in wanted.values() else ranks_text(held, most=2).partition(" ")[2]
+                cells.append(Cell(shortened(words, room), DIVERGING[2] if held else ""))
             rows.append(Row(label, cells))
         caption = ", ".join(f"{way}: dimension {dim}" for way, dim in zip(("down", "across"), dims, strict=False))
         return Cells(rows, _LEFT, min((width - _LEFT - 8) / len(ways[1]), 120.0)), caption
@@ -169,34 +153,35 @@ class RankLanes(Picture):
 
     come: Arrivals
 
-    def _row(self, at: int) -> list[float]:
+    @property
+    def _rows(self) -> list[list[float]]:
+        """When each rank came to each collective."""
         size = len(self.come.numbers)
-        return list(self.come.seconds[at * size : (at + 1) * size])
+        return [list(self.come.seconds[at * size : (at + 1) * size]) for at in range(len(self.come.ranks))]
 
-    def _last(self) -> list[float]:
-        """Return when the last rank came to each."""
-        rows = [self._row(at) for at in range(len(self.come.ranks))]
-        return [max(itertools.filterfalse(math.isnan, column), default=0.0) for column in zip(*rows, strict=True)]
+    def _lanes(self) -> tuple[list[tuple[str, list[float]]], list[float], int]:
+        """Return the lanes that are drawn, when the last rank came to each collective, and how many are not.
 
-    def _shown(self) -> tuple[list[int], int]:
-        """Return the lanes that are drawn, those with holes and the latest ones first among many; how many are not."""
-        every = range(len(self.come.ranks))
-        if len(every) <= _MOST_LANES:
-            return list(every), 0
-        rows = {at: self._row(at) for at in every}
-        holes = {at: sum(map(math.isnan, row)) for at, row in rows.items()}
-        sums = {at: sum(each for each in row if not math.isnan(each)) for at, row in rows.items()}
-        chosen = sorted(every, key=lambda at: (-holes[at], -sums[at]))[:_MOST_LANES]
-        return sorted(chosen), len(every) - len(chosen)
+        Among many those with holes and the latest ones are drawn.
+        """
+        rows = self._rows
+
+        def rank(at: int) -> tuple[int, float]:
+            came = [each for each in rows[at] if not math.isnan(each)]
+            return len(came), -sum(came)
+
+        chosen = sorted(range(len(rows)), key=rank)[:_MOST_LANES] if len(rows) > _MOST_LANES else range(len(rows))
+        last = [max(itertools.filterfalse(math.isnan, column), default=0.0) for column in zip(*rows, strict=True)]
+        return [(f"rank {self.come.ranks[at]}", rows[at]) for at in sorted(chosen)], last, len(rows) - len(chosen)
 
     @property
     def sentence(self) -> str:
         """What is to be seen, in a sentence."""
         come = self.come
-        span = seconds_text(max(self._last(), default=0.0))
+        span = seconds_text(max(self._lanes()[1], default=0.0))
         what = f"{plural(len(come.numbers), 'collective')} of group {come.group}"
         parts = [f"The last {what if come.group else plural(len(come.numbers), 'step')}, in {span}"]
-        missing = [rank for at, rank in enumerate(come.ranks) if any(map(math.isnan, self._row(at)))]
+        missing = [rank for rank, row in zip(come.ranks, self._rows, strict=True) if any(map(math.isnan, row))]
         parts += [f"{ranks_text(missing)} did not come to all of them"] if missing else []
         return "; ".join(parts)
 
@@ -209,49 +194,43 @@ class RankLanes(Picture):
 
     def text(self, width: int) -> Iterable[str]:
         """Return a lane of characters for each rank: ``|`` where it came, ``-`` where it waits for the last."""
-        shown, more = self._shown()
-        last = self._last()
-        label = max(len(f"rank {self.come.ranks[at]}") for at in shown)
+        lanes, last, more = self._lanes()
+        label = max(len(named) for named, _ in lanes)
         room = max(width - label - 4, 16)
         scale = (room - 1) / (max(last, default=0.0) or 1.0)
-        for at in shown:
-            lane = [" "] * room
-            both = list(zip(self._row(at), last, strict=True))
-            for moment, until in both:
-                if not math.isnan(moment):
-                    for place in range(int(moment * scale) + 1, int(until * scale)):
-                        lane[place] = "-"
-            for moment, until in both:
-                missing = math.isnan(moment)
-                lane[int((until if missing else moment) * scale)] = _HOLE if missing else "|"
-            yield f"  {f'rank {self.come.ranks[at]}'.ljust(label)}  {''.join(lane)}".rstrip()
+        for named, row in lanes:
+            lane, missing = [" "] * room, [math.isnan(moment) for moment in row]
+            for moment, until in zip(row, last, strict=True):
+                for place in range(int(moment * scale) + 1, int(until * scale)) if not math.isnan(moment) else ():
+                    lane[place] = "-"
+            for moment, until, hole in zip(row, last, missing, strict=True):
+                lane[int((until if hole else moment) * scale)] = _HOLE if hole else "|"
+            yield f"  {named.ljust(label)}  {''.join(lane)}".rstrip()
         rest = f"; {plural(more, 'rank')} not drawn" if more else ""
         legend = f"| a {'collective' if self.come.group else 'step'}, - waits for the last rank, {_HOLE} did not come"
         yield from wrapped(f"{self._caption}. {legend}{rest}", width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return lanes with ticks, bars for waiting, and lines that join the same collective."""
-        shown, more = self._shown()
-        last = self._last()
-        scale = (width - _LANES_LEFT - 20) / (max(last, default=0.0) or 1.0)
+        rows, last, more = self._lanes()
+        span = max(last, default=0.0)
+        scale = (width - _LANES_LEFT - 20) / (span or 1.0)
         ticks, waits, lanes, holes, drawn = [], [], [], [], []
-        joined: list[list[tuple[float, float]]] = [[] for _ in self.come.numbers]
-        for line, at in enumerate(shown):
+        joined: list[list[tuple[float, float]]] = [[] for _ in last]
+        for line, (named, row) in enumerate(rows):
             y = 8 + line * _LANE
-            drawn.append(words(4, y + 4, f"rank {self.come.ranks[at]}"))
-            lanes.append(f"M{number(_LANES_LEFT)},{number(y)}H{number(width - 12)}")
-            for place, (moment, until) in enumerate(zip(self._row(at), last, strict=True)):
-                end = _LANES_LEFT + until * scale
+            drawn.append(words(4, y + 4, named))
+            lanes.append(f"M{point(_LANES_LEFT, y)}H{number(width - 12)}")
+            for place, (moment, until) in enumerate(zip(row, last, strict=True)):
+                x, end = _LANES_LEFT + moment * scale, _LANES_LEFT + until * scale
                 if math.isnan(moment):
                     holes.append(tag("circle", cx=number(end), cy=number(y), r="4", fill="none", stroke=BAD_COLOUR,
                                      stroke_width="1.6"))  # fmt: skip
                     continue
-                x = _LANES_LEFT + moment * scale
-                ticks.append(f"M{number(x)},{number(y - 5)}v10")
+                ticks.append(f"M{point(x, y - 5)}v10")
                 joined[place].append((x, y))
-                if end - x > 1.5:
-                    waits.append(f"M{number(x)},{number(y - 2.5)}H{number(end)}v5H{number(x)}z")
-        lines = ["M" + "L".join(f"{number(x)},{number(y)}" for x, y in points) for points in joined if len(points) > 1]
+                waits += [f"M{point(x, y - 2.5)}H{number(end)}v5H{number(x)}z"] if end - x > 1.5 else []
+        lines = ["M" + "L".join(point(*each) for each in points) for points in joined if len(points) > 1]
         parts = [
             tag("path", d="".join(lanes), stroke=OTHER_COLOUR, stroke_width=".5", fill="none"),
             tag("path", d="".join(waits), fill=DIVERGING[4]) if waits else "",
@@ -259,8 +238,7 @@ class RankLanes(Picture):
             tag("path", d="".join(ticks), stroke=role("ink-2"), stroke_width="1.4", fill="none"),
             *holes,
         ]
-        y = 8 + len(shown) * _LANE + 6
-        span = max(last, default=0.0)
+        y = 8 + len(rows) * _LANE + 6
         drawn += [words(_LANES_LEFT, y, "0"), words(width - 60, y, seconds_text(span))]
         keys = [(DIVERGING[4], "waits for the last rank"), *([(BAD_COLOUR, "did not come")] if holes else [])]
         legend, high = legend_svg(keys, width)

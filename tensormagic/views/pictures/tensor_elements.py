@@ -1,7 +1,6 @@
 """The elements of a tensor that are drawn: their colours, their place in the storage, and the words for them.
 
-A `DrawnLayout` says which colour an offset has, which element is the worked example, and which cell of the storage
-strip an offset lies in. It holds no markup: grid, strip, SVG, terminal and figures agree about what is drawn.
+It holds no markup: grid, strip, SVG, terminal and figures agree about what is drawn.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tensormagic import words
 from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
 from tensormagic.views import theme
 from tensormagic.views.pictures.cells import fraction
@@ -22,14 +22,10 @@ from tensormagic.words import (
     TIMES,
     count,
     listed,
-    number_of_bytes,
     plural,
     series,
     short_count,
     short_number,
-    shortened,
-    signed,
-    tuple_text,
     worded,
 )
 
@@ -113,8 +109,8 @@ class DrawnLayout:
 
     def cell_colour(self, cell: StripCell) -> str | None:
         """Return the colour of a strip cell; None where the tensor reads it, but not in the slice that is drawn."""
-        inside = any(cell.start <= offset < cell.stop for offset in self.drawn) if self.drawn else True
-        if cell.stop <= self.low or cell.start > self.high or not inside:
+        outside = self.drawn and not any(cell.start <= offset < cell.stop for offset in self.drawn)
+        if cell.stop <= self.low or cell.start > self.high or outside:
             return None
         return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
 
@@ -132,8 +128,7 @@ class DrawnLayout:
 
     def value(self, row: int, column: int) -> str:
         """Return an element as text, empty where values could not be read."""
-        values = self.grid.values
-        return values[row][column] if values else ""
+        return self.grid.values[row][column] if self.grid.values else ""
 
     @property
     def strip_values(self) -> dict[int, str]:
@@ -142,10 +137,9 @@ class DrawnLayout:
         if not 0 < cells <= NUMBERED_STRIP_CELLS:
             return {}
         layout, grid = self.layout, self.grid
+        texts: Sequence[str] = layout.elements or [text for row in grid.values for text in row]
         places = [offset for row in grid.offsets for offset in row]
-        texts: Sequence[str] = [text for row in grid.values for text in row]
         if layout.elements:  # not only those that are drawn
-            texts = layout.elements
             places = [layout.offset(unravel(at, layout.shape)) for at in range(len(texts))]
         room = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2
         found = {place: narrowed(text, room) for place, text in zip(places, texts, strict=False)}
@@ -168,16 +162,15 @@ def drawn_layout(report: TensorReport) -> DrawnLayout | None:
     layout = report.layout
     if layout is None:
         return None
-    grid = layout.grid
-    low = layout.lowest if layout.lowest is not None else 0
+    grid, low = layout.grid, layout.lowest or 0
     high = layout.highest if layout.highest is not None else low
     if not grid.offsets or not grid.offsets[0]:
         return DrawnLayout(layout, None, None, (), None, low, high)
-    row, column = len(grid.offsets) // 2, len(grid.offsets[0]) // 2  # the worked example
-    index, offset, drawn = index_at(grid, row, column), grid.offsets[row][column], frozenset[int]()
+    row, column, drawn = len(grid.offsets) // 2, len(grid.offsets[0]) // 2, frozenset[int]()  # the worked example
     if is_slice(layout):
         drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
         low, high = min(drawn), max(drawn)
+    index, offset = index_at(grid, row, column), grid.offsets[row][column]
     return DrawnLayout(layout, row, column, index, offset, low, high, drawn if grid.complete else frozenset())
 
 
@@ -263,15 +256,12 @@ def narrowed(text: str, room: int) -> str:
             short = f"{value.real:.{digits}g}" + (f"{value.imag:+.{digits}g}j" if text.endswith("j") else "")
             if len(short) <= room:
                 return short
-    return shortened(text, room)
+    return words.shortened(text, room)
 
 
 def in_cell(value: str) -> str:
     """Return a value as a cell of the grid holds it."""
     return narrowed(value, PAIR_TEXT if value.endswith("j") else CELL_TEXT)
-
-
-# -- in words --------------------------------------------------------------------------------------------------
 
 
 def formula(layout: LayoutReport) -> str:
@@ -296,21 +286,22 @@ def element(report: TensorReport, index: tuple[int, ...]) -> str:
     return f"{name(report)}[{inner}]" if index else name(report)
 
 
-def worked_example(report: TensorReport, drawn: DrawnLayout) -> tuple[str, ...]:
+def worked_example(report: TensorReport, drawn: DrawnLayout) -> list[str]:
     """Return what there is to say about the element singled out: its value, and its other names.
 
     Those are its index in the base, and the indices that stand still: ``x[:, 3]``.
     """
     if drawn.row is None or drawn.column is None or drawn.offset is None:
-        return ()
-    value, layout = drawn.value(drawn.row, drawn.column), drawn.layout
+        return []
+    value, still = drawn.value(drawn.row, drawn.column), still_dims(drawn.layout)
     lines = [worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)]
-    lines.append(worded(ELEMENT_WORDS["same"], other=bases_index(report, drawn.offset)))
-    if still := still_dims(layout):
+    if other := bases_index(report, drawn.offset):
+        lines.append(worded(ELEMENT_WORDS["same"], other=other))
+    if still:
         inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(drawn.index))
-        part = f"{name(report)}[{inner}]"
-        lines.append(worded(ELEMENT_WORDS["repeated"], letters=still_letters(layout), part=part))
-    return tuple(line for line in lines if line)
+        part, letters = f"{name(report)}[{inner}]", still_letters(drawn.layout)
+        lines.append(worded(ELEMENT_WORDS["repeated"], letters=letters, part=part))
+    return lines
 
 
 def still_dims(layout: LayoutReport) -> list[int]:
@@ -320,8 +311,7 @@ def still_dims(layout: LayoutReport) -> list[int]:
 
 def still_letters(layout: LayoutReport) -> str:
     """Return the letters of those dimensions."""
-    still = still_dims(layout)
-    return listed((layout.dim_names[dim] for dim in still), most=len(still))
+    return listed((layout.dim_names[dim] for dim in still_dims(layout)), most=len(layout.shape))
 
 
 def jumps(report: TensorReport) -> str:
@@ -332,7 +322,7 @@ def jumps(report: TensorReport) -> str:
     if any(each.name == "contiguous_format" and each.holds for each in report.layout.formats):
         return "Contiguous: read row by row, every step in memory is +1"
     more = f", {ELLIPSIS}" if report.numel - 1 > len(steps) else ""
-    return f"Row by row, {name(report)} jumps {', '.join(map(signed, steps))}{more}"
+    return f"Row by row, {name(report)} jumps {', '.join(map(words.signed, steps))}{more}"
 
 
 def shown(report: TensorReport) -> str:
@@ -341,19 +331,16 @@ def shown(report: TensorReport) -> str:
         return ""
     grid, letters, parts = report.layout.grid, report.layout.dim_names, []
     if not grid.complete:
-        rows, columns, whole = len(grid.rows), len(grid.columns), (count(grid.row_count), count(grid.column_count))
-        size = f"{columns} of {whole[1]}"
-        if grid.row_dim is not None:
-            sizes = {"rows": rows, "columns": columns, "row_count": whole[0], "column_count": whole[1]}
-            size = worded(ELEMENT_WORDS["size"], **sizes)
+        sizes = {"rows": len(grid.rows), "columns": len(grid.columns), "row_count": count(grid.row_count),
+                 "column_count": count(grid.column_count)}  # fmt: skip
+        whole = ELEMENT_WORDS["size"] if grid.row_dim is not None else "{columns} of {column_count}"
         axes = ((grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count))
         cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
-        parts.append(f"{size}: {', '.join(cut)}")
-    drawn = {grid.row_dim, grid.column_dim}
-    others = [dim for dim in range(len(report.shape)) if dim not in drawn]
+        parts.append(f"{whole.format(**sizes)}: {', '.join(cut)}")
+    others = [dim for dim in range(len(report.shape)) if dim not in {grid.row_dim, grid.column_dim}]
     slices = math.prod(report.shape[dim] for dim in others)
     if slices > 1:
-        inner = ", ".join(":" if dim in drawn else str(at) for dim, at in enumerate(grid.fixed))
+        inner = ", ".join(str(at) if dim in others else ":" for dim, at in enumerate(grid.fixed))
         first = report.statistics.first_nan if report.statistics is not None else None
         held = first is not None and any(grid.fixed) and all(grid.fixed[dim] == first[dim] for dim in others)
         said = {"part": f"{name(report)}[{inner}]", "slices": count(slices)}
@@ -378,8 +365,6 @@ def strip_shown(report: TensorReport) -> str:
     return "; ".join(parts)
 
 
-# -- a tensor in one line --------------------------------------------------------------------------------------------
-
 _BARS, _LABEL = 8, 40
 _LARGE = 10**7  # whole numbers from here on are rounded
 _IN, _MU, _SIGMA = "\u2208", "\u03bc", "\u03c3"
@@ -392,7 +377,7 @@ def line(report: TensorReport) -> str:
     parts = [report.type_name, "(shape not known yet)" if unknown else shape_text(report.shape), report.dtype]
     if not unknown:  # where it is and what it is, where that is not a plain tensor on the CPU
         layout = "" if report.layout_name in {"strided", "unknown"} else report.layout_name.lstrip("_")
-        label = "" if layout or report.device == "meta" else shortened(report.role, _LABEL)
+        label = "" if layout or report.device == "meta" else words.shortened(report.role, _LABEL)
         parts += ["" if report.device == "cpu" else report.device, layout]
         parts += [f"({label})"] if label not in {"", report.type_name, report.dtype} else []
     parts.append(f"= {values}" if not report.shape and values else values)
@@ -408,7 +393,7 @@ def line(report: TensorReport) -> str:
 
 def name(report: TensorReport) -> str:
     """Return the name a panel goes by: short, on one line, never empty."""
-    return shortened(report.name, _LABEL) or "tensor"
+    return words.shortened(report.name, _LABEL) or "tensor"
 
 
 def shape(report: TensorReport) -> str:
@@ -419,32 +404,33 @@ def shape(report: TensorReport) -> str:
 
 def summary(report: TensorReport) -> str:
     """Return what a list says of a tensor: ``x (4, 2) float32 cpu 32 B``."""
-    return printable(f"{name(report)} {shape(report)} {report.dtype} {report.device} {number_of_bytes(report.nbytes)}")
+    size = words.number_of_bytes(report.nbytes)
+    return printable(f"{name(report)} {shape(report)} {report.dtype} {report.device} {size}")
 
 
 def shape_text(shape: Sequence[int]) -> str:
     """Return a shape as Python writes it; a size that differs from item to item is ``ragged``."""
-    return tuple_text([size if size >= 0 else "ragged" for size in shape])
+    return words.tuple_text([size if size >= 0 else "ragged" for size in shape])
 
 
 def numbers_words(numbers: Statistics, dtype: str) -> list[str]:
     """Return what values are like: range with histogram, mean, deviation, and what is no number."""
-    words, of = [], numbers.of_what
+    said, of = [], numbers.of_what
     if not numbers.count:
         return [of.removeprefix("the ")]
     if numbers.minimum is not None and numbers.minimum == numbers.maximum:
-        words.append(f"{'all ' if numbers.finite == numbers.count else 'x='}{_value(numbers.minimum)}")
+        said.append(f"{'all ' if numbers.finite == numbers.count else 'x='}{_value(numbers.minimum)}")
     elif numbers.minimum is not None:
         letter = "|x|" if "magnitudes" in of else "x"
         low, high = _value(numbers.minimum), _value(numbers.maximum)
-        words.append(f"{letter}{_IN}[{low} {sparkline(fewer(numbers.histogram_counts, _BARS))} {high}]")
-        words.append(f"{_MU}={_rounded(numbers.mean)}")
-        words += [f"{_SIGMA}={_rounded(numbers.std)}"] if numbers.std is not None and dtype != "bool" else []
+        said.append(f"{letter}{_IN}[{low} {sparkline(fewer(numbers.histogram_counts, _BARS))} {high}]")
+        said.append(f"{_MU}={_rounded(numbers.mean)}")
+        said += [f"{_SIGMA}={_rounded(numbers.std)}"] if numbers.std is not None and dtype != "bool" else []
     bad = {"NaN": numbers.nan, "+Inf": numbers.positive_infinity, f"{MINUS}Inf": numbers.negative_infinity}
-    words += [f"{short_count(number)} {kind}!" for kind, number in bad.items() if number]
+    said += [f"{short_count(number)} {kind}!" for kind, number in bad.items() if number]
     sampled = numbers.sampled is None and numbers.count < numbers.of
-    words += [f"(of {short_count(numbers.count)} of them)"] if sampled else []
-    return words + ([] if of in {"values", "magnitudes"} else [f"of {of}"])
+    said += [f"(of {short_count(numbers.count)} of them)"] if sampled else []
+    return said + ([] if of in {"values", "magnitudes"} else [f"of {of}"])
 
 
 def _value(value: float | None) -> str:

@@ -14,41 +14,9 @@ from itertools import pairwise
 from tensormagic.reports import Grid, Strip, StripCell, TensorReport
 from tensormagic.views import svg_paths, theme
 from tensormagic.views.markup import escape, tag, text_width
-from tensormagic.views.pictures.cells import (
-    CHARACTER,
-    DENSITY,
-    FULL,
-    LEVELS,
-    NOT_FINITE,
-    NOT_READ,
-    PALETTE,
-    Box,
-    Cell,
-    Cells,
-    Row,
-    ends,
-    fraction,
-    image,
-    patches,
-    ring,
-    ruler,
-    steps,
-    text,
-)
-from tensormagic.views.pictures.tensor_elements import (
-    ELEMENT_WORDS,
-    DrawnLayout,
-    element,
-    in_cell,
-    index_at,
-    is_slice,
-    name,
-    row_dims,
-    share_read,
-    strip_shown,
-    unravel,
-    value_range,
-)
+from tensormagic.views.pictures import cells as drawing, tensor_elements as elements
+from tensormagic.views.pictures.cells import CHARACTER, DENSITY, FULL, NOT_FINITE, NOT_READ, PALETTE, Cell, Cells, Row
+from tensormagic.views.pictures.tensor_elements import DrawnLayout
 from tensormagic.views.text_canvas import Canvas
 from tensormagic.words import TIMES, count, plural, series, short_count, shortened
 
@@ -67,9 +35,6 @@ _MAP_ROWS = 8  # rows of pixels by which a pictured cell shows how much of it is
 _MOST_ROW_LABELS = 16
 
 
-# -- the grid --------------------------------------------------------------------------------------------------------
-
-
 def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
     """Return a small grid: each cell holds its value and, small, its offset, by which it is coloured."""
     grid, rows, widest = drawn.grid, list[Row](), 0
@@ -82,9 +47,9 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
         cells = []
         for column, offset in enumerate(grid.offsets[row]):
             value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
-            index = element(report, index_at(grid, row, column))
+            index = elements.element(report, elements.index_at(grid, row, column))
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
-            words, under = in_cell(value) or str(offset), str(offset) if below else ""
+            words, under = elements.in_cell(value) or str(offset), str(offset) if below else ""
             near, bad = not on and offset == drawn.offset, bool(drawn.bad(row, column))
             cells.append(Cell(words, drawn.colour(offset), title, on=on, near=near, bad=bad, below=under))
         widest = max(widest, *(len(each.text) for each in cells))
@@ -98,7 +63,7 @@ def _label(drawn: DrawnLayout, dim: int | None, at: int) -> str:
     return "" if dim is None else f"{drawn.layout.dim_names[dim]}={at}"
 
 
-def grid_svg(report: TensorReport, drawn: DrawnLayout, width: float) -> tuple[str, Box, tuple[float, float]]:
+def grid_svg(report: TensorReport, drawn: DrawnLayout, width: float) -> tuple[str, drawing.Box, tuple[float, float]]:
     """Return the grid, where the element lies that is worked through, and where the grid ends: within ``width``."""
     if drawn.as_table:
         cells = grid_cells(report, drawn)
@@ -107,41 +72,41 @@ def grid_svg(report: TensorReport, drawn: DrawnLayout, width: float) -> tuple[st
     grid, size, top = drawn.grid, float(_cell_size(drawn.grid)), 0 if drawn.grid.column_dim is None else 12
     levels = [
         [svg_paths.NOT_A_NUMBER if drawn.bad(r, c) else step for c, step in enumerate(row)]
-        for r, row in enumerate(steps(grid.offsets, (drawn.low, drawn.high)))
+        for r, row in enumerate(drawing.steps(grid.offsets, (drawn.low, drawn.high)))
     ]
-    parts = [patches(levels, (LABELS, top, size, size))]
-    for at in sorted({0, len(grid.columns) - 1}) if grid.column_dim is not None else ():
+    parts = [drawing.patches(levels, (LABELS, top, size, size))]
+    for at in sorted({0, len(grid.columns) - 1}):
         words = _label(drawn, grid.column_dim, grid.columns[at])
-        parts.append(text(LABELS + (at + 0.5) * size, top - 5, words, "c b" if at == drawn.column else "c q"))
-    for at in sorted({0, len(grid.rows) - 1}) if grid.row_dim is not None else ():
-        words = _label(drawn, grid.row_dim, grid.rows[at])
-        parts.append(text(LABELS - 8, top + (at + 0.5) * size + 4, words, "e b" if at == drawn.row else "e q"))
+        look = "c b" if at == drawn.column else "c q"
+        parts.append(drawing.text(LABELS + (at + 0.5) * size, top - 5, words, look) if words else "")
+    for at in sorted({0, len(grid.rows) - 1}):
+        words, look = _label(drawn, grid.row_dim, grid.rows[at]), "e b" if at == drawn.row else "e q"
+        parts.append(drawing.text(LABELS - 8, top + (at + 0.5) * size + 4, words, look) if words else "")
     chosen = LABELS + (drawn.column or 0) * size, top + (drawn.row or 0) * size, size, size
     end = LABELS + len(grid.columns) * size, top + len(grid.rows) * size
-    return "".join(parts) + ring(chosen), chosen, end
+    return "".join(parts) + drawing.ring(chosen), chosen, end
 
 
 def maps_html(report: TensorReport, drawn: DrawnLayout) -> str:
-    """Return a large grid as maps: by value where values could be read, and by storage offset."""
-    maps, scale = [], value_range(drawn.grid, report.statistics)
+    """Return a large grid as maps within axes of text: by value where values could be read, and by storage offset."""
+    grid, size, scale = drawn.grid, _cell_size(drawn.grid), elements.value_range(drawn.grid, report.statistics)
+    kinds = [("offset", drawing.steps(grid.offsets, (drawn.low, drawn.high)), offsets_sentence(report, drawn))]
     if scale is not None:
-        cells = steps(drawn.grid.levels, scale)
-        maps.append(_map(drawn, cells, "value", values_sentence(report, drawn, scale)))
-    cells = steps(drawn.grid.offsets, (drawn.low, drawn.high))
-    maps.append(_map(drawn, cells, "offset", offsets_sentence(report, drawn)))
+        kinds.insert(0, ("value", drawing.steps(grid.levels, scale), values_sentence(report, drawn, scale)))
+    top, left = _axis(drawn, grid.column_dim, grid.columns), _axis(drawn, grid.row_dim, grid.rows)
+    top, left = (
+        tag("td", top, class_="tm-across"),
+        tag("td", left if grid.row_dim is not None else "", class_="tm-down"),
+    )
+    maps, high = [], len(grid.rows) * size
+    for kind, cells, sentence in kinds:
+        picture = drawing.image(cells, size, sentence).replace(
+            f'height="{high}"', f'height="{max(high, _LEAST_HEIGHT)}"', 1
+        )
+        body = tag("td", tag("div", picture, class_="tm-map", data_kind=kind))  # the viewer lays its ring over it
+        head = tag("caption", elements.ELEMENT_WORDS[f"{kind}_map"])
+        maps.append(tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes"))
     return tag("div", *maps, class_="tm-maps")
-
-
-def _map(drawn: DrawnLayout, cells: list[list[int]], kind: str, sentence: str) -> str:
-    """Return a picture within axes of text; the viewer lays its ring over it."""
-    grid, size = drawn.grid, _cell_size(drawn.grid)
-    high = len(grid.rows) * size
-    picture = image(cells, size, sentence).replace(f'height="{high}"', f'height="{max(high, _LEAST_HEIGHT)}"', 1)
-    top = tag("td", _axis(drawn, grid.column_dim, grid.columns), class_="tm-across")
-    left = tag("td", _axis(drawn, grid.row_dim, grid.rows if grid.row_dim is not None else ()), class_="tm-down")
-    body = tag("td", tag("div", picture, class_="tm-map", data_kind=kind))
-    head = tag("caption", ELEMENT_WORDS[f"{kind}_map"])
-    return tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes")
 
 
 def _cell_size(grid: Grid) -> int:
@@ -187,28 +152,25 @@ def _evenly(length: int, wanted: int) -> list[int]:
     return [*places[:nearest], wanted, *places[nearest + 1 :]]
 
 
-# -- the strip -------------------------------------------------------------------------------------------------------
-
-
 def strip_cells(report: TensorReport, drawn: DrawnLayout, strip: Strip, width: float, *, words: bool = True) -> Cells:
     """Return the strip: what each cell holds, from which offset, and the rows of the base; ``words``: with values."""
     values = drawn.strip_values if words else {}
     marks = drawn.bad_offsets() if strip.cell_elements == 1 else {}
     cells = []
     for at, each in enumerate(strip.cells):
-        share, often = share_read(each), each.reads is not None and each.reads > 1 and each.stop == each.start + 1
+        share, times = elements.share_read(each), each.reads if each.stop == each.start + 1 else 0
         colour = "" if share == 0 else drawn.cell_colour(each) or theme.OTHER_SLICE
         cells.append(Cell(
             values.get(each.start, "") if share != 0 else "", colour, cell_title(each),
             share=1.0 if share is None else share, on=at == drawn.chosen and share != 0, bad=each.start in marks,
-            below=f"{TIMES}{short_count(each.reads or 0)}" if often else "",
+            below=f"{TIMES}{short_count(times)}" if times and times > 1 else "",
         ))  # fmt: skip
     spans = base_rows(report, strip)
     alone = len(spans) == 1 and spans[0][0] == strip.row_name  # it says so itself
     title = f"rows of {shortened(strip.row_name, 16)}" if spans and not alone else ""
     room = min(_WIDTH / len(cells), _CELL_WIDTH)  # in a notebook: as many offsets as fit stand below
     every = max(1, -(-(7 * len(count(strip.cells[-1].start)) + 4) // int(max(room, 1))))
-    offsets = ruler("offset", [each.start for each in strip.cells], every, drawn.chosen)
+    offsets = drawing.ruler("offset", [each.start for each in strip.cells], every, drawn.chosen)
     rows = [Row("value" if values else "storage", cells, look="tm-strip"), offsets]
     rows += [Row(title, [Cell(label, span=span) for label, span in spans], "brackets", "tm-rows")] if spans else []
     left = max(LABELS, text_width(title, 12) + 10)
@@ -223,13 +185,13 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
     if len(strip.cells) > _TABLE_CELLS:
         columns = []
         for each in strip.cells:
-            share = share_read(each)
+            share = elements.share_read(each)
             filled = _MAP_ROWS if share is None else round(share * _MAP_ROWS) or (1 if share else 0)
-            place = fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
-            colour = LEVELS if drawn.cell_colour(each) is None else round(place * (LEVELS - 1))
+            place = drawing.fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
+            colour = len(PALETTE) if drawn.cell_colour(each) is None else round(place * (len(PALETTE) - 1))
             columns.append([svg_paths.PLUS_INFINITY] * (_MAP_ROWS - filled) + [colour] * filled)
         lines = list(zip(*columns, strict=True))
-        picture = image(lines, 3, strip_sentence(report, strip), palette=(*PALETTE, theme.OTHER_SLICE))
+        picture = drawing.image(lines, 3, strip_sentence(report, strip), palette=(*PALETTE, theme.OTHER_SLICE))
         picture = picture.replace(' alt="', ' style="width:100%;height:24px" alt="', 1)
         ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
         table = tag("div", tag("div", picture, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
@@ -242,7 +204,7 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
         least = labels + wide * len(strip.cells)  # narrower, it scrolls
         style = f"width:100%;min-width:{least}px;max-width:{max(labels + int(_CELL_WIDTH) * len(strip.cells), least)}px"
         table = cells.html("tm-storage", style=style, labels=labels)
-    note = strip_shown(report)
+    note = elements.strip_shown(report)
     return tag("div", table, tag("p", "Storage: ", escape(note), class_="quiet") if note else "", class_="tm-strip-box")
 
 
@@ -264,7 +226,7 @@ def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Ca
     legend += [f"{''.join(DENSITY)} partly"] if shares - {0.0, 1.0} else []
     legend += [f"{NOT_READ} not read"] if 0.0 in shares else []
     legend += [f"offsets {count(strip.start)} to {count(strip.stop - 1)}"] if found is None else []
-    words = "; ".join(filter(None, (", ".join(legend), strip_shown(report))))
+    words = "; ".join(filter(None, (", ".join(legend), elements.strip_shown(report))))
     if found is None:
         pointer = f"offset {count(drawn.offset or 0)}" if drawn.chosen is not None else ""
         return cells.dense(width, pointer), 0, words
@@ -272,17 +234,12 @@ def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Ca
     return canvas, left + (drawn.chosen or 0) * (wide + 1) + wide if drawn.chosen is not None else 0, words
 
 
-# -- in words ---------------------------------------------------------------------------------------------------
-
-
 def cell_title(each: StripCell) -> str:
     """Return which storage elements a cell stands for, and how many of them are read."""
     size = each.stop - each.start
     where = f"offset {count(each.start)}" if size == 1 else f"{count(each.start)} to {count(each.stop - 1)}"
-    if each.distinct is None:
-        return f"{where}: reads not counted"
-    if each.distinct == 0:
-        return f"{where}: not read"
+    if not each.distinct:
+        return f"{where}: {'reads not counted' if each.distinct is None else 'not read'}"
     if size > 1:
         return f"{where}: {'all' if each.distinct == size else f'{count(each.distinct)} of {count(size)}'} read"
     return f"{where}: read" + (f" {count(each.reads)} times" if each.reads and each.reads > 1 else "")
@@ -290,18 +247,18 @@ def cell_title(each: StripCell) -> str:
 
 def strip_sentence(report: TensorReport, strip: Strip) -> str:
     """Return which part of the storage is read, and from where to where."""
-    read = [each for each in strip.cells if each.distinct != 0]
+    read = [at for at, each in enumerate(strip.cells) if each.distinct != 0]
     whole = f"Storage elements {count(strip.start)} to {count(strip.stop - 1)}"
     if not read:
         return f"{whole}: none is read."
-    described = f"{whole}, read by {name(report)} from {count(read[0].start)} to {count(read[-1].stop - 1)}"
+    first, last = strip.cells[read[0]].start, strip.cells[read[-1]].stop - 1
+    described = f"{whole}, read by {elements.name(report)} from {count(first)} to {count(last)}"
     if any(each.distinct is None for each in strip.cells):
         return f"{described}."
-    elements = sum(each.distinct or 0 for each in strip.cells)
-    within = strip.cells[strip.cells.index(read[0]) : strip.cells.index(read[-1]) + 1]
-    gaps = sum(this.distinct == 0 != before.distinct for before, this in pairwise(within))
+    found = sum(each.distinct or 0 for each in strip.cells)
+    gaps = sum(at != before + 1 for before, at in pairwise(read))
     between = f", with {plural(gaps, 'gap')} between" if gaps else ""
-    return f"{described}: {count(elements)} of {count(strip.stop - strip.start)} elements{between}."
+    return f"{described}: {count(found)} of {count(strip.stop - strip.start)} elements{between}."
 
 
 def base_rows(report: TensorReport, strip: Strip) -> list[tuple[str, int]]:
@@ -313,7 +270,7 @@ def base_rows(report: TensorReport, strip: Strip) -> list[tuple[str, int]]:
     shape = next((alias.shape for alias in report.aliases if alias.name == called), None)
     found = []
     for row in rows if len(rows) <= _MOST_ROW_LABELS else ():
-        index = (row,) if shape is None else unravel(row * length, shape)[: row_dims(shape, length)]
+        index = (row,) if shape is None else elements.unravel(row * length, shape)[: elements.row_dims(shape, length)]
         label = f"{called}[{', '.join(map(str, index))}]" if index and (shape is None or len(shape) > 1) else called
         found.append((label, min((row + 1) * length, strip.stop) - max(row * length, strip.start)))
     return found
@@ -336,8 +293,8 @@ def _size(report: TensorReport, drawn: DrawnLayout) -> str:
     grid = drawn.grid
     shown = f"{len(grid.rows)} by {len(grid.columns)}"
     whole = f"{count(grid.row_count)} by {count(grid.column_count)}"
-    part = f"{shown} elements" if shown == whole else f"{shown} of {whole} elements"
-    return f"{part} of one slice of {name(report)}" if is_slice(drawn.layout) else f"{part} of {name(report)}"
+    part = "one slice of " if elements.is_slice(drawn.layout) else ""
+    return f"{shown}{'' if shown == whole else f' of {whole}'} elements of {part}{elements.name(report)}"
 
 
 def values_sentence(report: TensorReport, drawn: DrawnLayout, scale: tuple[float, float]) -> str:
@@ -350,9 +307,9 @@ def values_sentence(report: TensorReport, drawn: DrawnLayout, scale: tuple[float
     finite = [one for one in numbers if math.isfinite(one[0])]
 
     def at(place: tuple[float, int, int]) -> str:
-        return f"[{', '.join(map(str, index_at(grid, place[1], place[2])))}]"
+        return f"[{', '.join(map(str, elements.index_at(grid, place[1], place[2])))}]"
 
-    described = f"Value at each index: {_size(report, drawn)}, {ends(scale)}"
+    described = f"Value at each index: {_size(report, drawn)}, {drawing.ends(scale)}"
     if finite:
         places = f"smallest at {at(min(finite))}, largest at {at(max(finite))}"
         described += f"; {places}" if min(finite)[0] < max(finite)[0] else "; all of them equal"

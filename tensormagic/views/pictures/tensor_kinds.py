@@ -9,31 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.reports import NOT_STORED, OUTSIDE, Component, KindReport, StoredGroup, StoredList, StoredMap
+from tensormagic.reports import NOT_STORED, OUTSIDE, Component, KindReport, StoredList, StoredMap
 from tensormagic.views import theme
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture, clipped
-from tensormagic.views.pictures.cells import (
-    CHARACTER,
-    DENSITY,
-    FULL,
-    LEVELS,
-    NOT_READ,
-    PALETTE,
-    SKIP,
-    Cell,
-    Cells,
-    Row,
-    broken,
-    ends,
-    image,
-    lettered,
-    patches,
-    scale_html,
-    steps,
-    swatch,
-    text,
-)
+from tensormagic.views.pictures import cells as drawing
+from tensormagic.views.pictures.cells import CHARACTER, DENSITY, FULL, LEVELS, NOT_READ, PALETTE, SKIP, Cell, Cells, Row
 from tensormagic.views.pictures.tensor_elements import value_range
 from tensormagic.views.svg_paths import moved
 from tensormagic.views.text_canvas import wrapped
@@ -68,15 +49,13 @@ class Stored(Picture):
                 drawn = tag("p", escape(directions), class_="quiet tm-corner-names") + cells.html("tm-matrix")
             else:
                 most, levels, side = _joined(stored_map)
-                joined = image(levels, side, stored_sentence(stored_map), palette=_JOINED)
-                parts = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
-                drawn = tag("div", joined, class_="tm-joined") + tag("p", *parts, class_="quiet")
-            drawn = tag("div", drawn, tag("p", escape(map_caption(stored_map)), class_="quiet"), class_="tm-stored-map")
+                joined = drawing.image(levels, side, stored_sentence(stored_map), palette=_JOINED)
+                scale = f"1 {drawing.scale_html()} {count(most)} stored in a cell {drawing.swatch(SKIP)} none"
+                drawn = tag("div", joined, class_="tm-joined") + tag("p", scale, class_="quiet")
+            drawn = tag("div", drawn, _quiet(map_caption(stored_map)), class_="tm-stored-map")
         if stored is not None and stored.shown:
             table = scroll("stored numbers", _list_cells(stored, stored.shown).html("tm-arrays"))
-            phrase = _list_caption(stored)
-            caption = tag("p", escape(phrase), class_="quiet") if phrase else ""
-            arrays = tag("div", table, caption, class_="tm-stored-list")
+            arrays = tag("div", table, _quiet(_list_caption(stored)), class_="tm-stored-list")
         return tag("div", drawn, arrays, class_="tm-stored")
 
     def text(self, width: int) -> Iterator[str]:
@@ -110,10 +89,10 @@ class Stored(Picture):
                 drawn, right, bottom = cells.svg(), cells.right, cells.height
             else:
                 _, levels, side = _joined(stored_map)
-                drawn = patches(levels, (0, 0, side, side), palette=_JOINED)
+                drawn = drawing.patches(levels, (0, 0, side, side), palette=_JOINED)
                 right, bottom = len(levels[0]) * float(side), len(levels) * float(side)
             lines = wrapped(map_caption(stored_map), 60)
-            drawn += "".join(text(0, bottom + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
+            drawn += "".join(drawing.text(0, bottom + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
             right, bottom = max(right, 200.0), bottom + 17 * len(lines) + 4
         if stored is not None and stored.shown:
             left, cells = right + 24, _list_cells(stored, stored.shown)
@@ -122,9 +101,9 @@ class Stored(Picture):
             cells = _list_cells(stored, fitting)
             caption = _list_caption(replace(stored, shown=fitting))
             caption = shortened(caption, max(int((width - left - cells.left) // 7), 1))
-            drawn += moved(left, 0, cells.svg() + text(cells.left, cells.height + 14, caption, "q"))
+            drawn += moved(left, 0, cells.svg() + drawing.text(cells.left, cells.height + 14, caption, "q"))
             bottom = max(bottom, cells.height + 20)
-        return lettered(drawn), bottom
+        return drawing.lettered(drawn), bottom
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +118,8 @@ class Components(Picture):
         for each in self.components:
             title = tag("code", tag("b", escape(clipped(each.name, 60))))
             head = tag("p", title, " ", tag("code", escape(component_facts(each)), class_="quiet"))
-            role = tag("p", escape(each.role), class_="quiet")
             inner = (tag("p", tag("b", escape(kind.label)), " ", with_code(kind.summary)) for kind in _kinds_of(each))
-            cards.append(tag("div", head, role, _values_html(each), *inner, class_="tm-part"))
+            cards.append(tag("div", head, _quiet(each.role), _values_html(each), *inner, class_="tm-part"))
         return tag("div", *cards, class_="tm-parts")
 
     def text(self, width: int) -> Iterator[str]:
@@ -156,24 +134,22 @@ class Components(Picture):
         drawn = []
         for at, each in enumerate(self.components):
             line = f"{clipped(each.name, 40)}  {component_facts(each)}  {component_values(each)}"
-            drawn.append(text(0, 12 + 17.0 * at, shortened(line, int(width // 7)), "q"))
-        return lettered("".join(drawn)), 17.0 * len(drawn)
+            drawn.append(drawing.text(0, 12 + 17.0 * at, shortened(line, int(width // 7)), "q"))
+        return drawing.lettered("".join(drawn)), 17.0 * len(drawn)
 
 
-# -- in words ---------------------------------------------------------------------------------------------------
-
-
-def _colour(place: int, stored: int) -> str:
-    """Return the colour of a stored element by its place among the stored ones: dark first, light last."""
-    return theme.offset_colour(place / (stored - 1) if stored > 1 else 0.0)
+def _quiet(words: str) -> str:
+    return tag("p", escape(words), class_="quiet") if words else ""
 
 
 def cell_title(stored_map: StoredMap, row: int, column: int) -> str:
     """Return what a cell of a map with one cell an element is: ``row 2, column 0: 3, stored 2nd``."""
     where = f"{stored_map.row_name} {row}, {stored_map.column_name} {column}"
     place, found = stored_map.places[row][column], stored_map.counts[row][column]
-    if place in {OUTSIDE, NOT_STORED}:
-        return f"{where}: " + (f"this {stored_map.row_name} has ended" if place == OUTSIDE else "not stored")
+    if place == OUTSIDE:
+        return f"{where}: this {stored_map.row_name} has ended"
+    if place == NOT_STORED:
+        return f"{where}: not stored"
     words = f": {stored_map.texts[row][column]}" if stored_map.texts else ""
     return f"{where}{words}, " + (f"place {place}" if found == 1 else f"{found} stored values add up")
 
@@ -222,13 +198,6 @@ def _list_caption(stored: StoredList) -> str:
     return "; ".join(filter(None, (caption, f"empty: {', '.join(empty[:6])}{more}" if empty else "")))
 
 
-def group_title(stored: StoredList, group: StoredGroup) -> str:
-    """Return which stored elements a row, column or item owns."""
-    if group.start >= group.stop:
-        return f"{group.label} is empty: {stored.group_name} assigns it no elements"
-    return f"{group.label} owns places {group.start} to {group.stop - 1}, says {stored.group_name}"
-
-
 def component_facts(component: Component) -> str:
     """Return a component's shape, dtype and bytes: ``(5,) int64 40 B``."""
     report = component.report
@@ -244,21 +213,16 @@ def _kinds_of(component: Component) -> list[KindReport]:
 
 def component_values(component: Component) -> str:
     """Return a component's values in one line where there are few; else how many there are, and their range."""
-    report = component.report
+    report, statistics = component.report, component.report.statistics
     grid = report.layout.grid if report.layout else None
     if grid is None or not grid.values:
         return "no values to read" if report.numel else "empty"
-    whole = grid.complete and grid.row_count * grid.column_count == report.numel
-    if whole and report.numel <= _PREVIEW:
+    if grid.complete and grid.row_count * grid.column_count == report.numel <= _PREVIEW:
         return ", ".join(words for row in grid.values for words in row)
-    statistics = report.statistics
-    if statistics is None or statistics.minimum is None:
-        return plural(report.numel, "value")
-    low, high = short_number(statistics.minimum), short_number(statistics.maximum)
-    return f"{plural(report.numel, 'value')}, {low} to {high}"
-
-
-# -- in a page: which cells are stored -------------------------------------------------------------------------------
+    ends = ""
+    if statistics is not None and statistics.minimum is not None:
+        ends = f", {short_number(statistics.minimum)} to {short_number(statistics.maximum)}"
+    return plural(report.numel, "value") + ends
 
 
 def _map_cells(stored_map: StoredMap, of: int, example: int | None = None) -> Cells:
@@ -271,20 +235,21 @@ def _map_cells(stored_map: StoredMap, of: int, example: int | None = None) -> Ce
             if place < 0:
                 void = Cell(_VOID, SKIP, title, look="tm-void")
                 cells.append(Cell(title=title, look="tm-ended") if place == OUTSIDE else void)
-                continue
-            words = shortened(stored_map.texts[row][column], _TEXT) if stored_map.texts else count(place)
-            cells.append(Cell(words, _colour(place, of), title, on=place == example))
+            else:
+                words = shortened(stored_map.texts[row][column], _TEXT) if stored_map.texts else count(place)
+                cells.append(Cell(words, _colour(place, of), title, on=place == example))
         rows.append(Row(str(row), cells))
     return Cells(rows, _MAP_LEFT, _unit(rows))
+
+
+def _colour(place: int, of: int) -> str:
+    return theme.offset_colour(drawing.fraction(place, 0, of - 1))
 
 
 def _unit(rows: Sequence[Row]) -> float:
     """Return how many pixels of the SVG a column takes."""
     widest = max((len(each.text) for row in rows if row.kind != "brackets" for each in row.cells), default=0)
     return max(_CELL, widest * CHARACTER + 8)
-
-
-# -- in a page: how they lie in memory -------------------------------------------------------------------------------
 
 
 def _list_cells(stored: StoredList, shown: int) -> Cells:
@@ -303,7 +268,8 @@ def _list_cells(stored: StoredList, shown: int) -> Cells:
             continue
         if group.start > at:
             owners.append(Cell(title="not owned by any item: a hole", span=group.start - at, look="tm-hole"))
-        owners.append(Cell(group.label, title=group_title(stored, group), span=stop - group.start))
+        title = f"{group.label} owns places {group.start} to {group.stop - 1}, says {stored.group_name}"
+        owners.append(Cell(group.label, title=title, span=stop - group.start))
         at = stop
     rows += [Row(stored.group_name, owners, "brackets", "tm-rows")] if owners else []
     left = 7 * max(len(name) for name in (*(line.name for line in stored.lines), stored.group_name)) + 10
@@ -314,30 +280,24 @@ def _values_html(component: Component) -> str:
     """Return its values as a table where they are few, else as a small map; without values how many there are."""
     report = component.report
     grid = report.layout.grid if report.layout else None
-    caption = tag("p", escape(component_values(component)), class_="quiet")
-    if grid is None or not grid.values:
-        return caption
-    if len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
+    if grid is not None and grid.values and len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
         title = clipped(component.name, 60)
         fields = ((tag("td", escape(shortened(words, _TEXT)), title=title) for words in row) for row in grid.values)
         whole = grid.row_count * grid.column_count >= report.numel
-        rest = "" if whole else tag("p", escape(f"the first of {count(report.numel)} values"), class_="quiet")
-        return tag("table", *(tag("tr", *row) for row in fields), class_="tm-cells tm-plain") + rest
-    scale = value_range(grid, None)
-    if scale is None:
-        return caption
-    cells = steps(grid.levels, scale)
-    size = max(_SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
-    return tag("div", image(cells, size, values_sentence(component, scale)), class_="tm-joined") + caption
-
-
-# -- in a page: what it consists of ----------------------------------------------------------------------------------
+        rest = "" if whole else f"the first of {count(report.numel)} values"
+        return tag("table", *(tag("tr", *row) for row in fields), class_="tm-cells tm-plain") + _quiet(rest)
+    scale, drawn = value_range(grid, None) if grid is not None and grid.values else None, ""
+    if grid is not None and scale is not None:
+        cells = drawing.steps(grid.levels, scale)
+        size = max(_SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
+        drawn = tag("div", drawing.image(cells, size, values_sentence(component, scale)), class_="tm-joined")
+    return drawn + _quiet(component_values(component))
 
 
 def values_sentence(component: Component, scale: tuple[float, float]) -> str:
     """Return the range of a component's values, and what of it is no finite number."""
     assert component.report.layout is not None
     levels = component.report.layout.grid.levels
-    bad = broken(component.report.layout.grid)
+    bad = drawing.broken(component.report.layout.grid)
     size = f"{len(levels)} by {len(levels[0])}"
-    return f"Values of {component.name}, {size}, {ends(scale)}{f'; hatched: {bad}' if bad else ''}"
+    return f"Values of {component.name}, {size}, {drawing.ends(scale)}{f'; hatched: {bad}' if bad else ''}"

@@ -62,21 +62,19 @@ class Shot(Picture):
         if self.shot.lines:
             return tag("div", svg_image(signals_svg(self.shot), self.sentence, class_="tm-signals"), class_="tm-frames")
         figures = []
-        for each in self.shot.images:
-            width, height_, title = *self._size(each), self._title(each)
-            size = f"{each.width} {TIMES} {each.height} pixels"
-            alt = f"{title} as an image of {size}; {'; '.join(notes(self.shot))}"
-            image = f'<img src="{_source(each)}" width="{width}" height="{height_}" alt="{escape(alt)}">'
+        for each, title, width, height in self._images():
+            alt = f"{title} as an image of {each.width} {TIMES} {each.height} pixels; {'; '.join(notes(self.shot))}"
+            image = f'<img src="{_source(each)}" width="{width}" height="{height}" alt="{escape(alt)}">'
             figures.append(tag("figure", image, tag("figcaption", tag("code", escape(title)))))
         return tag("div", *figures, class_="tm-frames")
 
-    def _title(self, each: ImageFrame) -> str:
-        return f"{name(self.report)}[{each.label}]" if each.label else name(self.report)
-
-    def _size(self, each: ImageFrame) -> tuple[int, int]:
-        side = _SIDE_OF_ONE if len(self.shot.images) == 1 else _SIDE_OF_MANY
-        scale = max(side // max(each.width, each.height), 1)
-        return each.width * scale, each.height * scale
+    def _images(self) -> Iterator[tuple[ImageFrame, str, int, int]]:
+        """Yield each image, what it is called, and its size on a page."""
+        called, side = name(self.report), _SIDE_OF_ONE if len(self.shot.images) == 1 else _SIDE_OF_MANY
+        for each in self.shot.images:
+            scale = max(side // max(each.width, each.height), 1)
+            title = f"{called}[{each.label}]" if each.label else called
+            yield each, title, each.width * scale, each.height * scale
 
     def text(self, width: int) -> Iterator[str]:
         """Return the first image in shades of characters, or the signals as bars."""
@@ -104,16 +102,12 @@ class Shot(Picture):
             return tag("g", f"<style>{_STYLE}</style>", content, class_="g"), height
         x = y = high = 0.0
         parts = []
-        for each in self.shot.images:
-            wide, tall = self._size(each)
+        for each, title, wide, tall in self._images():
             x, y, high = (0.0, y + high + 24, 0.0) if x and x + wide > width else (x, y, high)
             place = f'x="{number(x)}" y="{number(y)}" width="{wide}" height="{tall}" style="image-rendering:pixelated"'
-            parts += [f'<image {place} href="{_source(each)}"/>', text_svg(x, y + tall + 14, self._title(each))]
+            parts += [f'<image {place} href="{_source(each)}"/>', text_svg(x, y + tall + 14, title)]
             x, high = x + wide + 10, max(high, tall)
         return "".join(parts), y + high + 18
-
-
-# -- in words ---------------------------------------------------------------------------------------------------
 
 
 def heading(report: TensorReport, shot: TensorPicture) -> str:
@@ -144,9 +138,6 @@ def notes(shot: TensorPicture) -> tuple[str, ...]:
     return tuple(filter(None, (scale, left_out if shot.step != 1 else "", marked)))
 
 
-# -- in a terminal ---------------------------------------------------------------------------------------------------
-
-
 def _shades(shot: TensorPicture, image: ImageFrame, columns: int) -> Iterator[str]:
     """Yield an image at one character by half as many rows: a character is twice as high as wide."""
     step = max(-(-image.width // columns), -(-image.height // (2 * _MOST_ROWS)), 1)
@@ -159,14 +150,15 @@ def _shades(shot: TensorPicture, image: ImageFrame, columns: int) -> Iterator[st
         yield _INDENT + line.rstrip()
 
 
+def _source(each: ImageFrame) -> str:
+    return svg_paths.image(each.unpacked(), each.width, each.height)
+
+
 def signals_svg(shot: TensorPicture) -> str:
     """Return all signals as a picture of its own."""
     content, height = _signals(shot)
     ground = inked('<rect width="100%" height="100%" fill="$bg"/>')
     return document(f"<style>{_STYLE}</style>{ground}{content}", _WIDTH, height, ' class="g"')
-
-
-# -- as SVG ----------------------------------------------------------------------------------------------------------
 
 
 def _signals(shot: TensorPicture) -> tuple[str, float]:
@@ -192,23 +184,17 @@ def _chart(shot: TensorPicture, line: SignalLine, top: float) -> str:
         middle = number(top + _HEIGHT / 2)
         parts.append(f'<text class="name" x="{number(_PAD)}" y="{middle}">{escape(line.label)}</text>')
     for bad, run in groupby(range(len(line.low)), key=lambda at: math.isnan(line.low[at])):
-        if not bad:  # a line never bridges what is not a number
-            columns = list(run)
-            lower = [place(at, line.low[at]) for at in columns]
-            parts.append(_stretch([place(at, line.high[at]) for at in columns], lower))
+        columns = list(run)
+        upper, lower = ([place(at, ends[at]) for at in columns] for ends in (line.high, line.low))
+        if bad:  # a line never bridges what is not a number
+            continue
+        if len(columns) == 1:
+            (x, y), (_, low) = upper[0], lower[0]
+            rod = f'<path class="line" d="M{point(x, y)}V{number(low)}"/>'
+            parts.append(f'{rod}<circle class="dot" cx="{number(x)}" cy="{number(y)}" r="2"/>')
+        elif upper == lower:
+            parts.append(f'<path class="line" d="M{"L".join(point(*each) for each in upper)}"/>')
+        else:
+            parts.append(f'<path class="band" d="M{"L".join(point(*each) for each in (*upper, *lower[::-1]))}z"/>')
     marks = "".join(f"M{point(place(at, 0.0)[0], top)}v{number(_HEIGHT)}" for at, found in enumerate(line.bad) if found)
     return "".join(parts) + (f'<path class="bad" d="{marks}"/>' if marks else "")
-
-
-def _stretch(upper: list[tuple[float, float]], lower: list[tuple[float, float]]) -> str:
-    if len(upper) == 1:
-        (x, top), (_, bottom) = upper[0], lower[0]
-        rod = f'<path class="line" d="M{point(x, top)}V{number(bottom)}"/>'
-        return f'{rod}<circle class="dot" cx="{number(x)}" cy="{number(top)}" r="2"/>'
-    band = upper != lower
-    way = "L".join(point(x, y) for x, y in (upper + lower[::-1] if band else upper))
-    return f'<path class="{"band" if band else "line"}" d="M{way}{"z" if band else ""}"/>'
-
-
-def _source(each: ImageFrame) -> str:
-    return svg_paths.image(each.unpacked(), each.width, each.height)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
+from typing import TypeVar
 
 from tensormagic.reports import DimensionSlices, Statistics, TensorReport
 from tensormagic.views import svg_paths
@@ -74,22 +74,28 @@ class Histogram(Picture):
 
     statistics: Statistics
 
+    @property
+    def _bars(self) -> tuple[tuple[int, ...], tuple[float, ...], float | None]:
+        """Bins and their edges, neighbours joined until few enough are left to be drawn; the mean."""
+        counts, edges = self.statistics.histogram_counts, self.statistics.histogram_edges
+        together = -(-len(counts) // _MOST_BARS) or 1
+        return fewer(counts, _MOST_BARS), (*edges[:-1:together], *edges[-1:]), self.statistics.mean
+
     def html(self) -> str:
         """Return bars that each say their count where styles are stripped; nothing without numbers."""
-        (bars, edges), mean = _fewer(self.statistics), self.statistics.mean
+        bars, edges, mean = self._bars
         tables, most = [], max(bars, default=0)
         if bars:
-            highest = most or 1
-            labelled = sum(found > 0 for found in bars) <= _FEW_BARS and highest < 1000
-            drawn = (_bar(found, round(_HEIGHT * found / highest),
+            labelled = sum(found > 0 for found in bars) <= _FEW_BARS and most < 1000
+            drawn = (_bar(found, round(_HEIGHT * found / (most or 1)),
                           f"{short_number(start)} to {short_number(end)}: {short_count(found)}", labelled=labelled)
                      for found, (start, end) in zip(bars, pairwise(edges), strict=True))  # fmt: skip
             low, high, mark = short_number(edges[0]), short_number(edges[-1]), ""
             if mean is not None and edges[-1] > edges[0]:
                 at = 100 * fraction(mean, edges[0], edges[-1])
                 has_room = len(low + high) <= _MEAN_LABEL_ROOM and _MEAN_LABEL[0] <= at <= _MEAN_LABEL[1]
-                title = escape(f"mean {short_number(mean)}")
-                mark = f'<i style="left:{at:.0f}%" title="{title}">{"mean" if has_room else ""}</i>'
+                title = f"mean {short_number(mean)}"
+                mark = tag("i", "mean" if has_room else "", style=f"left:{at:.0f}%", title=title)
             ends = tag("span", escape(low)), " ", mark, " ", tag("span", escape(high))
             axis = tag("tr", tag("td", tag("div", *ends, class_="tm-axis"), colspan=len(bars)))
             tables.append(tag("table", tag("tr", *drawn), axis, class_="tm-bars"))
@@ -114,28 +120,25 @@ class Histogram(Picture):
     def svg(self, width: float) -> tuple[str, float]:
         """Return the bars."""
         del width
-        (bars, edges), special = _fewer(self.statistics), specials(self.statistics)
-        if not bars and not special:
-            return "", 0.0
-        highest = max(bars, default=0)
-        parts = [_bar_svg(_BAR * at, _BAR - 1, found, highest, role("bar")) for at, found in enumerate(bars)]
-        x = max(_BAR * len(bars), 220.0) + 16 if bars else 0.0
+        (bars, edges, mean), special, parts = self._bars, specials(self.statistics), list[str]()
+        highest, x = max(bars, default=0), 0.0
+
+        def put(at: float, wide: float, found: int, colour: str) -> None:
+            high = max(min(_HEIGHT * found / highest, _HEIGHT), 1.0) if highest else _HEIGHT
+            parts.append(rect(at, _HEIGHT - high, wide, high, fill=colour) if found else "")
+
+        for at, found in enumerate(bars):
+            put(_BAR * at, _BAR - 1, found, role("bar"))
         if bars:
-            middle = "" if self.statistics.mean is None else f", mean {short_number(self.statistics.mean)}"
+            middle = "" if mean is None else f", mean {short_number(mean)}"
             ends = f"{short_number(edges[0])} to {short_number(edges[-1])}{middle}"
             parts.append(text_svg(0, _HEIGHT + 14, ends, quiet=True))
+            x = max(_BAR * len(bars), 220.0) + 16
         for label, found in special:
-            parts.append(_bar_svg(x, _SPECIAL - 8, found, highest, role("error")))
+            put(x, _SPECIAL - 8, found, role("error"))
             parts.append(text_svg(x, _HEIGHT + 14, f"{label} {short_count(found)}"))
             x += _SPECIAL + 30
-        return "".join(parts), _HEIGHT + 18.0
-
-
-def _fewer(statistics: Statistics) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return bins and their edges, neighbours joined until few enough are left to be drawn."""
-    counts, edges = statistics.histogram_counts, statistics.histogram_edges
-    together = -(-len(counts) // _MOST_BARS) or 1
-    return fewer(counts, _MOST_BARS), (*edges[:-1:together], *edges[-1:])
+        return "".join(parts), _HEIGHT + 18.0 if parts else 0.0
 
 
 def _bar(found: int, height: int, title: str, *, labelled: bool, class_: str | None = None) -> str:
@@ -147,14 +150,6 @@ def _bar(found: int, height: int, title: str, *, labelled: bool, class_: str | N
     # Where there is no style sheet bars stand on one line because all are as high with the room above them.
     above = f"margin-top:{_HEIGHT - height}px;" if height < _HEIGHT else ""
     return tag("td", tag("div", class_=class_, style=above + look), title=title)
-
-
-def _bar_svg(x: float, wide: float, found: int, highest: int, colour: str) -> str:
-    high = max(min(_HEIGHT * found / highest, _HEIGHT), 1.0) if highest else _HEIGHT
-    return rect(x, _HEIGHT - high, wide, high, fill=colour) if found else ""
-
-
-# -- in words -------------------------------------------------------------------------------------------------
 
 
 def _range(statistics: Statistics) -> list[tuple[str, str, bool]]:
@@ -177,16 +172,12 @@ def _range_scope(statistics: Statistics) -> str:
 
 def statistics_rows(statistics: Statistics) -> list[list[Cell]]:
     """Return what the range leaves out, in two columns: how far values lie apart, and how many are of which kind."""
-    left = [("std", statistics.std), ("norm", statistics.norm)]
+    left = [("std", short_number(statistics.std)), ("norm", short_number(statistics.norm))]
     right = [("finite", statistics.finite), ("zero" if statistics.sampled is None else "zero seen", statistics.zero)]
-    infinities = (("+Inf", statistics.positive_infinity), (MINUS + "Inf", statistics.negative_infinity))
-    right += [pair for pair in infinities if pair[1]]
-    rows: list[list[Cell]] = []
-    for at, (other, found) in enumerate(right):
-        label, value = (left[at][0], short_number(left[at][1])) if at < len(left) else ("", "")
-        number_ = short_count(found)
-        rows.append([label, value, other, Words(number_, "strong") if other.endswith("Inf") else number_])
-    return rows
+    infinities = [pair for pair in reversed(specials(statistics)) if pair[0] != "NaN"]
+    cells: list[tuple[str, Cell]] = [(label, short_count(found)) for label, found in right]
+    cells += [(label, Words(short_count(found), "strong")) for label, found in infinities]
+    return [[*both, *cell] for both, cell in zip_longest(left, cells, fillvalue=("", ""))]
 
 
 def specials(statistics: Statistics) -> list[tuple[str, int]]:
@@ -217,6 +208,8 @@ def statistics_scope(statistics: Statistics) -> str:
 
 _ROW_WIDTH, _CELL_LIMITS = 384, (6, 14)  # pixels of a row of many cells, and along the side of a cell
 _HIGH = 2  # squares: a cell is twice as high as wide
+_COLOURS = svg_paths.NOT_A_NUMBER, svg_paths.EMPTY, range(len(PALETTE))
+Step = TypeVar("Step", int, str)
 _MOST_ROWS, _MOST_NAMED = 6, 3  # in a terminal; places that are named
 
 
@@ -226,20 +219,34 @@ class SliceRows(Picture):
 
     report: TensorReport
 
+    def _rows(self) -> Iterator[tuple[DimensionSlices, str, int, str]]:
+        """Yield each dimension, its letter, the pixels along the side of a cell, and what to say beside its row."""
+        smallest, largest = _CELL_LIMITS
+        for each in self.report.slices:
+            per_cell = f", {each.cell_slices} a cell" if each.cell_slices > 1 else ""
+            note = f"{count(each.size)} slices{per_cell}, largest {short_number(_top(each))}"
+            side = min(max(_ROW_WIDTH // len(each.levels), smallest), largest)
+            yield each, letter(self.report, each.dim), side, note
+
+    @property
+    def _legend(self) -> str:
+        parts = ["dark to light: mean magnitude of a slice, from 0 to the largest along its dimension"]
+        parts += ["empty: all zeros"] if any(each.zero_count for each in self.report.slices) else []
+        parts += ["crossed out: holds NaN or Inf"] if any(each.bad_count for each in self.report.slices) else []
+        return "; ".join(parts)
+
     def html(self) -> str:
         """Return the sentences, the rows, and what their colours mean."""
-        report, rows = self.report, []
-        for each in report.slices:
-            size = _side(each)
-            picture = image([_steps(each)] * _HIGH, size, row_sentence(report, each))
+        rows = []
+        for each, named, size, note in self._rows():
+            picture = image([_drawn(each, *_COLOURS)] * _HIGH, size, row_sentence(self.report, each))
             ends = tag("span", "0") + " " + tag("span", str(each.size - 1))
             below = tag("div", ends, class_="tm-ends", style=f"width:{size * len(each.levels)}px")
-            head = tag("th", tag("code", escape(letter(report, each.dim))))
-            rows.append(tag("tr", head, tag("td", picture, below), tag("td", escape(_note(each)), class_="quiet")))
-        lines = "".join(tag("p", with_code(line)) for line in slices_lines(report))
-        return (
-            lines + tag("table", *rows, class_="tm-list tm-slices") + tag("p", escape(_legend(report)), class_="quiet")
-        )
+            head = tag("th", tag("code", escape(named)))
+            rows.append(tag("tr", head, tag("td", picture, below), tag("td", escape(note), class_="quiet")))
+        lines = "".join(tag("p", with_code(line)) for line in slices_lines(self.report))
+        table = tag("table", *rows, class_="tm-list tm-slices")
+        return lines + table + tag("p", escape(self._legend), class_="quiet")
 
     def text(self, width: int) -> Iterator[str]:
         """Return bars and sentences; nothing where nothing stands out."""
@@ -247,64 +254,36 @@ class SliceRows(Picture):
         if not (urgent(report) or any(0 < each.zero_count < each.size or each.large for each in report.slices)):
             return
         for each in report.slices[:_MOST_ROWS]:
-            marks = {None: BAD, 0.0: ZERO}
-            bars = "".join(marks[share] if not share else BLOCKS[round(share * (len(BLOCKS) - 1))]
-                           for share in _shares(each))  # fmt: skip
-            yield f"{letter(report, each.dim):>10}  {bars}  {count(each.size)}"
+            yield f"{letter(report, each.dim):>10}  {''.join(_drawn(each, BAD, ZERO, BLOCKS))}  {count(each.size)}"
         yield f"  bar: mean magnitude; {BAD} holds NaN or Inf, {ZERO} all zeros"
         for line in slices_lines(report):
             yield from wrapped(line.replace("`", ""), width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the sentences and the rows."""
-        parts, y = [], 12.0
-        for line in slices_lines(self.report):
-            parts.append(text(0, y, line.replace("`", "")))
-            y += 17
-        for each in self.report.slices:
-            size, cells = _side(each), _steps(each)
-            parts += [text(0, y + 8, letter(self.report, each.dim)), patches([cells], (24, y - 4, size, size * _HIGH))]
-            parts.append(text(min(24 + size * len(cells) + 12, width - 200), y + 8, _note(each), "q"))
+        lines = slices_lines(self.report)
+        parts, y = (
+            [text(0, 12 + 17 * at, line.replace("`", "")) for at, line in enumerate(lines)],
+            12.0 + 17 * len(lines),
+        )
+        for each, named, size, note in self._rows():
+            cells, beside = _drawn(each, *_COLOURS), min(24 + size * len(each.levels) + 12, width - 200)
+            parts += [text(0, y + 8, named), patches([cells], (24, y - 4, size, size * _HIGH)),
+                      text(beside, y + 8, note, "q")]  # fmt: skip
             y += size * _HIGH + 8
-        return lettered("".join(parts) + text(0, y + 8, _legend(self.report), "q")), y + 14
+        return lettered("".join(parts) + text(0, y + 8, self._legend, "q")), y + 14
 
 
-def _legend(report: TensorReport) -> str:
-    parts = ["dark to light: mean magnitude of a slice, from 0 to the largest along its dimension"]
-    parts += ["empty: all zeros"] if any(each.zero_count for each in report.slices) else []
-    parts += ["crossed out: holds NaN or Inf"] if any(each.bad_count for each in report.slices) else []
-    return "; ".join(parts)
-
-
-def _note(each: DimensionSlices) -> str:
-    per_cell = f", {each.cell_slices} a cell" if each.cell_slices > 1 else ""
-    return f"{count(each.size)} slices{per_cell}, largest {short_number(_top(each))}"
-
-
-def _side(each: DimensionSlices) -> int:
-    smallest, largest = _CELL_LIMITS
-    return min(max(_ROW_WIDTH // len(each.levels), smallest), largest)
-
-
-def _steps(each: DimensionSlices) -> list[int]:
-    """Return the place of each cell's colour, or what stands for no number, and for nothing but zeros."""
-    marks = {None: svg_paths.NOT_A_NUMBER, 0.0: svg_paths.EMPTY}
-    return [marks[share] if not share else round(share * (len(PALETTE) - 1)) for share in _shares(each)]
-
-
-def _shares(each: DimensionSlices) -> list[float | None]:
-    """Return how large each cell is, of the largest; None where it holds what is no finite number."""
-    top = _top(each) or 1.0
-    pairs = zip(each.levels, each.cell_bad, strict=True)
-    least = sys.float_info.min  # however small a cell is beside the largest, it is not taken for zeros
-    return [None if bad or not math.isfinite(level) else level and max(level / top, least) for level, bad in pairs]
+def _drawn(each: DimensionSlices, bad: Step, zero: Step, scale: Sequence[Step]) -> list[Step]:
+    """Return the step of each cell, by how large it is of the largest; or what stands for no number, and for zeros."""
+    top, last = _top(each) or 1.0, len(scale) - 1
+    cells = zip(each.levels, each.cell_bad, strict=True)
+    return [bad if broken or not math.isfinite(level) else scale[round(level / top * last)] if level else zero
+            for level, broken in cells]  # fmt: skip
 
 
 def _top(each: DimensionSlices) -> float:
     return max((level for level in each.levels if math.isfinite(level)), default=0.0)
-
-
-# -- in words -------------------------------------------------------------------------------------------------
 
 
 def row_sentence(report: TensorReport, each: DimensionSlices) -> str:
@@ -351,7 +330,7 @@ def slices_summary(report: TensorReport) -> str:
         at = letter(report, each.dim)
         if 0 < each.zero_count < each.size:
             parts.append(f"{count(each.zero_count)} of {count(each.size)} along {at} all zeros")
-        parts += [f"{at}={large.index} {TIMES}{short_number(_rounded(large.ratio))}" for large in each.large[:1]]
+        parts += [f"{at}={large.index} {TIMES}{_rounded(large.ratio)}" for large in each.large[:1]]
     return ", ".join(parts[:3]) or "no outliers"
 
 
@@ -367,7 +346,7 @@ def slices_lines(report: TensorReport) -> tuple[str, ...]:
             lines.append(f"{count(each.zero_count)} of {of} {what} all zeros along {at}{seen}: `{at}={which}`.")
         lines += [
             f"`{at}={large.index}` is far larger than the others along {at}: its mean magnitude is "
-            f"{short_number(_rounded(large.ratio))} {TIMES} that of the median slice."
+            f"{_rounded(large.ratio)} {TIMES} that of the median slice."
             for large in each.large[:2]
         ]
     if sampled := [each for each in report.slices if each.looked < each.elements]:
@@ -414,5 +393,5 @@ def _held(nan: int, inf: int) -> str:
     return " + ".join(f"{count(n)} {kind}" for n, kind in ((nan, "NaN"), (inf, "Inf")) if n)
 
 
-def _rounded(ratio: float) -> float:
-    return float(f"{ratio:.2g}")
+def _rounded(ratio: float) -> str:
+    return short_number(float(f"{ratio:.2g}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
 from tensormagic.views import theme, to_text
@@ -34,6 +34,11 @@ class Layer:
     values: tuple[int, ...]  # Bytes at each moment.
     rank: int = 0  # Which colour of the lines it has; of a category 0.
 
+    @property
+    def colour(self) -> str:
+        """Its colour."""
+        return CATEGORY_COLOURS.get(self.key) or STACK_COLOURS[self.rank]
+
 
 def by_category(timeline: Timeline) -> list[Layer]:
     """Return what was there before, and the categories that have anything, in the order in which they are stacked."""
@@ -53,11 +58,11 @@ def by_line(timeline: Timeline) -> list[Layer]:
 
 def line_ranks(timeline: Timeline) -> dict[int, int]:
     """Return the lines that get a colour of their own: those with the most bytes at the peak, then at their own."""
-    amounts = {line: (values[timeline.peak], max(values)) for line, values in timeline.by_line if line >= 0 and values}
-    ranked = sorted(
-        (line for line in amounts if amounts[line][1]), key=lambda line: (-amounts[line][0], -amounts[line][1], line)
-    )
-    return {line: rank for rank, line in enumerate(ranked[: len(STACK_COLOURS) - 1])}
+    amounts = [
+        (-values[timeline.peak], -max(values), line) for line, values in timeline.by_line if line >= 0 and values
+    ]
+    ranked = sorted(amount for amount in amounts if amount[1])[: len(STACK_COLOURS) - 1]
+    return {line: rank for rank, (_, _, line) in enumerate(ranked)}
 
 
 def main_timeline(report: MemoryRunReport) -> Timeline | None:
@@ -68,8 +73,8 @@ def main_timeline(report: MemoryRunReport) -> Timeline | None:
 
 def columns(timeline: Timeline, number: int) -> list[int]:
     """Return for each of at most ``number`` columns the moment that stands for it: the one with the most alive."""
-    first, last = timeline.operation[0], timeline.operation[-1]
-    wide = last - first + 1
+    first = timeline.operation[0]
+    wide = timeline.operation[-1] - first + 1
     number = min(number, wide)
     chosen: list[int] = []
     at = -1
@@ -84,20 +89,16 @@ def columns(timeline: Timeline, number: int) -> list[int]:
 
 def column_of(timeline: Timeline, moment: int, number: int) -> float:
     """Return where on the axis a moment lies, 0 to 1: the middle of its column."""
-    first, last = timeline.operation[0], timeline.operation[-1]
-    wide = last - first + 1
+    first = timeline.operation[0]
+    wide = timeline.operation[-1] - first + 1
     number = min(number, wide)
     return (int((timeline.operation[moment] - first) * number / wide) + 0.5) / number
 
 
 def tops(layers: Sequence[Layer], moments: Sequence[int]) -> list[list[int]]:
     """Return the upper edge of each layer at the moments, in bytes above nothing, the lowest layer first."""
-    edges: list[list[int]] = []
-    base = [0] * len(moments)
-    for layer in layers:
-        base = [below + layer.values[at] for below, at in zip(base, moments, strict=True)]
-        edges.append(base)
-    return edges
+    columns = [list(accumulate(layer.values[at] for layer in layers)) for at in moments]
+    return [[column[at] for column in columns] for at in range(len(layers))]
 
 
 _UNIT, _STEPS = 1024, (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -115,10 +116,8 @@ def ticks(top: int, most: int = 5) -> list[int]:
 
 def thinned_words(timeline: Timeline) -> str:
     """Return how many moments of a long run are kept; nothing where all are."""
-    kept = len(timeline.operation)
-    if timeline.samples <= kept:
-        return ""
-    return f"{count(kept)} of {count(timeline.samples)} moments kept, the highest among them"
+    kept, of = len(timeline.operation), timeline.samples
+    return f"{count(kept)} of {count(of)} moments kept, the highest among them" if of > kept else ""
 
 
 # The stacked areas of a timeline as a small picture without letters: what they mean stands beside it as text.
@@ -130,11 +129,6 @@ COLUMNS, ROWS = 460, 400  # units of the picture: some two pixels across, half a
 PLAIN = 150  # pixels that it is high where there is no style sheet, and COLUMNS wide
 HEADROOM = 1.12
 EDGE = 4  # units that the line along the top of an area is high: one and a half pixels in a panel
-
-
-def layer_colour(layer: Layer) -> str:
-    """Return the colour of a layer."""
-    return CATEGORY_COLOURS.get(layer.key) or STACK_COLOURS[layer.rank]
 
 
 def scale_top(timeline: Timeline) -> int:
@@ -157,7 +151,7 @@ def areas(timeline: Timeline, layers: Sequence[Layer]) -> tuple[int, str]:
             at = height
         steps = "".join([*parts, f"V{ROWS}z"])
         # A line that is seen on either side is its top: the area, dark, and again, a little lower.
-        colour, key = layer_colour(layer), f"a{zlib.crc32(steps.encode()):x}"  # one name is one shape, wherever it is
+        colour, key = layer.colour, f"a{zlib.crc32(steps.encode()):x}"  # one name is one shape, wherever it is
         dark = f'<g fill="{theme.edge_of(colour)}"><path id="{key}" d="{steps}"/></g>'
         drawn.append(f'{dark}<use xlink:href="#{key}" y="{EDGE}" fill="{colour}"/>')
     each_over_the_next = "".join(reversed(drawn))  # each lies on what is above it, down to the bottom
@@ -212,15 +206,66 @@ class TimelinePicture(Picture):
             described = tag("code", words) if layer.key.isdigit() else words
             keys.append(key(ground, described, number_of_bytes(layer.values[timeline.peak])))
         legend = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
-        alternative = timeline_alternative(timeline, layers, self.words, unit=self.unit)
-        drawn = tag("div", _chart(timeline, layers, self.unit, alternative), class_="tm-drawn")
         legend = tag("div", legend, " ", " ".join(keys), class_="tm-keys")
-        return tag("div", drawn, " ", legend, class_="tm-beside-keys")
+        return tag("div", tag("div", self._chart(layers), class_="tm-drawn"), " ", legend, class_="tm-beside-keys")
+
+    def _chart(self, layers: Sequence[Layer]) -> str:
+        """Return the areas, from nothing at the bottom to `scale_top` at the top, and their axes."""
+        timeline, top = self.timeline, scale_top(self.timeline)
+        marks = " ".join(  # spaces are for who reads it without styles
+            tag("span", tag("i", _tick(nbytes)), class_="tm-tick", style=f"bottom:{100 * nbytes / top:.2f}%")
+            for nbytes in ticks(top)
+        )
+        wide, inner = areas(timeline, layers)
+        size = f'viewBox="0 0 {wide} {ROWS}" width="{COLUMNS}" height="{PLAIN}" preserveAspectRatio="none"'
+        image = svg_image(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inner}</svg>', self.alternative(layers))
+        across, nbytes = column_of(timeline, timeline.peak, COLUMNS), timeline.live[timeline.peak]
+        side = f"right:{100 * (1 - across):.2f}%" if across > _RIGHT_HALF else f"left:{100 * across:.2f}%"
+        label = tag("span", f"peak {number_of_bytes(nbytes)}", class_="tm-peak-label", style=side)
+        peak = tag("span", class_="tm-peak", style=f"left:{100 * across:.2f}%;height:{100 * nbytes / top:.2f}%") + label
+        below = [f"{self.unit} {count(timeline.operation[0])}", thinned_words(timeline),
+                 f"{count(timeline.operation[-1])}, after {seconds_text(timeline.seconds[-1])}"]  # fmt: skip
+        axis = tag("div", " ".join(tag("span", text) for text in below if text), class_="tm-axis")
+        return tag("div", marks, " ", tag("div", image, peak, class_="tm-plot"), class_="tm-chart") + axis
+
+    def alternative(self, layers: Sequence[Layer]) -> str:
+        """Return how the live bytes went: from, to a peak where, what it is made of and by which line, what stayed."""
+        timeline, unit, at = self.timeline, self.unit, self.timeline.peak
+        first, last, top = timeline.operation[0], timeline.operation[-1], timeline.live[at]
+        span = f"{unit} {count(first)} to {count(last)}" if last > first else f"{unit} {count(first)}"
+        peak = f"the peak of {number_of_bytes(top)} at {unit} {count(timeline.operation[at])}"
+        ends = (
+            f"{number_of_bytes(timeline.live[0])} at the start, {peak}, {number_of_bytes(timeline.live[-1])} at the end"
+        )
+        described = [f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}."]
+
+        def parts(of: Sequence[Layer]) -> list[str]:  # those that have anything at the peak, the largest first
+            amounts = [(layer.values[at], self.words(layer)) for layer in sorted(of, key=lambda one: -one.values[at])]
+            return [
+                f"{words} {number_of_bytes(nbytes)} ({percent(nbytes, top)})" for nbytes, words in amounts if nbytes
+            ]
+
+        described += [f"Of the peak: {', '.join(of_peak)}." for of_peak in [parts(layers)[:MOST]] if of_peak]
+        lines = [layer for layer in by_line(timeline) if layer.key.isdigit()]
+        if not any(layer.key.isdigit() for layer in layers) and (of_peak := parts(lines)):
+            described.append(f"The line with the most of it: {of_peak[0]}.")
+        return " ".join(described)
 
     def text(self, width: int) -> Iterator[str]:
         """Return it as a chart of characters, and what it is made of at the peak."""
-        yield from chart_text(self.timeline, width, self.unit)
-        amounts = [(self.words(layer), layer.values[self.timeline.peak]) for layer in reversed(self.layers())]
+        drawn, top = self.timeline, self.timeline.live[self.timeline.peak]
+        marks = ticks(top, most=3)
+        label = max(len(number_of_bytes(nbytes)) for nbytes in (*marks, top)) + 1
+        moments = columns(drawn, max(min(width - label - 3, 100), 8))
+        for at, row in enumerate(heights([drawn.live[at] for at in moments], top, TEXT_ROWS)):
+            low, high = top * (TEXT_ROWS - at - 1) / TEXT_ROWS, top * (TEXT_ROWS - at) / TEXT_ROWS
+            within = (number_of_bytes(nbytes) for nbytes in marks if nbytes and low < nbytes <= high)
+            yield f"{number_of_bytes(top) if not at else next(within, ''):>{label}} │{row}"
+        yield f"{'0':>{label}} └{'─' * len(moments)}"
+        first, last = f"{self.unit} {count(drawn.operation[0])}", count(drawn.operation[-1])
+        yield " " * (label + 2) + first + last.rjust(max(len(moments) - len(first), len(last) + 1))
+        yield from [f"{' ' * (label + 2)}{words}"] if (words := thinned_words(drawn)) else []
+        amounts = [(self.words(layer), layer.values[drawn.peak]) for layer in reversed(self.layers())]
         largest = max((nbytes for _, nbytes in amounts), default=0) or 1
         rows = [(shortened(words, _NAMED), Bar(nbytes / largest), number_of_bytes(nbytes), "at the peak")
                 for words, nbytes in amounts[:MOST_LAYERS]]  # fmt: skip
@@ -244,7 +289,7 @@ class TimelinePicture(Picture):
         line = f'<path d="{down}" stroke="{role("ink")}" stroke-dasharray="2 3"/>'
         side, end = (-6, "end") if across > width * _RIGHT_HALF else (6, "start")
         label = text_svg(across + side, 13, f"peak {number_of_bytes(nbytes)}", bold=True, anchor=end)
-        entries = [(layer_colour(layer), f"{self.words(layer)} {number_of_bytes(layer.values[peak])}")
+        entries = [(layer.colour, f"{self.words(layer)} {number_of_bytes(layer.values[peak])}")
                    for layer in reversed(layers)]  # fmt: skip
         legend, high = legend_svg(entries, width)
         return f"{marks}{scaled}{line}{label}{moved(0, below, legend)}", below + high
@@ -252,70 +297,3 @@ class TimelinePicture(Picture):
 
 def _tick(nbytes: int) -> str:
     return number_of_bytes(nbytes) if nbytes else "0"
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
-def timeline_alternative(
-    timeline: Timeline, layers: Sequence[Layer], words: Callable[[Layer], str], *, unit: str = "operation"
-) -> str:
-    """Return how the live bytes went: from, to a peak where, what it is made of and by which line, and what stayed."""
-    at, (first, *_), last = timeline.peak, timeline.operation, timeline.operation[-1]
-    span = f"{unit} {count(first)} to {count(last)}" if last > first else f"{unit} {count(first)}"
-    peak = f"the peak of {number_of_bytes(timeline.live[at])} at {unit} {count(timeline.operation[at])}"
-    ends = f"{number_of_bytes(timeline.live[0])} at the start, {peak}, {number_of_bytes(timeline.live[-1])} at the end"
-    described = [f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}."]
-
-    def parts(of: Sequence[Layer]) -> list[str]:  # those that have anything at the peak, the largest first
-        amounts = [(layer.values[at], words(layer)) for layer in sorted(of, key=lambda layer: -layer.values[at])]
-        return [f"{named} {number_of_bytes(nbytes)} ({percent(nbytes, timeline.live[at])})"
-                for nbytes, named in amounts if nbytes]  # fmt: skip
-
-    described += [f"Of the peak: {', '.join(of_peak)}."] if (of_peak := parts(layers)[:MOST]) else []
-    lines = [layer for layer in by_line(timeline) if layer.key.isdigit()]
-    if not any(layer.key.isdigit() for layer in layers) and (of_peak := parts(lines)):
-        described.append(f"The line with the most of it: {of_peak[0]}.")
-    return " ".join(described)
-
-
-# -- HTML ------------------------------------------------------------------------------------------------------------
-
-
-def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: str) -> str:
-    top, last = scale_top(timeline), count(timeline.operation[-1])
-    marks = " ".join(  # spaces are for who reads it without styles
-        tag("span", tag("i", _tick(nbytes)), class_="tm-tick", style=f"bottom:{100 * nbytes / top:.2f}%")
-        for nbytes in ticks(top)
-    )
-    wide, inner = areas(timeline, layers)  # from nothing at the bottom to `scale_top` at the top
-    size = f'viewBox="0 0 {wide} {ROWS}" width="{COLUMNS}" height="{PLAIN}" preserveAspectRatio="none"'
-    image = svg_image(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inner}</svg>', alternative)
-    across, nbytes = column_of(timeline, timeline.peak, COLUMNS), timeline.live[timeline.peak]
-    side = f"right:{100 * (1 - across):.2f}%" if across > _RIGHT_HALF else f"left:{100 * across:.2f}%"
-    label = tag("span", f"peak {number_of_bytes(nbytes)}", class_="tm-peak-label", style=side)
-    peak = tag("span", class_="tm-peak", style=f"left:{100 * across:.2f}%;height:{100 * nbytes / top:.2f}%") + label
-    below = [f"{unit} {count(timeline.operation[0])}", thinned_words(timeline),
-             f"{last}, after {seconds_text(timeline.seconds[-1])}"]  # fmt: skip
-    axis = tag("div", " ".join(tag("span", text) for text in below if text), class_="tm-axis")
-    return tag("div", marks, " ", tag("div", image, peak, class_="tm-plot"), class_="tm-chart") + axis
-
-
-# -- text ------------------------------------------------------------------------------------------------------------
-
-
-def chart_text(drawn: Timeline, width: int, unit: str) -> Iterator[str]:
-    """Return what was alive over a run, in characters; ``unit`` is what the axis counts."""
-    top = drawn.live[drawn.peak]
-    marks = ticks(top, most=3)
-    label = max(len(number_of_bytes(nbytes)) for nbytes in (*marks, top)) + 1
-    moments = columns(drawn, max(min(width - label - 3, 100), 8))
-    for at, row in enumerate(heights([drawn.live[at] for at in moments], top, TEXT_ROWS)):
-        low, high = top * (TEXT_ROWS - at - 1) / TEXT_ROWS, top * (TEXT_ROWS - at) / TEXT_ROWS
-        within = (number_of_bytes(nbytes) for nbytes in marks if nbytes and low < nbytes <= high)
-        yield f"{number_of_bytes(top) if not at else next(within, ''):>{label}} │{row}"
-    yield f"{'0':>{label}} └{'─' * len(moments)}"
-    ends = f"{unit} {count(drawn.operation[0])}", count(drawn.operation[-1])
-    yield " " * (label + 2) + ends[0] + ends[1].rjust(max(len(moments) - len(ends[0]), len(ends[1]) + 1))
-    if words := thinned_words(drawn):
-        yield f"{' ' * (label + 2)}{words}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from operator import attrgetter
 
 from tensormagic.views import to_text
@@ -52,10 +52,12 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
     while len(placed) < len(areas):
         upright = box.width >= box.height  # a row lies along the shorter side of what is left
         side, across = (box.height, box.width) if upright else (box.width, box.height)
-        row = areas[len(placed) : _row_end(areas, len(placed), side)]
-        last, total = len(placed) + len(row) == len(areas), sum(row)
-        thick, at = across if last or side <= 0 else min(total / side, across), 0.0
-        for area in row:
+        rest, end = areas[len(placed) :], 1
+        while end < len(rest) and _longest(rest[: end + 1], side) <= _longest(rest[:end], side):
+            end += 1
+        total, at = sum(rest[:end]), 0.0
+        thick = across if end == len(rest) or side <= 0 else min(total / side, across)
+        for area in rest[:end]:
             long = side * area / total if total > 0 else 0.0
             placed.append(Box(box.x, box.y + at, thick, long) if upright else Box(box.x + at, box.y, long, thick))
             at += long
@@ -64,22 +66,13 @@ def squarify(sizes: Sequence[float], box: Box) -> list[Box]:
     return placed
 
 
-def _row_end(areas: Sequence[float], start: int, side: float) -> int:
-    """Return behind which piece the row that begins with ``start`` ends: before its longest becomes longer."""
-    total, smallest, largest, worst = 0.0, math.inf, 0.0, math.inf
-    for at in range(start, len(areas)):
-        total, smallest, largest = total + areas[at], min(smallest, areas[at]), max(largest, areas[at])
-        longest = math.inf  # ratio of the sides of the longest piece
-        if smallest > 0 and side > 0:
-            longest = max(side * side * largest / (total * total), total * total / (side * side * smallest))
-        if at > start and longest > worst:
-            return at
-        worst = longest
-    return len(areas)
+def _longest(row: Sequence[float], side: float) -> float:
+    """Return the ratio of the sides of the longest piece of a row along ``side``."""
+    total, least = sum(row), min(row)
+    sided = least > 0 and side > 0
+    return max(side * side * max(row) / (total * total), total * total / (side * side * least)) if sided else inf
 
 
-# A treemap as plain data: which rectangle stands for which storage, and what is too small to be drawn by itself.
-#
 # Three levels: groups (the name a user would begin with, or a line of code), categories inside of a group, storages
 # inside of a category. Nothing takes area but bytes: headers and gaps are drawn onto the rectangles, so that two
 # equal areas are equal amounts of memory wherever they lie.
@@ -88,6 +81,8 @@ MOST_CELLS = 300
 SMALLEST = 36.0  # square pixels of a rectangle of its own
 ELSEWHERE = ""  # the group of what is small and scattered
 LEFT_OUT = "not listed"  # the group of what the report itself sums up
+_GROUP: Callable[[Tile], str] = attrgetter("group")
+_KIND: Callable[[Tile], str] = attrgetter("category")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +119,23 @@ class Group:
         return sum(cell.tile.nbytes for cell in self.cells)
 
 
-_group_of: Callable[[Tile], str] = attrgetter("group")
-_kind: Callable[[Tile], str] = attrgetter("category")
-
-
 def treemap(tiles: Iterable[Tile], whole: Box, *, most: int = MOST_CELLS) -> list[Group]:
     """Return the tiles in their places, which fill ``whole``; those too small, or beyond the largest, are together."""
-    groups = grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), _group_of)
+
+    def laid(groups: dict[str, list[Tile]], box: Box) -> Iterator[tuple[Box, str, list[Tile]]]:  # the largest first
+        ranked = sorted(groups.items(), key=lambda item: (-bytes_of(item[1]), item[0]))
+        boxes = squarify([bytes_of(alike) for _, alike in ranked], box)
+        return ((place, *item) for place, item in zip(boxes, ranked, strict=True))
+
     placed = []
-    for box, label, inner in _laid(groups, whole):
+    drawn = _drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most)
+    for box, label, inner in laid(grouped(drawn, _GROUP), whole):
         cells: list[Cell] = []
-        for area, _, same in _laid(grouped(inner, _kind), box):
+        for area, _, same in laid(grouped(inner, _KIND), box):
             ranked = sorted(same, key=lambda tile: (-tile.nbytes, tile.label))
             cells += map(Cell, squarify([tile.nbytes for tile in ranked], area), ranked)
         placed.append(Group(box, label, tuple(cells)))
     return placed
-
-
-def _laid(groups: dict[str, list[Tile]], box: Box) -> list[tuple[Box, str, list[Tile]]]:
-    """Return each group with its rectangle, the largest first."""
-    ranked = sorted(groups.items(), key=lambda item: (-bytes_of(item[1]), item[0]))
-    boxes = squarify([bytes_of(tiles) for _, tiles in ranked], box)
-    return [(place, label, tiles) for place, (label, tiles) in zip(boxes, ranked, strict=True)]
 
 
 def grouped(tiles: Iterable[Tile], key: Callable[[Tile], str]) -> dict[str, list[Tile]]:
@@ -171,11 +161,13 @@ def _drawable(tiles: Sequence[Tile], area: float, most: int) -> list[Tile]:
     ranked = sorted(tiles, key=lambda tile: -tile.nbytes)
     drawn = [tile for tile in ranked[:most] if tile.nbytes >= least]
     rest: list[Tile] = ranked[len(drawn) :]
-    for within in (True, False):  # together with others of its group, then with others of its kind
-        alike = grouped(rest, lambda tile: f"{tile.category}\n{tile.group}") if within else grouped(rest, _kind)
+    for where in (_GROUP, lambda _: ELSEWHERE):
+        groups: dict[tuple[str, str], list[Tile]] = {}
+        for tile in rest:
+            groups.setdefault((tile.category, where(tile)), []).append(tile)
         rest = []
-        for same in alike.values():
-            one = joined(same, same[0].group if within else ELSEWHERE)
+        for (_, group), same in groups.items():
+            one = joined(same, group)
             drawn += [one] if one.nbytes >= least else []
             rest += same if one.nbytes < least else []
     return drawn + ([replace(joined(rest, ELSEWHERE), category=MIXED)] if rest else [])
@@ -226,13 +218,14 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
 def header_words(group: Group) -> list[str]:
     """Return what is in a header: the group's name (of a line of code, where room is short, its number), bytes."""
     nbytes = number_of_bytes(group.nbytes)
-    short, room = group.label.partition("  ")[0], group.box.width * _SURE - PADDING
+    room = group.box.width * _SURE - PADDING
     beside = room - text_width(nbytes, SIZE, bold=True) - PADDING
-    labels = (group.label, short, short.removeprefix("graph of "))
-    name = next((label for label in labels if text_width(label, SIZE, bold=True) <= beside), None)
-    if name is None and beside < _NARROW:
-        return [fitted(labels[-1], room, SIZE, bold=True)]
-    return [fitted(labels[-1], beside, SIZE, bold=True) if name is None else name, nbytes]
+    short = group.label.partition("  ")[0]
+    last = short.removeprefix("graph of ")
+    name = next((each for each in (group.label, short) if text_width(each, SIZE, bold=True) <= beside), last)
+    if text_width(name, SIZE, bold=True) > beside and beside < _NARROW:
+        return [fitted(name, room, SIZE, bold=True)]
+    return [fitted(name, beside, SIZE, bold=True), nbytes]
 
 
 def _labels(cell: Cell, group: Group) -> Iterator[str]:
@@ -251,17 +244,15 @@ def _labels(cell: Cell, group: Group) -> Iterator[str]:
 def _shorter(name: str) -> Iterator[str]:
     """Return shorter and shorter forms of a path."""
     yield name
-    found = _STATE.match(name)
-    if found:
+    if found := _STATE.match(name):
         tails = list(_shorter(found["path"]))
         yield from (f"{tail} {found['key']}" for tail in tails)
         yield from tails
         return
     path = _ENDING.sub("", _AFTER.split(name, maxsplit=1)[0])
     parts = path.split(".")
-    yield from (
-        ".".join(parts[at:]) for at in range(len(parts)) if len(".".join(parts[at:])) >= min(_SHORTEST, len(path))
-    )
+    tails = [".".join(parts[at:]) for at in range(len(parts))]
+    yield from (tail for tail in tails if len(tail) >= min(_SHORTEST, len(path)))
 
 
 # A treemap: what is alive, each storage an area; in a terminal the same by name, as bars.
@@ -287,8 +278,27 @@ class TreemapPicture(Picture):
 
     @property
     def sentence(self) -> str:
-        """How much is drawn, what it is by category, and the largest items."""
-        return treemap_alternative(self.tiles, self.what)
+        """How much is drawn, what it is by category, and the largest items: ``net.fc.weight 4 MiB (47 %)``."""
+        tiles, total = self.tiles, bytes_of(self.tiles)
+        if not total:
+            return f"Treemap of {self.what}: nothing"
+
+        def called(tile: Tile) -> str:  # with the group it lies in, as the picture shows it: ``fc.weight in net``
+            label, group = shortened(tile.label, NAME), shortened(tile.group, NAME)
+            return f"{label} in {group}" if label and tile.group not in {ELSEWHERE, tile.label} else label or group
+
+        def largest(tiles: Sequence[Tile], key: Callable[[Tile], str]) -> list[tuple[str, int]]:
+            totals = [(name, bytes_of(alike)) for name, alike in grouped(tiles, key).items()]
+            return sorted((pair for pair in totals if pair[1]), key=lambda pair: -pair[1])[:MOST]
+
+        kinds = [f"{CATEGORY_WORDS[kind]} {percent(nbytes, total)}" for kind, nbytes in largest(tiles, _KIND)]
+        items = largest([tile for tile in tiles if tile.group != LEFT_OUT], called)
+        named = ", ".join(f"{name} {number_of_bytes(nbytes)} ({percent(nbytes, total)})" for name, nbytes in items)
+        names = {name for name, _ in items}
+        rest = sum(tile.count for tile in tiles if tile.group == LEFT_OUT or called(tile) not in names)
+        more = f"{' and ' if named else ''}{count(rest)} smaller" if rest else ""
+        parts = f": {', '.join(kinds)}" if len(kinds) > 1 else ""
+        return f"Treemap of {self.what}, {number_of_bytes(total)}{parts}. Largest: {named}{more}."
 
     def html(self) -> str:
         """Return it as boxes for a container of whatever width."""
@@ -304,10 +314,9 @@ class TreemapPicture(Picture):
 
     def text(self, width: int) -> Iterator[str]:
         """Return it by name: bytes as bars, and what they are of."""
-        ranked = sorted(grouped(self.tiles, _group_of).items(), key=lambda item: -bytes_of(item[1]))
         yield f"  by name, of {number_of_bytes(bytes_of(self.tiles))}"
-        sizes = [bytes_of(inner) for _, inner in ranked]
-        rows = []
+        ranked = sorted(grouped(self.tiles, _GROUP).items(), key=lambda item: -bytes_of(item[1]))
+        sizes, rows = [bytes_of(inner) for _, inner in ranked], []
         for (name, inner), nbytes in zip(ranked, sizes, strict=True):
             largest = sorted(inner, key=lambda tile: -tile.nbytes)
             kinds = listed(dict.fromkeys(CATEGORY_WORDS[tile.category] for tile in largest), most=3)
@@ -336,38 +345,6 @@ class TreemapPicture(Picture):
                 end = box.x + box.width - 4
                 parts += [text_svg(end, box.y + 13, each, size=SIZE, anchor="end", ink=ink) for each in nbytes]
         return "".join(parts), whole.height
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
-def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
-    """Return how much is drawn, what it is by category, and the largest items: ``net.fc.weight 4 MiB (47 %)``."""
-    total = bytes_of(tiles)
-    if not total:
-        return f"Treemap of {what}: nothing"
-
-    def called(tile: Tile) -> str:  # with the group it lies in, as the picture shows it: ``fc.weight in net``
-        label, group = shortened(tile.label, NAME), shortened(tile.group, NAME)
-        return f"{label} in {group}" if label and tile.group not in {ELSEWHERE, tile.label} else label or group
-
-    kinds = [f"{CATEGORY_WORDS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, _kind)]
-    items = _largest([tile for tile in tiles if tile.group != LEFT_OUT], called)
-    named = ", ".join(f"{name} {number_of_bytes(nbytes)} ({percent(nbytes, total)})" for name, nbytes in items)
-    names = {name for name, _ in items}
-    rest = sum(tile.count for tile in tiles if tile.group == LEFT_OUT or called(tile) not in names)
-    more = f"{' and ' if named else ''}{count(rest)} smaller" if rest else ""
-    parts = f": {', '.join(kinds)}" if len(kinds) > 1 else ""
-    return f"Treemap of {what}, {number_of_bytes(total)}{parts}. Largest: {named}{more}."
-
-
-def _largest(tiles: Sequence[Tile], key: Callable[[Tile], str]) -> list[tuple[str, int]]:
-    """Return what has the most bytes of all that ``key`` calls alike."""
-    totals = [(name, bytes_of(alike)) for name, alike in grouped(tiles, key).items()]
-    return sorted((pair for pair in totals if pair[1]), key=lambda pair: -pair[1])[:MOST]
-
-
-# -- HTML ------------------------------------------------------------------------------------------------------------
 
 
 def _cell(cell: Cell, group: Group, whole: Box) -> str:
