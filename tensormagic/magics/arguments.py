@@ -137,7 +137,7 @@ def _figures_of(report: type[Report]) -> str:
     """Return the help on the figures of a kind of report."""
     from tensormagic.views.page.figures import KINDS
 
-    kinds = [kind for kind, entry in KINDS.items() if issubclass(report, entry.report_class)]
+    kinds = [kind for kind, (classes, _) in KINDS.items() if issubclass(report, classes)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"show a plotly figure{others}" if kinds else _NO_FIGURE
 

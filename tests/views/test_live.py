@@ -246,18 +246,18 @@ def test_looks_are_taken_as_often_as_their_cost_allows(run: Run, looks: list[flo
     Four times a second at least, whatever it costs: a panel that does not move says nothing. A document of half a
     second, which is bounded elsewhere, slows no look; what went wrong has cost what it has cost.
     """
-    panel = run.panel(run, interval=None)
+    panel, costs = run.panel(run, interval=None), iter(looks)
     assert (panel.interval, FASTEST, SLOWEST) == (1 / 30, 1 / 30, 1 / 4)
 
     def document(_report: TraceReport) -> None:
         run.spent += 0.5
 
     def delta(_frame: LiveFrame) -> None:
-        run.spent += seconds
+        run.spent += next(costs)
         raise ValueError("no page")
 
     run.document, run.delta = document, delta
-    for seconds in looks:
+    for _ in looks:
         panel.tick()
     assert panel.interval == pytest.approx(interval, rel=1e-9)
 

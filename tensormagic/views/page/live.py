@@ -225,7 +225,7 @@ class MemoryPanel(Sampler):
         widget: Any = None,
         **clocks: Callable[[], float],
     ) -> None:
-        super().__init__(**clocks)
+        super().__init__(None, **clocks)
         self._frame, self._report = frame, report
         self.widget = _memory_widgets()(_document=self._html()) if widget is None else widget
         self._sent: tuple[int, int, bool] | None = None
