@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,9 +86,8 @@ class LivePanel(Sampler):
         self.sender = sender or (HtmlSender(update) if update is not None else Sender())
         self._frame, self._report = frame, report
         self._structure: int | None = None
-        self._last_key: tuple[Any, ...] | None = None
+        self._last_key, self._key_of_document = b"", b""
         self._last_step, self._last_delta = 0, -math.inf
-        self._key_of_document: tuple[Any, ...] | None = None
         self._keep, self._keep_next = keep, self.clock() + KEEP_INTERVAL
 
     def close(self) -> None:
@@ -114,9 +114,7 @@ class LivePanel(Sampler):
         """Send a whole document where the structure changed, else what changed, else nothing."""
         frame, now = self._frame(), self.clock()
         # What makes two frames different; not the time, nor the steps that go by untraced. Bytes: a NaN is not itself.
-        step = 0 if frame.paused else frame.step
-        place = (frame.structure, frame.graph, frame.pass_number, step, frame.running, frame.cursor, frame.reached)
-        key = (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
+        key = pack_delta(replace(frame, seconds=0.0, next_step=0, step=0 if frame.paused else frame.step))
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
         grown, wait = frame.structure != self._structure, self.sender.refresh
         due = final or (begun and self.due(min(REBUILD_INTERVAL, wait) if grown else wait))
