@@ -33,12 +33,17 @@ class Parser(argparse.ArgumentParser):
         usage = f"{self.format_usage().strip()}\n{self.prog} --help lists the options"
         raise UsageError(f"{message}{self._near(message)}\n{usage}")
 
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """Its options, by each way to write them."""
+        return self._option_string_actions
+
     def _near(self, message: str) -> str:
         """Return which option a slip may have meant, where argparse knows none of that name."""
         slip = next((word for word in message.split() if word.startswith("--")), "")
         if not message.startswith("unrecognized") or not slip:
             return ""
-        near = difflib.get_close_matches(slip.partition("=")[0], self._option_string_actions, n=1)
+        near = difflib.get_close_matches(slip.partition("=")[0], self.options, n=1)
         return f"; did you mean {near[0]}?" if near else ""
 
     def parse_line(self, line: str) -> argparse.Namespace:
@@ -49,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 
     def _parse_optional(self, arg_string: str) -> Any:
         """Take ``-x`` for the expression that it is: minus x. Every option but -h begins with two."""
-        if not arg_string.startswith("--") and arg_string not in self._option_string_actions:
+        if not arg_string.startswith("--") and arg_string not in self.options:
             return None
         return super()._parse_optional(arg_string)
 
