@@ -7,9 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -121,17 +119,17 @@ def _call(macro: str, *numbers: int) -> str:
 def bundle(report: Report, *, folded: bool = False, slide: bool = False) -> dict[str, str]:
     """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
 
-    def drawn(form: str, render: Callable[..., str], **options: bool) -> str:
+    def drawn(form: str) -> str:
         try:
-            return render(report, **options)
+            if form == "html" and (slide or folded):
+                return views.render(report, form, slide=True) if slide else views.folded(report)
+            return views.render(report, form)
         except Exception as error:  # noqa: BLE001  (showing never raises)
             reason = plain(f"tensormagic could not draw this report as {form}: {error_text(error)}")
             return escape(reason) if form == "html" else reason
 
     with gc_paused(), made_once():
-        page = partial(views.render, form="html")
-        html = drawn("html", page, slide=True) if slide else drawn("html", views.folded if folded else page)
-        text = drawn("txt", partial(views.render, form="txt"))
+        html, text = drawn("html"), drawn("txt")
     return {"text/html": with_text(html, text), "text/latex": listing(text), "text/plain": text}
 
 
