@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
+from tensormagic.magics.arguments import MODES, Magic, Output, expressions, flag, several, unquoted, value
 from tensormagic.magics.frames import (
     Explained,
     Followed,
@@ -111,14 +111,14 @@ _CELL = Magic(
     "what is left.",
     makes="MemoryRunReport",
     takes={
-        "--title": {"default": "", "metavar": "TEXT", "help": "a name for the run"},
-        "--func": {
-            "action": "append",
-            "default": [],
-            "metavar": "FUNCTION",
-            "help": "show this function line by line: train  model.forward  package.module.f; can be repeated",
-        },
-        "--live": {"choices": ("widget", "html", "off"), "help": "how to show it while it runs, in a notebook"},
+        "--title": value("TEXT", "a name for the run", default=""),
+        "--func": value(
+            "FUNCTION",
+            "show this function line by line: train  model.forward  package.module.f; can be repeated",
+            action="append",
+            default=[],
+        ),
+        "--live": {**MODES, "help": "how to show it while it runs, in a notebook"},
     },
     follow=_followed,
 )
@@ -129,21 +129,11 @@ MAGICS = {
         does="Show what is using memory, on every device: each live storage once, with purpose, name and owner.",
         makes="MemoryReport",
         takes={
-            "expression": {"nargs": "*", "help": "show only memory reachable from these: net  optimizer  losses"},
-            "--device": {
-                "action": "append",
-                "metavar": "NAME",
-                "help": "show only this device: cpu, cuda, cuda:1; can be repeated",
-            },
-            "--snapshot": {
-                "metavar": "FILE",
-                "help": "show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote",
-            },
-            "--free": {
-                "action": "store_true",
-                "help": "list memory kept only by outputs (Out, _) and the last error; your own names stay",
-            },
-            "--yes": {"action": "store_true", "help": "with --free: release it, and show what was freed"},
+            "expression": several("show only memory reachable from these: net  optimizer  losses"),
+            "--device": value("NAME", "show only this device: cpu, cuda, cuda:1; can be repeated", action="append"),
+            "--snapshot": value("FILE", "show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"),
+            "--free": flag("list memory kept only by outputs (Out, _) and the last error; your own names stay"),
+            "--yes": flag("with --free: release it, and show what was freed"),
         },
         also=(_CELL,),
         report=_report,
