@@ -117,7 +117,9 @@ MAGICS = {
                 "help": "ops: also record every operation, forward and backward, with time, memory and writes",
             },
             "--forward": flag("also measure the output of every operation"),
-            "--values": flag("show values and gradients themselves of at most 4 elements; small graphs show them anyway"),
+            "--values": flag(
+                "show values and gradients themselves of at most 4 elements; small graphs show them anyway"
+            ),
             "--stop": {
                 "choices": ("nan",),
                 "help": "end the run at the first NaN or Inf, at your line: %%debug then shows the tensors there",
