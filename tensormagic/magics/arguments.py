@@ -139,7 +139,7 @@ class Magic:
         report: type[Report] = getattr(reports, self.makes)
         endings = " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
         figures = _figures_of(report) if self.figures else _NO_FIGURE
-        shared = {
+        shared: dict[str, Mapping[str, Any]] = {
             "--text": flag("show plain text, as in a terminal"),
             "--figure": value("KIND", figures, nargs="?", const=""),
             "--save": value(

@@ -151,7 +151,10 @@ def _is_run(value: Any) -> bool:
 
 
 # where that is not a tensor
-_WANTED = {"compare": _is_run, "model": lambda value: hasattr(type(value), "named_modules")}
+_WANTED: dict[str, Callable[[Any], bool]] = {
+    "compare": _is_run,
+    "model": lambda value: hasattr(type(value), "named_modules"),
+}
 
 
 def _matcher(shell: Any) -> Callable[[Any], Any] | None:

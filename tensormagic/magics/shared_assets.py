@@ -176,7 +176,7 @@ class Pages:
         request, module = Request.of(get_parent()), sys.modules.get("ipywidgets.widgets.widget")
         kind = getattr(module, "Widget", None)  # none while another thread imports ipywidgets
         places = ((module, "_instances"), (kind, "_active_widgets"), (kind, "widgets"))  # before 8.0.3, and in 7
-        widgets = next((getattr(holder, name) for holder, name in places if hasattr(holder, name)), {})
+        widgets: dict[Any, Any] = next((getattr(holder, name) for holder, name in places if hasattr(holder, name)), {})
         # what an `Output` widget takes is not saved with the cell
         caught = any(getattr(widget, "msg_id", "") == request.number for widget in tuple(widgets.values()))
         return None if not request.number or caught else request
