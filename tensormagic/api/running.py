@@ -222,7 +222,7 @@ class Trace(_Run[TraceReport]):
         if (sender := terminal_sender()) is not None:
             from tensormagic.views.page.live import LivePanel
 
-            self._panel = LivePanel(self.frame, lambda: self.live, mode="terminal", sender=sender, interval=INTERVAL)
+            self._panel = LivePanel(self.frame, lambda: self.live, sender=sender, interval=INTERVAL)
             self._panel.start()
 
     def __exit__(

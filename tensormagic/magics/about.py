@@ -45,6 +45,7 @@ SWITCHES = {
     "watch": "memory and modules are checked after each cell; silent unless something is wrong",
 }
 STATES = ("on", "off")
+_KNOWN = ", ".join(f"{switch} on|off" for switch in SWITCHES)
 HELP = "help"
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 _NARROWEST, _WIDEST = 40, 100  # characters of a line: of a terminal's, and of one that a notebook does not break
@@ -58,28 +59,19 @@ def run(magics: Any, line: str) -> None:
         UsageError: for what is no switch and no topic, or neither on nor off.
     """
     words = line.split()
-    if words == ["check"]:
-        magics.watcher.check()
-    elif words[:1] == ["check"]:
-        magics.watcher.check_start(line.split(maxsplit=1)[1])
-    elif words[:1] == [HELP]:
-        _help_on(" ".join(words[1:]))
+    topic = line.strip().removeprefix(HELP).strip() if words[:1] == [HELP] else line
+    if words[:1] == ["check"]:
+        checked = line.split(maxsplit=1)[1:]
+        magics.watcher.check_start(*checked) if checked else magics.watcher.check()
+    elif words == [HELP]:
+        print(answer_of(api.help_index))  # noqa: T201  (asked for)
     elif words and words[0] in SWITCHES:
         _switch(magics, words)
-    elif words and words not in (["--help"], ["-h"]):
-        if refused := _page_or_found(line):
-            known = ", ".join(f"{switch} on|off" for switch in SWITCHES)
-            raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {refused}")
-    else:
+    elif not words or words in (["--help"], ["-h"]):
         _tell(magics)
-
-
-def _help_on(topic: str) -> None:
-    """Show the page on a topic, or what a search finds; without one, list the topics."""
-    if not topic:
-        print(answer_of(api.help_index))  # noqa: T201  (asked for)
     elif refused := answer_of(_page_or_found, topic):
-        raise UsageError(refused)
+        known = "" if words[0] == HELP else f"%tensormagic takes check, {_KNOWN}, help, or a topic; "
+        raise UsageError(known + refused)
 
 
 def _page_or_found(topic: str) -> str:
@@ -90,30 +82,41 @@ def _page_or_found(topic: str) -> str:
         found = api.help_found(topic) if topic.rsplit(maxsplit=1)[-1] not in STATES else ""
         print(found, end="\n" * bool(found))  # noqa: T201  (asked for)
         return "" if found else str(error)
-    _show_page(page.text)
-    return ""
-
-
-def _show_page(text: str) -> None:
     from tensormagic.views.text_canvas import prints_best
 
     if prints_best():
-        api.print_page(text)
+        api.print_page(page.text)
     else:
-        display({"text/markdown": text, "text/plain": text}, raw=True)
+        display({"text/markdown": page.text, "text/plain": page.text}, raw=True)
+    return ""
 
 
 def _tell(magics: Any) -> None:
     """Say what there is: in a notebook as a table, elsewhere as text."""
-    own_lines = [f"{'':<13} {command}: {text}" for command, text in _own()]
-    rows = [(made.prog, str(made.description)) for made in _parsers()]
-    magic_lines = [
-        *(f"{name:<13} {text}" for name, text in rows),
-        f"{'':<13} --help after any of them lists its options",
+    own = [
+        ("%tensormagic check", "Find memory that nothing uses, and modules that miss parameters."),
+        ("%tensormagic check net, optimizer, loader", "Check a training before it begins, with one batch."),
+        *((f"%tensormagic {name} on|off", f"If on, {text}.") for name, text in SWITCHES.items()),
+        ("%tensormagic help tracegrad, %tensormagic TM302", "Show the page of a magic, of a finding."),
+        ("%tensormagic help", "List all topics."),
     ]
-    text = "\n".join((*magic_lines, *own_lines, "", *_state_lines(magics)))
+    asked = [(made.prog, str(made.description)) for made in (found.parser() for found in map(magic, MAGICS))]
+    named = [
+        f"%config TensorMagic.{name} = {getattr(magics, name)!r}" for name in ("live", "viewer", "ignore", *SWITCHES)
+    ]
+    versions = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
+    state = "\n".join(
+        f"{'' if at else head:<9} {line}"
+        for head, lines in (("versions", textwrap.wrap(", ".join(versions), _WIDEST)), ("settings", named))
+        for at, line in enumerate(lines)
+    )
+    lines = [f"{name:<13} {text}" for name, text in asked]
+    lines += [f"{'':<13} {line}" for line in ("--help after any of them lists its options", *map(": ".join, own))]
+    text = "\n".join((*lines, "", state))
     if is_notebook(magics.shell):
-        display({"text/markdown": _table(magics), "text/plain": text}, raw=True)
+        rows = "\n".join(f"| `{command.replace('|', chr(92) + '|')}` | {text} |" for command, text in (*asked, *own))
+        table = f"| magic | does |\n|:--|:--|\n{rows}\n\n```text\n{state}\n```"
+        display({"text/markdown": table, "text/plain": text}, raw=True)
     else:
         print(_fitted(text))  # noqa: T201  (asked for)
 
@@ -123,43 +126,9 @@ def _fitted(text: str) -> str:
     if not sys.stdout.isatty():
         return text
     columns = max(shutil.get_terminal_size().columns, _NARROWEST)
-    lines = []
     fill = partial(textwrap.fill, width=columns, replace_whitespace=False, break_on_hyphens=False)
-    for line in text.splitlines():
-        indent = _SECOND_COLUMN.match(line)
-        below = " " * len(indent[0]) if indent else ""
-        lines.append(fill(line, subsequent_indent=below))
-    return "\n".join(lines)
-
-
-def _own() -> list[tuple[str, str]]:
-    return [
-        ("%tensormagic check", "Find memory that nothing uses, and modules that miss parameters."),
-        ("%tensormagic check net, optimizer, loader", "Check a training before it begins, with one batch."),
-        *((f"%tensormagic {name} on|off", f"If on, {text}.") for name, text in SWITCHES.items()),
-        ("%tensormagic help tracegrad, %tensormagic TM302", "Show the page of a magic, of a finding."),
-        ("%tensormagic help", "List all topics."),
-    ]
-
-
-def _state_lines(magics: Any) -> list[str]:
-    names = ("live", "viewer", "ignore", *SWITCHES)
-    settings = [f"%config TensorMagic.{name} = {getattr(magics, name)!r}" for name in names]
-    versions = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
-    return [
-        *(
-            f"{'' if at else 'versions':<9} {line}"
-            for at, line in enumerate(textwrap.wrap(", ".join(versions), _WIDEST))
-        ),
-        *(f"{'' if at else 'settings':<9} {line}" for at, line in enumerate(settings)),
-    ]
-
-
-def _table(magics: Any) -> str:
-    described = "\n".join(f"| `{made.prog}` | {made.description} |" for made in _parsers())
-    own = "\n".join(f"| `{command.replace('|', chr(92) + '|')}` | {text} |" for command, text in _own())
-    state = "\n".join(_state_lines(magics))
-    return f"| magic | does |\n|:--|:--|\n{described}\n{own}\n\n```text\n{state}\n```"
+    below = {line: " " * len(found[0]) for line in text.splitlines() if (found := _SECOND_COLUMN.match(line))}
+    return "\n".join(fill(line, subsequent_indent=below.get(line, "")) for line in text.splitlines())
 
 
 def _switch(magics: Any, words: list[str]) -> None:
@@ -181,10 +150,6 @@ def magic(name: str) -> Magic:
     """Import a magic: one of `MAGICS`."""
     found: Magic = import_module(f"tensormagic.magics.{_FILES.get(name, QUESTIONS)}").MAGICS[name]
     return found
-
-
-def _parsers() -> list[Any]:
-    return [found.parser() for found in magics()]
 
 
 def _version(package: str) -> str:

@@ -33,12 +33,17 @@ class Parser(argparse.ArgumentParser):
         usage = f"{self.format_usage().strip()}\n{self.prog} --help lists the options"
         raise UsageError(f"{message}{self._near(message)}\n{usage}")
 
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """Its options, by each way to write them."""
+        return self._option_string_actions
+
     def _near(self, message: str) -> str:
         """Return which option a slip may have meant, where argparse knows none of that name."""
         slip = next((word for word in message.split() if word.startswith("--")), "")
         if not message.startswith("unrecognized") or not slip:
             return ""
-        near = difflib.get_close_matches(slip.partition("=")[0], self._option_string_actions, n=1)
+        near = difflib.get_close_matches(slip.partition("=")[0], self.options, n=1)
         return f"; did you mean {near[0]}?" if near else ""
 
     def parse_line(self, line: str) -> argparse.Namespace:
@@ -49,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 
     def _parse_optional(self, arg_string: str) -> Any:
         """Take ``-x`` for the expression that it is: minus x. Every option but -h begins with two."""
-        if not arg_string.startswith("--") and arg_string not in self._option_string_actions:
+        if not arg_string.startswith("--") and arg_string not in self.options:
             return None
         return super()._parse_optional(arg_string)
 
@@ -63,6 +68,24 @@ class Output:
     save: tuple[str, ...] = ()  # Write it to these files.
     into: str | None = None  # Bind it to this name.
     slide: bool = False  # Show and save it for a projector.
+
+
+def flag(does: str) -> dict[str, Any]:
+    """Return the settings of an option that is there or not."""
+    return {"action": "store_true", "help": does}
+
+
+def value(metavar: str, does: str, **more: Any) -> dict[str, Any]:
+    """Return the settings of an option that takes a value."""
+    return {"metavar": metavar, "help": does, **more}
+
+
+def several(does: str) -> dict[str, Any]:
+    """Return the settings of expressions, none or more."""
+    return {"nargs": "*", "help": does}
+
+
+MODES = {"choices": ("widget", "html", "off")}  # how to show a cell while it runs
 
 
 def _runs_a_cell(_shell: Any, _options: argparse.Namespace, _output: Output) -> Report | None:
@@ -114,20 +137,20 @@ class Magic:
 
         made = Parser(prog=self.name, description=self.does, add_help=False, allow_abbrev=False)
         report: type[Report] = getattr(reports, self.makes)
-        made.add_argument("--text", action="store_true", help="show plain text, as in a terminal")
         endings = " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
         figures = _figures_of(report) if self.figures else _NO_FIGURE
-        made.add_argument("--figure", nargs="?", const="", metavar="KIND", help=figures)
-        made.add_argument(
-            "--save", action="append", default=[], metavar="FILE",
-            help=f"also write the report, as {endings}; can be repeated",
-        )  # fmt: skip
-        made.add_argument("--into", metavar="NAME", help="also bind the report to this name")
-        made.add_argument(
-            "--slide", action="store_true",
-            help="for a projector: large type, one part at a time; arrow keys turn pages, F is full screen",
-        )  # fmt: skip
-        made.add_argument("--help", "-h", action="store_true", help="show this help")
+        shared: dict[str, Mapping[str, Any]] = {
+            "--text": flag("show plain text, as in a terminal"),
+            "--figure": value("KIND", figures, nargs="?", const=""),
+            "--save": value(
+                "FILE", f"also write the report, as {endings}; can be repeated", action="append", default=[]
+            ),
+            "--into": value("NAME", "also bind the report to this name"),
+            "--slide": flag("for a projector: large type, one part at a time; arrow keys turn pages, F is full screen"),
+        }
+        for name, settings in shared.items():
+            made.add_argument(name, **settings)
+        made.add_argument("--help", "-h", **flag("show this help"))
         for name, settings in self.takes.items():
             made.add_argument(name, **settings)
         return made
@@ -137,21 +160,21 @@ def _figures_of(report: type[Report]) -> str:
     """Return the help on the figures of a kind of report."""
     from tensormagic.views.page.figures import KINDS
 
-    kinds = [kind for kind, entry in KINDS.items() if issubclass(report, entry.report_class)]
+    kinds = [kind for kind, (classes, _) in KINDS.items() if issubclass(report, classes)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"show a plotly figure{others}" if kinds else _NO_FIGURE
 
 
-def output_of(options: object) -> Output:
+def output_of(options: argparse.Namespace) -> Output:
     """Return the shared options.
 
     Raises:
         UsageError: where ``--into`` is no name.
     """
-    into = getattr(options, "into", None)
+    into = options.into
     if into is not None and (not into.isidentifier() or keyword.iskeyword(into)):
         raise UsageError(f"--into takes a name, but was given {into!r}")
-    return Output(bool(options.text), options.figure, tuple(options.save), into, slide=bool(options.slide))  # type: ignore[attr-defined]
+    return Output(options.text, options.figure, tuple(options.save), into, options.slide)
 
 
 def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -165,10 +188,9 @@ def pieces(line: str) -> list[str]:
 
     A bare ``--figure`` never swallows what follows it.
     """
-    found: list[str] = []
-    piece, depth, quote = "", 0, ""
-    for character in line + " ":
-        if character == "#" and not piece and not quote:
+    found, depth, quote = [""], 0, ""
+    for character in line:
+        if character == "#" and not found[-1] and not quote:
             break
         if quote:
             quote = "" if character == quote else quote
@@ -176,13 +198,10 @@ def pieces(line: str) -> list[str]:
             quote = character
         depth += (character in _OPENING) - (character in _CLOSING) if not quote else 0
         if character.isspace() and depth <= 0 and not quote:
-            found += [piece] if piece else []
-            piece = ""
+            found.append("")
         else:
-            piece += character
-    if piece:
-        found.append(piece.strip())
-    return ["--figure=" if piece == "--figure" else piece for piece in found]
+            found[-1] += character
+    return ["--figure=" if piece == "--figure" else piece for piece in map(str.strip, found) if piece]
 
 
 def expressions(parts: list[str]) -> list[str]:
@@ -205,12 +224,10 @@ def expressions(parts: list[str]) -> list[str]:
         length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
         if not length:
             rest = " ".join(parts)
-            refused = (
-                f"'{found[-1]} {rest}' is an assignment: run it on its own line, and give {found[-1]} here"
-                if found and re.match(r"=[^=]", rest)
-                else f"{rest!r} is not a Python expression"
-            )
-            raise UsageError(refused)
+            if found and re.match(r"=[^=]", rest):
+                told = f"run it on its own line, and give {found[-1]} here"
+                raise UsageError(f"'{found[-1]} {rest}' is an assignment: {told}")
+            raise UsageError(f"{rest!r} is not a Python expression")
         found += _parted(" ".join(parts[:length]))
         parts = parts[length:]
     return found

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tensormagic import api
+from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics import about
 from tensormagic.magics.arguments import Parser, pieces
@@ -30,24 +31,26 @@ def parser_of(command: str) -> Parser:
 
 
 def _complete(shell: Any, event: Any) -> list[str]:
-    line, symbol = str(event.line), str(event.symbol)
+    line, before, symbol = str(event.line), str(event.text_until_cursor), str(event.symbol)
+    command = str(event.command).lstrip("%")
     if _STATEMENT.match(line):
         return []
-    parser = parser_of("%" * (not line.lstrip().startswith("%")) + str(event.command))
+    options = parser_of("%" * (not line.lstrip().startswith("%")) + str(event.command)).options
+    option = options.get(before.removesuffix(symbol).split()[-1])
+    found: Iterable[str]
     if symbol.startswith("-"):
-        options = [option for action in _actions(parser) for option in action.option_strings]
-        return [option for option in options if option.startswith("--") and option.startswith(symbol)]
-    before = str(event.text_until_cursor).removesuffix(symbol).split()[-1]
-    if choices := next((action.choices or () for action in _actions(parser) if before in action.option_strings), ()):
-        return [choice for choice in choices if choice.startswith(symbol)]
-    if str(event.command).endswith("ranks") and (found := _folders(symbol)):
-        return found
-    if "." in symbol or "[" in symbol:
-        return _attributes(shell, str(event.text_until_cursor), symbol)
-    wanted = _WANTED.get(str(event.command).lstrip("%"), _is_tensor)
-    own = [name for name in shell.user_ns if not name.startswith("_") and name not in shell.user_ns_hidden]
-    names = sorted(own, key=lambda name: (not wanted(shell.user_ns[name]), name))
-    return [name for name in names if name.startswith(symbol)]
+        found = [name for name in options if name.startswith("--")]
+    elif option is not None and option.choices:
+        found = option.choices
+    elif command == "ranks" and (folders := _folders(symbol)):
+        found = folders
+    elif "." in symbol or "[" in symbol:
+        found = _attributes(shell, before, symbol)
+    else:
+        wanted = _WANTED.get(command, requirements.is_tensor)
+        own = [name for name in shell.user_ns if not name.startswith("_") and name not in shell.user_ns_hidden]
+        found = sorted(own, key=lambda name: (not wanted(shell.user_ns[name]), name))
+    return [one for one in found if one.startswith(symbol)]
 
 
 def _folders(begun: str) -> list[str]:
@@ -58,7 +61,7 @@ def _folders(begun: str) -> list[str]:
         inside = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError:
         return []
-    return [start + name for name in inside if (start + name).startswith(begun)]
+    return [start + name for name in inside if name.startswith(begun[len(start) :])]
 
 
 def _attributes(shell: Any, before: str, symbol: str) -> list[str]:
@@ -68,13 +71,16 @@ def _attributes(shell: Any, before: str, symbol: str) -> list[str]:
     completer is asked.
     """
     owner, _, begun = (pieces(before) or [symbol])[-1].rpartition(".")
-    value = _value_of(shell, owner)
+    try:
+        value = _read(shell, ast.parse(owner, mode="eval").body)
+    except (SyntaxError, ValueError):  # no expression, or an index that is not written out
+        value = _UNKNOWN
     if value is _UNKNOWN:
         found = [match.rpartition(".")[2] for match in shell.Completer.attr_matches(symbol)]
     else:
         held = _held(value)
-        first = [name for name, one in held.items() if _is_tensor(one) or name in _held(value, "_modules")]
-        found = [*first, *(name for name in held if name not in first), *dir(type(value))]
+        first = [name for name, one in held.items() if requirements.is_tensor(one) or name in _held(value, "_modules")]
+        found = [*first, *held, *dir(type(value))]
     plain = (name for name in dict.fromkeys(found) if begun.startswith("_") or not name.startswith("_"))
     return [f"{symbol.rpartition('.')[0]}.{name}" for name in plain if name.startswith(begun)]
 
@@ -82,26 +88,14 @@ def _attributes(shell: Any, before: str, symbol: str) -> list[str]:
 _UNKNOWN = object()
 
 
-def _value_of(shell: Any, code: str) -> Any:
-    """Return what an expression of names, attributes of modules and constant indices stands for; runs nothing."""
-    try:
-        node = ast.parse(code, mode="eval").body
-    except (SyntaxError, ValueError):
-        return _UNKNOWN
-    return _read(shell, node)
-
-
 def _read(shell: Any, node: ast.expr) -> Any:
+    """Return what an expression of names, attributes of modules and constant indices stands for; runs nothing."""
     if isinstance(node, ast.Name):
         return shell.user_ns.get(node.id, _UNKNOWN)
     if isinstance(node, ast.Attribute):
-        owner = _read(shell, node.value)
-        return _held(owner).get(node.attr, _UNKNOWN)
+        return _held(_read(shell, node.value)).get(node.attr, _UNKNOWN)
     if isinstance(node, ast.Subscript):
-        try:
-            return _item(_read(shell, node.value), ast.literal_eval(node.slice))
-        except ValueError:  # an index that is not written out
-            return _UNKNOWN
+        return _item(_read(shell, node.value), ast.literal_eval(node.slice))
     return _UNKNOWN
 
 
@@ -126,10 +120,6 @@ def _held(owner: Any, *kinds: str) -> dict[str, Any]:
     return found if kinds else {**found, **own}
 
 
-def _actions(parser: Parser) -> list[Any]:
-    return parser._actions  # noqa: SLF001  (argparse has no other way to ask)
-
-
 def _complete_switch(_shell: Any, event: Any) -> list[str]:
     """Complete ``%tensormagic``: what can be switched, then on or off; topics of help."""
     before = str(event.line).split()[1 : None if str(event.line).endswith(" ") else -1]
@@ -152,10 +142,6 @@ def _topics() -> list[str]:
         return []
 
 
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "untyped_storage")
-
-
 def _is_run(value: Any) -> bool:
     if not type(value).__module__.startswith("tensormagic."):  # before there is one, nothing is imported to look for it
         return False
@@ -164,11 +150,11 @@ def _is_run(value: Any) -> bool:
     return isinstance(value, TraceReport | api.Trace)
 
 
-def _is_model(value: Any) -> bool:
-    return hasattr(type(value), "named_modules")
-
-
-_WANTED = {"compare": _is_run, "model": _is_model}  # where that is not a tensor
+# where that is not a tensor
+_WANTED: dict[str, Callable[[Any], bool]] = {
+    "compare": _is_run,
+    "model": lambda value: hasattr(type(value), "named_modules"),
+}
 
 
 def _matcher(shell: Any) -> Callable[[Any], Any] | None:

@@ -17,13 +17,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from IPython.core import magic
-from IPython.core.magic import (
-    Magics,
-    line_cell_magic,
-    line_magic,
-    magics_class,
-    no_var_expand,
-)
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import Bool, Enum, TraitError, Unicode, default, observe, validate
 from traitlets.config import Config
 
@@ -58,6 +52,25 @@ def _ends_with_semicolon(code: str) -> bool:
 output_can_be_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", _silenced)
 
 _LOADED: dict[int, ExitStack] = {}
+
+
+def _asks(key: str, of_cell: str = "") -> Callable[[Callable[[Any, str], None]], Any]:
+    """Return what makes a magic of a method, which is its name and its help: one of `about.MAGICS`.
+
+    ``of_cell`` is what is asked above a cell.
+    """
+
+    def made(described: Callable[[Any, str], None]) -> Any:
+        @functools.wraps(described)
+        def run(magics: Any, line: str, cell: str | None = None) -> Any:
+            __tracebackhide__ = "__ipython_bottom__"
+            if cell is None:
+                return frames.run_line(magics.shell, line, about.magic(key))
+            return frames.run_cell(magics.shell, line, cell, about.magic(of_cell), live=magics.live)
+
+        return no_var_expand(output_can_be_silenced(line_cell_magic(run)) if of_cell else line_magic(run))
+
+    return made
 
 
 @magics_class
@@ -114,17 +127,7 @@ class TensorMagic(Magics):
             raise TraitError(str(error)) from None
         return value
 
-    def _run(self, magic: str, line: str, cell: str | None = None) -> Any:
-        """Import a magic and run it on a line or a cell."""
-        __tracebackhide__ = "__ipython_bottom__"
-        from tensormagic.magics import frames
-
-        if cell is None:
-            return frames.run_line(self.shell, line, about.magic(magic))
-        return frames.run_cell(self.shell, line, cell, about.magic(magic), live=self.live)
-
-    @no_var_expand
-    @line_magic
+    @_asks("tensor")
     def tensor(self, line: str) -> None:
         """Show a tensor: shape, strides, storage, aliases, values and autograd state.
 
@@ -134,54 +137,39 @@ class TensorMagic(Magics):
         %tensor x --line          in one line
         %tensor x --at 1,:,3,:    another slice; %tensor --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("tensor", line)
 
-    @no_var_expand
-    @line_magic
+    @_asks("tensors")
     def tensors(self, line: str) -> None:
         """List every tensor you have.
 
         %tensors            all of them, by the memory they take
         %tensors x batch    those in what has these names; %tensors --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("tensors", line)
 
-    @no_var_expand
-    @line_magic
+    @_asks("model")
     def model(self, line: str) -> None:
         """Show a model as a tree: parameters, memory, mode, optimizer, gradients.
 
         %model net       as it is, with what the last traced run saw of it
         %model net(x)    runs that, and shows what shape each module made; %model --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("model", line)
 
-    @no_var_expand
-    @output_can_be_silenced
-    @line_cell_magic
-    def aliases(self, line: str, cell: str | None = None) -> Any:
+    @_asks("aliases", "writes")
+    def aliases(self, line: str) -> None:
         """Show which tensors share memory; as a cell magic, which other names its in-place writes change.
 
         %aliases           all tensors that share memory
         %aliases x net     only what these names share
         %%aliases          alone in the first line of a cell; %aliases --help lists the options
         """
-        __tracebackhide__ = "__ipython_bottom__"
-        return self._run("aliases" if cell is None else "writes", line, cell)
 
-    @no_var_expand
-    @line_magic
+    @_asks("gradgraph")
     def gradgraph(self, line: str) -> None:
         """Draw the backward graph that leads to a tensor, before any backward.
 
         %gradgraph loss            the operations that backward will visit, and what is saved for it
         %gradgraph net(x).sum()    of an expression; %gradgraph --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("gradgraph", line)
 
     @no_var_expand
     @output_can_be_silenced
@@ -199,20 +187,15 @@ class TensorMagic(Magics):
 
         return tracegrad.run(self.shell, line, cell, live=self.live)
 
-    @no_var_expand
-    @output_can_be_silenced
-    @line_cell_magic
-    def rng(self, line: str, cell: str | None = None) -> Any:
+    @_asks("rng", "rng")
+    def rng(self, line: str) -> None:
         """Show every random generator; as a cell magic, which line draws from which generator.
 
         %rng      seeds, and how many numbers were drawn
         %%rng     alone in the first line of a cell; %rng --help lists the options
         """
-        __tracebackhide__ = "__ipython_bottom__"
-        return self._run("rng", line, cell)
 
-    @no_var_expand
-    @line_magic
+    @_asks("why")
     def why(self, line: str) -> None:
         """Explain why a gradient is None, zero, NaN, or unexpectedly large or small.
 
@@ -221,42 +204,30 @@ class TensorMagic(Magics):
         %why                   the last PyTorch error: the call that was refused, and a fix
         %why x --loss loss     towards this loss; %why --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("why", line)
 
-    @no_var_expand
-    @line_magic
+    @_asks("compare")
     def compare(self, line: str) -> None:
         """Compare two traced runs: where two trainings diverge.
 
         %compare good bad    runs that %%tracegrad --into NAME bound; %compare --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("compare", line)
 
-    @no_var_expand
-    @line_magic
+    @_asks("ranks")
     def ranks(self, line: str) -> None:
         """Compare the ranks of a run: what differs, on which rank, and from which step on.
 
         %ranks runs/a    the folder that every rank was given: tensormagic.trace(ranks="runs/a")
         %ranks reports   a list of their trace reports; %ranks --help lists the options
         """
-        __tracebackhide__ = True
-        self._run("ranks", line)
 
-    @no_var_expand
-    @output_can_be_silenced
-    @line_cell_magic
-    def gpumem(self, line: str, cell: str | None = None) -> Any:
+    @_asks("gpumem", "gpumem_cell")
+    def gpumem(self, line: str) -> None:
         """Show what uses memory and what keeps it alive; as a cell magic, which line allocates how much.
 
         %gpumem            all tensors of this process
         %gpumem net x      only what these names reach
         %%gpumem           alone in the first line of a cell; %gpumem --help lists the options
         """
-        __tracebackhide__ = "__ipython_bottom__"
-        return self._run("gpumem" if cell is None else "gpumem_cell", line, cell)
 
     @no_var_expand
     @line_magic

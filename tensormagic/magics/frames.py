@@ -140,7 +140,7 @@ class Explained:
         if error is None:
             return
         elsewhere = not self._memory and api.is_out_of_memory(error)
-        if elsewhere or explain(self._shell, error, source=self._source):
+        if elsewhere or _explain(self._shell, error, self._source):
             note_explained(self._shell)
 
 
@@ -155,14 +155,6 @@ def explanation(shell: Any, error: BaseException, *, source: str = "") -> Failur
     return api.explain_error(error, namespace=shell.user_ns, cell_number=number, source=source)
 
 
-def explain(shell: Any, error: BaseException, *, source: str = "") -> bool:
-    """Show what is known of the call that torch refused; returns whether there was one."""
-    report = explanation(shell, error, source=source)
-    if report is not None:
-        show(report)
-    return report is not None
-
-
 def install(shell: Any, settings: Any) -> Callable[[], None]:
     """Explain errors below the cells that raise them, while ``settings.explain`` says so; returns what undoes it."""
 
@@ -170,15 +162,21 @@ def install(shell: Any, settings: Any) -> Callable[[], None]:
         described = id(shell) in _EXPLAINED
         _EXPLAINED.discard(id(shell))
         if settings.explain and not described and result.error_in_exec is not None:
-            explain(shell, result.error_in_exec)
+            _explain(shell, result.error_in_exec)
+
+    def undo() -> None:
+        shell.events.unregister(_EVENT, ended)
+        _EXPLAINED.discard(id(shell))
 
     shell.events.register(_EVENT, ended)
-    return functools.partial(_uninstall, shell, ended)
+    return undo
 
 
-def _uninstall(shell: Any, ended: Callable[[Any], None]) -> None:
-    shell.events.unregister(_EVENT, ended)
-    _EXPLAINED.discard(id(shell))
+def _explain(shell: Any, error: BaseException, source: str = "") -> bool:
+    """Show what is known of the call that torch refused; returns whether there was one."""
+    if (report := explanation(shell, error, source=source)) is not None:
+        show(report)
+    return report is not None
 
 
 # -- what is shown of a report ----------------------------------------------------------------------------------------
@@ -231,17 +229,34 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
     """
     if output.into:
         shell.user_ns[output.into] = report
-    failed = [_attempt(functools.partial(_save, report, given, slide=output.slide)) for given in output.save]
+    failed: list[str] = []
+    for given in output.save:
+        with _noting(failed):
+            path = _path(given)
+            report.save(path, slide=output.slide and api.form_of(path) == "html")
+            print(f"saved {path}")  # noqa: T201  (what was done, in one line)
     if output.figure is not None:
-        failed.append(_attempt(functools.partial(_show_figure, report, output.figure)))
-        if failed[-1] and not shown:
+        before = len(failed)
+        with _noting(failed):
+            _show_figure(report, output.figure)
+        if len(failed) > before and not shown:
             show(report, slide=output.slide)
     elif output.text:
         api.print_text(report)
     elif not shown:
         show(report, folded=folded and not output.slide, slide=output.slide)
-    if reasons := [reason for reason in failed if reason]:
-        raise UsageError("; ".join(reasons))
+    if failed:
+        raise UsageError("; ".join(failed))
+
+
+@contextmanager
+def _noting(failed: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except TensorMagicError as error:
+        failed.append(str(error))
+    except OSError as error:
+        failed.append(f"cannot write to {str(error.filename)!r}: {error.strerror}")
 
 
 def deliver_after_run(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
@@ -259,19 +274,17 @@ def check(output: Output) -> None:
         UsageError: where a file to save to has an unknown ending, is a folder, or cannot be made where it should be.
     """
     for path in map(_path, output.save):
-        if reason := _attempt(functools.partial(api.form_of, path)) or _obstacle(path):
-            raise UsageError(reason)
-
-
-def _obstacle(path: Path) -> str:
-    """Return why no file can be written there; a folder that is not there will be made."""
-    if path.is_dir():
-        return f"cannot save to {str(path)!r}: it is a folder"
-    there = next(folder for folder in path.absolute().parents if folder.exists())
-    if not there.is_dir():
-        return f"cannot save to {str(path)!r}: {str(there)!r} is a file, not a folder"
-    target = path if path.exists() else there
-    return "" if os.access(target, os.W_OK) else f"cannot save to {str(path)!r}: {str(target)!r} cannot be written to"
+        answer_of(api.form_of, path)
+        there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        why = ""
+        if path.is_dir():
+            why = "it is a folder"
+        elif there != path and not there.is_dir():
+            why = f"{str(there)!r} is a file, not a folder"
+        elif not os.access(there, os.W_OK):  # a folder that is not there will be made
+            why = f"{str(there)!r} cannot be written to"
+        if why:
+            raise UsageError(f"cannot save to {str(path)!r}: {why}")
 
 
 def _path(given: str) -> Path:
@@ -280,28 +293,12 @@ def _path(given: str) -> Path:
     return answer_of(given_path, unquoted(given) or "", "--save")
 
 
-def _attempt(action: Callable[[], Any]) -> str:
-    try:
-        action()
-    except TensorMagicError as error:
-        return str(error)
-    except OSError as error:
-        return f"cannot write to {str(error.filename)!r}: {error.strerror}"
-    return ""
-
-
 def _show_figure(report: Report, kind: str) -> None:
     """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
     from tensormagic.views.page import files
 
     figure = json.loads(report.figure(kind).to_json())
     display({"application/vnd.plotly.v1+json": figure, "text/plain": files.bundle(report)["text/plain"]}, raw=True)
-
-
-def _save(report: Report, given: str, *, slide: bool) -> None:
-    path = _path(given)
-    report.save(path, slide=slide and api.form_of(path) == "html")
-    print(f"saved {path}")  # noqa: T201  (what was done, in one line)
 
 
 def install_formatters(shell: Any) -> Callable[[], None]:
@@ -335,34 +332,22 @@ def path_errors_in_one_line(expression: str) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError) as error:
-        is_path = all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression, mode="eval")))
-        if not (is_path or _is_typed_attribute(expression, error)):
+        nodes, missing = list(ast.walk(ast.parse(expression, mode="eval"))), getattr(error, "name", None)
+        owners = [ast.unparse(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr == missing]
+        called = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+        # Whether the expression itself asks for the attribute that is missing, not code that it calls.
+        typed = owners and "<module>" in called and set(called[called.index("<module>") + 1 :]) <= {"__getattr__"}
+        if not typed and not all(isinstance(node, _PATH) for node in nodes):
             raise
-        raise UsageError(_nothing_there(expression, error)) from None
+        if not isinstance(error, AttributeError):
+            raise UsageError(error_text(error)) from None
+        near = difflib.get_close_matches(str(missing), [name for name in dir(error.obj) if name[0] != "_"], n=3)
+        known = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UsageError(f"{owners[0]} has no {missing}{known}" if owners else str(error)) from None
 
 
 _PATH = (ast.Expression, ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load, ast.Slice, ast.Tuple,
          ast.UnaryOp, ast.USub)  # fmt: skip
-
-
-def _is_typed_attribute(expression: str, error: AttributeError | LookupError) -> bool:
-    """Return whether the expression itself asks for the attribute that is missing, not code that it calls."""
-    nodes = ast.walk(ast.parse(expression, mode="eval"))
-    if getattr(error, "name", None) not in {node.attr for node in nodes if isinstance(node, ast.Attribute)}:
-        return False
-    called = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return "<module>" in called and set(called[called.index("<module>") + 1 :]) <= {"__getattr__"}
-
-
-def _nothing_there(expression: str, error: AttributeError | LookupError) -> str:
-    """Return what a path leads to that is not there."""
-    if not isinstance(error, AttributeError):
-        return error_text(error)
-    nodes = ast.walk(ast.parse(expression, mode="eval"))
-    owners = [ast.unparse(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == error.name]
-    near = difflib.get_close_matches(str(error.name), [name for name in dir(error.obj) if name[0] != "_"], n=3)
-    known = f"; did you mean {' or '.join(near)}?" if near else ""
-    return f"{owners[0]} has no {error.name}{known}" if owners else str(error)
 
 
 def own_namespace(shell: Any) -> dict[str, Any]:

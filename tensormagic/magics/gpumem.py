@@ -6,14 +6,14 @@ import argparse
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
+from tensormagic.magics.arguments import MODES, Magic, Output, expressions, flag, several, unquoted, value
 from tensormagic.magics.frames import (
     Explained,
     Followed,
@@ -26,12 +26,8 @@ from tensormagic.magics.frames import (
 )
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
-from tensormagic.views.page.sampler import SHARE, Sampler
+from tensormagic.views.page.sampler import Sampler
 from tensormagic.words import binding
-
-if TYPE_CHECKING:
-    from tensormagic.views.page.live_memory import MemoryPanel
-
 
 INTERVAL = 1.0  # seconds between two pictures, at least
 
@@ -40,15 +36,13 @@ class Repainter(Sampler):
     """Calls ``paint``, which shows what there is now, while it is entered: where the host shows no widget."""
 
     def __init__(self, paint: Callable[[], None]) -> None:
-        super().__init__(INTERVAL)
+        super().__init__(INTERVAL / 4)
         self._paint = paint
 
     def look(self, *, final: bool) -> None:
         """Paint; not at the end, when the report follows, and not again where it failed."""
-        if not final and not self.gaps:
-            began = self.pace.clock()
-            self._paint()
-            self._interval = max(INTERVAL, (self.pace.clock() - began) / SHARE)
+        if not final and not self.gaps and self.due(INTERVAL):
+            self.document(self._paint)
 
     def retire(self) -> None:
         """Nothing to leave behind: what was painted last is what stays."""
@@ -57,8 +51,12 @@ class Repainter(Sampler):
 def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     """Return where the memory is that is alive, or that which the names on the line lead to."""
     __tracebackhide__ = True
-    if options.free or options.yes:
-        return _freed(shell, options)
+    if options.yes and not options.free:
+        raise UsageError("--yes releases what --free lists: %gpumem --free --yes")
+    if options.free:  # what only outputs and the last error keep
+        if options.expression or options.device or options.snapshot:
+            raise UsageError("--free only releases outputs and the last error; use del for your own names")
+        return api.free_history(shell.user_ns, drop=options.yes)
     asked, numbered = expressions(options.expression), functools.partial(cell_number, shell)
     if options.snapshot is not None:
         if options.device:
@@ -68,16 +66,6 @@ def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
         return api.read_snapshot(unquoted(options.snapshot) or "", cell_number=numbered)
     only = {binding(expression): value_of(shell, expression) for expression in asked}
     return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
-
-
-def _freed(shell: Any, options: argparse.Namespace) -> Report:
-    """List what only outputs and the last error keep, or let go of it."""
-    __tracebackhide__ = True
-    if not options.free:
-        raise UsageError("--yes releases what --free lists: %gpumem --free --yes")
-    if options.expression or options.device or options.snapshot:
-        raise UsageError("--free only releases outputs and the last error; use del for your own names")
-    return api.free_history(shell.user_ns, drop=options.yes)
 
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
@@ -93,13 +81,17 @@ def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output
 def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> Iterator[None]:
     """Show the run while it goes on, as ``mode`` says, and its report when it has ended, however it ended."""
     __tracebackhide__ = "__ipython_bottom__"
-    if mode not in {"widget", "html"}:
+    if mode == "off":
         with reported(shell, followed, output):
             yield
         return
-    panel = _panel(followed) if mode == "widget" else None
-    widget = panel.view() if panel is not None else {}
-    place = Placement()
+    place, panel, widget = Placement(), None, {}
+    if mode == "widget":
+        from tensormagic.views.page.live import MemoryPanel, view_of  # with the widgets that it needs
+
+        with suppress(Exception):  # a broken widget installation must not stop the run: the output is painted instead
+            panel = MemoryPanel(followed.frame, lambda: followed.report)
+            widget = view_of(panel.widget)
     handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
     live = panel or Repainter(lambda: handle.update(bundle(followed.report, place=place), raw=True))
     try:
@@ -113,30 +105,20 @@ def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) ->
         deliver_after_run(shell, report, output, shown=True)
 
 
-def _panel(followed: api.MemoryRun) -> MemoryPanel | None:
-    """Return a live panel; None where the host's widgets are broken, and the output is painted again instead."""
-    from tensormagic.views.page.live_memory import MemoryPanel  # with the widgets that it needs
-
-    try:
-        return MemoryPanel(followed.frame, lambda: followed.report)
-    except Exception:  # noqa: BLE001  (a broken widget installation must not stop the run)
-        return None
-
-
 _CELL = Magic(
     name="%%gpumem",
     does="Run the cell and show its memory: over time, by line and by category, with what was alive at the peak and "
     "what is left.",
     makes="MemoryRunReport",
     takes={
-        "--title": {"default": "", "metavar": "TEXT", "help": "a name for the run"},
-        "--func": {
-            "action": "append",
-            "default": [],
-            "metavar": "FUNCTION",
-            "help": "show this function line by line: train  model.forward  package.module.f; can be repeated",
-        },
-        "--live": {"choices": ("widget", "html", "off"), "help": "how to show it while it runs, in a notebook"},
+        "--title": value("TEXT", "a name for the run", default=""),
+        "--func": value(
+            "FUNCTION",
+            "show this function line by line: train  model.forward  package.module.f; can be repeated",
+            action="append",
+            default=[],
+        ),
+        "--live": {**MODES, "help": "how to show it while it runs, in a notebook"},
     },
     follow=_followed,
 )
@@ -147,21 +129,11 @@ MAGICS = {
         does="Show what is using memory, on every device: each live storage once, with purpose, name and owner.",
         makes="MemoryReport",
         takes={
-            "expression": {"nargs": "*", "help": "show only memory reachable from these: net  optimizer  losses"},
-            "--device": {
-                "action": "append",
-                "metavar": "NAME",
-                "help": "show only this device: cpu, cuda, cuda:1; can be repeated",
-            },
-            "--snapshot": {
-                "metavar": "FILE",
-                "help": "show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote",
-            },
-            "--free": {
-                "action": "store_true",
-                "help": "list memory kept only by outputs (Out, _) and the last error; your own names stay",
-            },
-            "--yes": {"action": "store_true", "help": "with --free: release it, and show what was freed"},
+            "expression": several("show only memory reachable from these: net  optimizer  losses"),
+            "--device": value("NAME", "show only this device: cpu, cuda, cuda:1; can be repeated", action="append"),
+            "--snapshot": value("FILE", "show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"),
+            "--free": flag("list memory kept only by outputs (Out, _) and the last error; your own names stay"),
+            "--yes": flag("with --free: release it, and show what was freed"),
         },
         also=(_CELL,),
         report=_report,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.magics.arguments import Magic, Output, check_expression, expressions, unquoted
+from tensormagic.magics.arguments import Magic, Output, check_expression, expressions, several, unquoted, value
 from tensormagic.magics.frames import (
     Explained,
     Followed,
@@ -58,19 +59,24 @@ def _aliases(shell: Any, options: argparse.Namespace, _output: Output) -> Report
     return api.aliases(own_namespace(shell), only=only or None)
 
 
-def _followed_writes(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    watch = api.WriteWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
-    return watch, reported(shell, watch, output), Explained(shell)
+def _followed(kind: str) -> Callable[..., Followed]:
+    """Return what follows a cell by a class of ``api``."""
+
+    def follow(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+        watch = getattr(api, kind)(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
+        return watch, reported(shell, watch, output), Explained(shell)
+
+    return follow
 
 
 def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     __tracebackhide__ = True
     expression = one_expression(options, "%gradgraph draws one graph, but here are {} expressions")
-    value = value_of(shell, expression)
-    if hasattr(value, "named_parameters"):
+    found = value_of(shell, expression)
+    if hasattr(found, "named_parameters"):
         computed = f"%gradgraph {expression}(x).sum()"
         raise UsageError(f"{expression} is a model and has no graph: draw what it computes, {computed}")
-    return api.gradgraph(value, expression, namespace=shell.user_ns)
+    return api.gradgraph(found, expression, namespace=shell.user_ns)
 
 
 def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
@@ -78,9 +84,12 @@ def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     if not options.expression:
         return _why_refused(shell, options)
     name = one_expression(options, "%why answers about one thing, but here are {}").removesuffix(".grad")
-    value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
+    found, loss = value_of(shell, name), unquoted(options.loss)
+    if loss is not None:
+        check_expression(loss)
+        loss = value_of(shell, loss)
     number = functools.partial(cell_number, shell)
-    return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns, cell_number=number)
+    return api.why(found, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns, cell_number=number)
 
 
 def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
@@ -102,22 +111,13 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
     return replace(report, gaps=(*report.gaps, since))
 
 
-def _loss(shell: Any, expression: str | None) -> Any:
-    __tracebackhide__ = True
-    if expression is None:
-        return None
-    check_expression(expression)
-    return value_of(shell, expression)
-
-
 def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
     __tracebackhide__ = True
     check(output)
     if len(options.run) != 2:
         raise UsageError(f"%compare takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
     left, right = (_traced_run(shell, given) for given in options.run)
-    saved = [_saved_run(one) for one in options.run]
-    short = [path.stem if path else one for path, one in zip(saved, options.run, strict=True)]
+    short = [path.stem if (path := _saved_run(one)) else one for one in options.run]
     first, second = short if short[0] != short[1] else options.run
     return api.compare(left, right, names=(first, second))
 
@@ -129,10 +129,8 @@ def _traced_run(shell: Any, given: str) -> Any:
     check_expression(given)
     if given.isidentifier() and given not in shell.user_ns:
         runs = [name for name, value in shell.user_ns.items() if isinstance(value, TraceReport | api.Trace)]
-        raise UsageError(
-            f"there is no name {given!r} here; a run is a name that %%tracegrad --into NAME bound; here "
-            f"{'are' if len(runs) > 1 else 'is'} {', '.join(runs) or 'none'}"
-        )
+        here = f"here {'are' if len(runs) > 1 else 'is'} {', '.join(runs) or 'none'}"
+        raise UsageError(f"there is no name {given!r} here; a run is a name that %%tracegrad --into NAME bound; {here}")
     return value_of(shell, given)
 
 
@@ -170,18 +168,13 @@ def _rng(shell: Any, _options: argparse.Namespace, output: Output) -> Report:
     return api.rng(own_namespace(shell))
 
 
-def _followed_draws(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    watch = api.DrawWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
-    return watch, reported(shell, watch, output), Explained(shell)
-
-
 _WRITES = Magic(
     name="%%aliases",
     does="Run the cell and show, at the line of every in-place write, which other names it changes, and whether it "
     "reads memory it is overwriting.",
     makes="WritesReport",
     instead="the cell with all that its writes changed",
-    follow=_followed_writes,
+    follow=_followed("WriteWatch"),
 )
 
 MAGICS = {
@@ -189,14 +182,14 @@ MAGICS = {
         name="%tensors",
         does="List all your tensors and NumPy arrays: shape, dtype, bytes, shared memory, gradient.",
         makes="TensorTable",
-        takes={"expression": {"nargs": "*", "help": "list only the tensors in these: net  batch  optimizer"}},
+        takes={"expression": several("list only the tensors in these: net  batch  optimizer")},
         report=_tensors,
     ),
     "model": Magic(
         name="%model",
         does="Show a model as a tree: shapes, parameters, frozen or not, memory, optimizer, gradients.",
         makes="ModelReport",
-        takes={"expression": {"nargs": "*", "help": "a model, or a call of one, which runs: net  net(x)  net.encoder"}},
+        takes={"expression": several("a model, or a call of one, which runs: net  net(x)  net.encoder")},
         needs="expression",
         report=_model,
     ),
@@ -204,7 +197,7 @@ MAGICS = {
         name="%aliases",
         does="Show who shares memory with whom: every name, container, attribute and array, with exact overlaps.",
         makes="AliasReport",
-        takes={"expression": {"nargs": "*", "help": "show only the memory of these: x  net.fc.weight  batch"}},
+        takes={"expression": several("show only the memory of these: x  net.fc.weight  batch")},
         also=(_WRITES,),
         report=_aliases,
     ),
@@ -213,7 +206,7 @@ MAGICS = {
         name="%gradgraph",
         does="Draw the autograd graph of a tensor, and what it saves for backward.",
         makes="TraceReport",
-        takes={"expression": {"nargs": "*", "help": "a Python expression for a tensor with a graph: loss"}},
+        takes={"expression": several("a Python expression for a tensor with a graph: loss")},
         needs="expression",
         figures=False,
         report=_gradgraph,
@@ -224,14 +217,10 @@ MAGICS = {
         "PyTorch error.",
         makes="WhyReport",
         takes={
-            "expression": {
-                "nargs": "*",
-                "help": "a tensor, x.grad, or a model: x  net.fc1.weight  net; without one, the last PyTorch error",
-            },
-            "--loss": {
-                "metavar": "EXPR",
-                "help": "what backward was called on; by default a tensor that was computed from EXPR",
-            },
+            "expression": several(
+                "a tensor, x.grad, or a model: x  net.fc1.weight  net; without one, the last PyTorch error"
+            ),
+            "--loss": value("EXPR", "what backward was called on; by default a tensor that was computed from EXPR"),
         },
         report=_why,
     ),
@@ -240,11 +229,9 @@ MAGICS = {
         does="Compare two traced runs: graph structure, first diverging step, gradient ratios and loss.",
         makes="ComparisonReport",
         takes={
-            "run": {
-                "nargs": "*",
-                "metavar": "RUN",
-                "help": "two runs: names that %%%%tracegrad --into bound, or .json files from --save",
-            }
+            "run": value(
+                "RUN", "two runs: names that %%%%tracegrad --into bound, or .json files from --save", nargs="*"
+            )
         },
         needs="run",
         report=_compare,
@@ -254,17 +241,16 @@ MAGICS = {
         does="Compare the ranks of a run: what differs, on which rank and from which step on.",
         makes="RankReport",
         takes={
-            "run": {
-                "nargs": "*",
-                "metavar": "RUN",
-                "help": "the folder that every rank was given as tensormagic.trace(ranks=...), or a list of their "
-                "trace reports",
-            },
-            "--rank": {
-                "type": int,
-                "metavar": "N",
-                "help": "show the full report of this rank, where saved: by rank 0, and by ranks that fail or differ",
-            },
+            "run": value(
+                "RUN",
+                "the folder that every rank was given as tensormagic.trace(ranks=...), or a list of their reports",
+                nargs="*",
+            ),
+            "--rank": value(
+                "N",
+                "show the full report of this rank, where saved: by rank 0, and by ranks that fail or differ",
+                type=int,
+            ),
         },
         needs="run",
         report=_ranks,
@@ -276,6 +262,6 @@ MAGICS = {
         makes="RngReport",
         instead="the generators as a table",
         report=_rng,
-        follow=_followed_draws,
+        follow=_followed("DrawWatch"),
     ),
 }

@@ -9,10 +9,10 @@ costs a second copy where that is possible, and else the interaction, of which t
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,13 +29,9 @@ def running_number(shell: Any) -> int:
     ``shell.execution_count`` is that number in IPython 8, and one more in IPython 9, which counts on before it runs a
     cell. The frame of the cell that called the magic belongs to the number it was compiled under, in both.
     """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (the documented way to one's callers)
-    while frame is not None:
-        number = cell_number(shell, frame.f_code.co_filename)
-        if number is not None:
-            return number
-        frame = frame.f_back
-    return int(shell.execution_count)
+    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))  # noqa: SLF001  (the way to one's callers)
+    numbers = (cell_number(shell, frame.f_code.co_filename) for frame in frames)
+    return next((number for number in numbers if number is not None), int(shell.execution_count))
 
 
 def cell_number(shell: Any, filename: str) -> int | None:
@@ -92,47 +88,37 @@ class Request:
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Request:
         """Read an execute request of the Jupyter protocol."""
-        header, metadata = message.get("header") or {}, message.get("metadata") or {}
+        header, metadata, content = (message.get(part) or {} for part in ("header", "metadata", "content"))
         cell = str(metadata.get("cellId") or "")
-        return cls(
-            str(header.get("msg_id", "")),
-            str(header.get("session", "")),
-            cell,
-            str((message.get("content") or {}).get("code", "")),
-            tuple(map(str, metadata.get("deletedCells") or ())),
-            # JupyterLab and Notebook 7 send a list of deleted cells, VS Code the address of the cell.
-            bool(cell) and ("deletedCells" in metadata or cell.startswith("vscode-notebook-cell:")),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run of a cell: when it was, by count; and when the cell had run before, if it did, with another text or not."""
-
-    cell: str
-    at: int
-    before: int | None
-    changed: bool
+        # JupyterLab and Notebook 7 send a list of deleted cells, VS Code the address of the cell.
+        known = bool(cell) and ("deletedCells" in metadata or cell.startswith("vscode-notebook-cell:"))
+        number, page, code = (str(found) for found in (header.get("msg_id", ""), header.get("session", ""),
+                                                       content.get("code", "")))  # fmt: skip
+        return cls(number, page, cell, code, tuple(map(str, metadata.get("deletedCells") or ())), known)
 
 
 class SharedPieces:
     """Which cells of one page carry which pieces of code, as far as the kernel can know."""
 
     def __init__(self) -> None:
-        self._carriers: dict[str, dict[str, tuple[_Run, int]]] = {}  # of each piece the cells: their run and number
+        self._carriers: dict[str, dict[str, tuple[int, int]]] = {}  # of each piece the cells: their run and number
         self._runs: dict[str, tuple[int, int]] = {}  # of each cell the last one, and its text's hash
-        self._now = _Run("", 0, None, changed=False)
+        self._cell, self._now, self._since = "", 0, 0
 
     def begin(self, cell: str, code: str) -> None:
-        """A cell is run: what its output carried is gone."""
-        before, text = self._runs.get(cell, (None, 0))
-        self._now = _Run(cell, self._now.at + 1, before, changed=text != hash(code))
-        self._runs[cell] = (self._now.at, hash(code))
+        """A cell is run: what its output carried is gone.
+
+        Whoever runs a cell again, and nothing else has changed, misses the code of its panel, because the output that
+        carried it was cleared: then only carriers that were run since are relied on.
+        """
+        before, text = self._runs.get(cell, (0, None))
+        self._cell, self._now, self._since = cell, self._now + 1, before if text == hash(code) else 0
+        self._runs[cell] = (self._now, hash(code))
         self.forget([cell])
 
     def clear(self) -> None:
         """The output of the running cell is cleared."""
-        self.forget([self._now.cell])
+        self.forget([self._cell])
 
     def forget(self, cells: Iterable[str]) -> None:
         """These cells carry nothing any more."""
@@ -146,16 +132,13 @@ class SharedPieces:
         ``number`` is what the page shows beside the running cell.
         """
         found = {}
-        now = self._now
         for piece in pieces:
             carriers = self._carriers.setdefault(piece, {})
-            newest = max(carriers.values(), key=lambda carrier: carrier[0].at, default=None)
-            # Whoever runs a cell again, and nothing else has changed, misses the code of its panel, because the output
-            # that carried it was cleared: then no carrier is relied on.
-            if newest is not None and (now.before is None or now.changed or newest[0].at > now.before):
-                found[piece] = newest[1]
+            run, its_number = max(carriers.values(), default=(0, 0))
+            if run > self._since:
+                found[piece] = its_number
             else:
-                carriers[now.cell] = now, number
+                carriers[self._cell] = self._now, number
         return found
 
 
@@ -190,9 +173,12 @@ class Pages:
         get_parent = getattr(self._shell, "get_parent", None)
         if get_parent is None or not hasattr(self._shell.display_pub, "register_hook"):
             return None
-        request = Request.of(get_parent())
+        request, module = Request.of(get_parent()), sys.modules.get("ipywidgets.widgets.widget")
+        kind = getattr(module, "Widget", None)  # none while another thread imports ipywidgets
+        places = ((module, "_instances"), (kind, "_active_widgets"), (kind, "widgets"))  # before 8.0.3, and in 7
+        widgets: dict[Any, Any] = next((getattr(holder, name) for holder, name in places if hasattr(holder, name)), {})
         # what an `Output` widget takes is not saved with the cell
-        caught = any(getattr(widget, "msg_id", "") == request.number for widget in _widgets())
+        caught = any(getattr(widget, "msg_id", "") == request.number for widget in tuple(widgets.values()))
         return None if not request.number or caught else request
 
     def _noted(self, request: Request) -> SharedPieces:
@@ -206,15 +192,6 @@ class Pages:
             carried.forget(request.deleted)
             carried.begin(request.cell or f"text {hash(request.code)}", request.code)
         return pages[request.page]
-
-
-def _widgets() -> tuple[Any, ...]:
-    """Return the widgets that there are; none while another thread imports ipywidgets."""
-    module: Any = sys.modules.get("ipywidgets.widgets.widget")
-    kind = getattr(module, "Widget", None)
-    places = ((module, "_instances"), (kind, "_active_widgets"), (kind, "widgets"))  # before 8.0.3, and of ipywidgets 7
-    there: dict[Any, Any] = next((getattr(holder, name) for holder, name in places if hasattr(holder, name)), {})
-    return tuple(there.values())
 
 
 class Placement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,8 +13,8 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.api.running import Steps, schedule_of
 from tensormagic.magics import engines
-from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
-from tensormagic.magics.frames import Followed, answer_of, check, deliver, is_notebook, relays_updates, run_cell
+from tensormagic.magics.arguments import MODES, Magic, Output, flag, pieces, unquoted, value
+from tensormagic.magics.frames import Answer, Followed, answer_of, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.magics.shared_assets import cell_number
 from tensormagic.reports import Cell, Schedule
@@ -79,38 +80,27 @@ def _schedule(options: argparse.Namespace) -> Schedule | None:
     Raises:
         UsageError: says what was given, what was expected, and what to do.
     """
-    return answer_of(schedule_of, _share(options.budget), _whole("--every", options.every), _slice(options.steps))
+    budget = _read(options.budget, _share, "--budget takes a share of the run's time, 5% or 0.05")
+    every = _read(options.every, int, "--every takes a whole number")
+    steps = _read(options.steps, _slice, "--steps takes two numbers (10:21 for the steps 10 to 20), as in a slice")
+    return answer_of(schedule_of, budget, every, steps)
 
 
-def _share(text: str | None) -> float | None:
-    if text is None:
-        return None
-    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+def _read(text: str | None, read: Callable[[str], Answer], takes: str) -> Answer | None:
     try:
-        return float(number) / (100 if percent else 1)
+        return None if text is None else read(text)
     except ValueError:
-        raise UsageError(f"--budget takes a share of the run's time, 5% or 0.05, but was given {text!r}") from None
+        raise UsageError(f"{takes}, but was given {text!r}") from None
 
 
-def _whole(option: str, text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        raise UsageError(f"{option} takes a whole number, but was given {text!r}") from None
+def _share(text: str) -> float:
+    number = text.strip()
+    return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
 
 
-def _slice(text: str | None) -> Steps | None:
-    if text is None:
-        return None
-    start, colon, stop = text.partition(":")
-    try:
-        ends = (int(start) if start.strip() else None, int(stop) if stop.strip() else None)
-    except ValueError:
-        colon = ""
-    if not colon:
-        takes = "two numbers, A:B, as in a slice"
-        raise UsageError(f"--steps takes {takes}, but was given {text!r}; 10:21 traces the steps 10 to 20")
-    return ends
+def _slice(text: str) -> Steps:
+    start, stop = (int(end) if end.strip() else None for end in text.split(":"))
+    return start, stop
 
 
 MAGICS = {
@@ -120,42 +110,34 @@ MAGICS = {
         "NaN.",
         makes="TraceReport",
         takes={
-            "--title": {"default": "", "metavar": "TEXT", "help": "a name for the run; by default the model's"},
+            "--title": value("TEXT", "a name for the run; by default the model's", default=""),
             "--level": {
                 "choices": ("grad", "ops"),
                 "default": "grad",
                 "help": "ops: also record every operation, forward and backward, with time, memory and writes",
             },
-            "--forward": {"action": "store_true", "help": "also measure the output of every operation"},
-            "--values": {
-                "action": "store_true",
-                "help": "show values and gradients themselves where a tensor has at most 4 elements; small graphs show "
-                "them anyway",
-            },
+            "--forward": flag("also measure the output of every operation"),
+            "--values": flag(
+                "show values and gradients themselves of at most 4 elements; small graphs show them anyway"
+            ),
             "--stop": {
                 "choices": ("nan",),
                 "help": "end the run at the first NaN or Inf, at your line: %%debug then shows the tensors there",
             },
-            "--ranks": {
-                "nargs": "?",
-                "const": "",
-                "metavar": "FOLDER",
-                "help": "write this rank's records into that folder, for %%ranks; without a folder: run the cell on "
-                "all engines of the ipyparallel client, and show their ranks",
-            },
-            "--memory": {"action": "store_true", "help": "also show the memory of this run, as %%%%gpumem does"},
-            "--writes": {"action": "store_true", "help": "also show its in-place writes, as %%%%aliases does"},
-            "--draws": {"action": "store_true", "help": "also show its random numbers, as %%%%rng does"},
-            "--budget": {
-                "metavar": "SHARE",
-                "help": "trace as many steps as fit into this share of the run's time: 5%%",
-            },
-            "--every": {"metavar": "N", "help": "trace one step in N, starting with the first"},
-            "--steps": {
-                "metavar": "A:B",
-                "help": "trace the steps A to B, excluding B, as in a slice; steps count from 1",
-            },
-            "--live": {"choices": ("widget", "html", "off"), "help": "how to show it while it runs"},
+            "--ranks": value(
+                "FOLDER",
+                "write this rank's records into that folder, for %%ranks; without a folder: run the cell on all "
+                "engines of the ipyparallel client, and show their ranks",
+                nargs="?",
+                const="",
+            ),
+            "--memory": flag("also show the memory of this run, as %%%%gpumem does"),
+            "--writes": flag("also show its in-place writes, as %%%%aliases does"),
+            "--draws": flag("also show its random numbers, as %%%%rng does"),
+            "--budget": value("SHARE", "trace as many steps as fit into this share of the run's time: 5%%"),
+            "--every": value("N", "trace one step in N, starting with the first"),
+            "--steps": value("A:B", "trace the steps A to B, excluding B, as in a slice; steps count from 1"),
+            "--live": {**MODES, "help": "how to show it while it runs"},
         },
         follow=_followed,
     )

@@ -76,7 +76,7 @@ with panel:
     while time.monotonic() < end:
         time.sleep(0.001)
         sum(number * number for number in range(2_000))
-print(len(looks) / 6, 1000 * panel.pace.cost, panel.gaps)
+print(len(looks) / 6, 1000 * panel.cost, panel.gaps)
 """
 LAGS = """() => {
   window.lags = [];

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tensormagic.magics import gpumem
+from tensormagic.views.page import sampler
 from tests.support.shell import KERNEL
 
 CELL = """%%gpumem {options}
@@ -23,7 +24,7 @@ def notebook(shell, monkeypatch):
     """A shell whose front end replaces outputs, and a panel that is painted often."""
     monkeypatch.setattr(type(shell), "kernel", KERNEL, raising=False)
     monkeypatch.setattr(gpumem, "INTERVAL", 0.02)
-    monkeypatch.setattr(gpumem, "SHARE", 1.0)
+    monkeypatch.setattr(sampler, "SHARE", 1.0)
     return shell
 
 
@@ -71,7 +72,7 @@ def test_broken_widgets_leave_the_panel_to_be_painted(notebook, monkeypatch):
     def broken(*_, **__):
         raise ImportError("no widgets here")
 
-    monkeypatch.setattr("tensormagic.views.page.live_memory._widget_class", broken)
+    monkeypatch.setattr("tensormagic.views.page.live._memory_widgets", broken)
     _, pages = run(notebook, seconds=0.3)
     assert len(pages) >= 3
     assert "finished" in pages[-1]

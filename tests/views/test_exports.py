@@ -132,7 +132,7 @@ def test_nothing_runs_together_without_styles(report):
 
 # What Latin Modern Mono has beyond ASCII, of what we write; XeLaTeX leaves out anything else without a word.
 IN_THE_FONT = set("±²³µ·×–—•…←→−\u00a0é")
-CALL = re.compile(r"\\tm(?:l|s|r(?:\d|\{\d+\}){4}|x(?:\d|\{\d+\}){3})(?:\d|\{\d+\})")
+CALL = re.compile(r"\\tm(?:r(?:\d|\{\d+\})|x)(?:\d|\{\d+\}){4}")
 
 
 def body(latex: str) -> str:
@@ -153,8 +153,8 @@ def test_a_report_holds_only_what_the_font_has(renderer):
 
 def test_rules_stand_for_characters():
     """A run is one rule as wide as it; a bar is as high as its eighths; a corner has its two arms."""
-    assert body(listing("───")) == r"\tml{24}"
-    assert body(listing("█▄▌")) == r"\tms8\tms4\tmr84{220}00"
+    assert body(listing("───")) == r"\tmr{24}{24}{119}{109}0"
+    assert body(listing("█▌▌")) == r"\tmr88{220}00\tmr84{220}00\tmr84{220}00"
     assert body(listing("▄▄▄▄")) == r"\tmr{32}{32}{110}00"
     assert body(listing("░")) == r"\tmr88{220}0{85}"
     assert body(listing("┌│")) == r"\tmx44{119}0\tmx40{220}0"

@@ -13,7 +13,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import UNTOUCHED, Cell, ParameterSeries, Pass, TraceReport
 from tensormagic.views import theme
 from tensormagic.views.page import figures
-from tensormagic.views.page.figures_panels import MOST_TILES
+from tensormagic.views.page.figures import MOST_TILES
 from tests.views.samples_memory import SAMPLES as MEMORY
 from tests.views.samples_memory_run import SAMPLES as RUNS
 from tests.views.samples_sharing import ALIASES, TABLES

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tensormagic.reports import LiveFrame, TraceReport
+from tensormagic.reports import LiveFrame, MemoryFrame, TraceReport
 from tensormagic.views.page import live
 from tensormagic.views.page.columns import pack_delta
-from tensormagic.views.page.live import LivePanel, WidgetSender
-from tensormagic.views.page.sampler import THREAD_NAME, Pace
+from tensormagic.views.page.live import LivePanel, MemoryPanel, WidgetSender
+from tensormagic.views.page.sampler import AROUND, FASTEST, SHARE, SLOWEST, THREAD_NAME
 from tests.views import samples_viewer
+from tests.views.samples_memory_run import SAMPLES
 
 
 class Run:
-    """A run by hand: what it looks like now, what time it is, and all that was sent of it."""
+    """A run by hand: what it looks like now, what time it is, what looking has cost, and all that was sent of it."""
 
     refresh = 2.0
 
     def __init__(self) -> None:
         self.whole = replace(samples_viewer.calm_run(2), state="running")
-        self.now = 100.0
+        self.now, self.spent = 100.0, 0.0
         self.frame = samples_viewer.live_frame(self.whole, 1, 4)
         self.sent: list[Any] = []
 
-    def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
-        choices |= {"sender": sender, "interval": interval, "clock": lambda: self.now}
+    def panel(self, sender: Any = None, *, interval: float | None = 30.0, **choices: Any) -> LivePanel:
+        choices |= {"sender": sender, "interval": interval, "clock": lambda: self.now, "processor": lambda: self.spent}
         return LivePanel(lambda: self.frame, lambda: self.whole, **choices)
 
     def looked_at(self) -> LivePanel:
@@ -110,7 +112,7 @@ def test_slow_documents_are_built_less_often(run: Run) -> None:
     build = run.document
 
     def slow(report: TraceReport) -> None:
-        run.now += 0.2
+        run.spent += 0.2
         build(report)
 
     run.document = slow
@@ -162,14 +164,6 @@ def test_exception_of_the_cell_goes_on(run: Run) -> None:
     assert run.sent[-1] == ("delta", 1, 4)
 
 
-def test_off_starts_no_thread(run: Run) -> None:
-    """Mode "off" sends nothing and starts nothing, and its bundle is static."""
-    panel = run.panel(mode="off")
-    with panel:
-        assert THREAD_NAME not in [thread.name for thread in threading.enumerate()]
-    assert sorted(panel.bundle()) == ["text/html", "text/plain"]
-
-
 def test_html_mode_updates_static_html(run: Run) -> None:
     """Mode "html" replaces the output by static HTML four times a second at most, without a script."""
     updates: list[dict[str, Any]] = []
@@ -207,12 +201,14 @@ def test_widget_gets_documents_and_binary_deltas(run: Run) -> None:
 
 
 def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken widget installation leaves a gap and a static panel."""
+    """A broken widget installation leaves a gap, and the output is replaced by static HTML instead."""
     error = ImportError("no anywidget here")
-    monkeypatch.setattr(live, "_widget_class", lambda: (_ for _ in ()).throw(error))
-    panel = run.panel()
+    monkeypatch.setattr(live, "_trace_widgets", lambda: (_ for _ in ()).throw(error))
+    updates: list[dict[str, Any]] = []
+    panel = run.panel(update=updates.append)
+    panel.tick()
     assert [gap.reason for gap in panel.gaps] == ["ImportError: no anywidget here"]
-    assert sorted(panel.bundle()) == ["text/html", "text/plain"]
+    assert sorted(panel.bundle()) == sorted(updates[0]) == ["text/html", "text/plain"]
 
 
 def test_the_first_graph_is_sent_without_delay(run: Run) -> None:
@@ -234,21 +230,62 @@ def test_a_run_without_a_graph_sends_its_end(run: Run) -> None:
     assert ("document", "digits-cnn") in run.sent
 
 
-def test_the_sampler_sets_its_own_pace(run: Run) -> None:
-    """Without an interval given, a look is timed, and the documents in it are not."""
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, sender=run)
-    processor = {"now": 0.0}
-    panel.pace = Pace(clock=lambda: processor["now"])
+@pytest.mark.parametrize(
+    ("looks", "interval"),
+    [
+        ([0.0001], FASTEST),
+        ([0.001], (0.001 + AROUND) / SHARE),
+        ([3.0], SLOWEST),
+        ([0.05, *[0.0001] * 40], FASTEST),
+    ],
+    ids=["cheap", "dear", "far too dear", "one dear look is forgotten again"],
+)
+def test_looks_are_taken_as_often_as_their_cost_allows(run: Run, looks: list[float], interval: float) -> None:
+    """Thirty times a second, less often where looking, and handing on, would take more than its share of the time.
 
-    def document(report: TraceReport) -> None:
-        processor["now"] += 0.5
+    Four times a second at least, whatever it costs: a panel that does not move says nothing. A document of half a
+    second, which is bounded elsewhere, slows no look; what went wrong has cost what it has cost.
+    """
+    panel, costs = run.panel(run, interval=None), iter(looks)
+    assert (panel.interval, FASTEST, SLOWEST) == (1 / 30, 1 / 30, 1 / 4)
 
-    def delta(frame: LiveFrame) -> None:
-        processor["now"] += 0.001
+    def document(_report: TraceReport) -> None:
+        run.spent += 0.5
+
+    def delta(_frame: LiveFrame) -> None:
+        run.spent += next(costs)
+        raise ValueError("no page")
 
     run.document, run.delta = document, delta
-    panel.tick()
-    assert panel.pace.cost == pytest.approx(0.001)
+    for _ in looks:
+        panel.tick()
+    assert panel.interval == pytest.approx(interval, rel=1e-9)
+
+
+def test_the_cost_is_that_of_the_sampling_thread() -> None:
+    """The processor time of the thread that looks, not the time that passes or what the run computes."""
+    panel = LivePanel(Run, Run, sender=live.Sender())
+    assert (panel.processor, panel.clock) == (time.thread_time, time.monotonic)
+
+
+def test_what_a_look_takes_comes_off_the_wait_and_what_was_missed_is_not_made_up_for(run: Run) -> None:
+    """Thirty looks a second are thirty, also where each takes some milliseconds, or begins late.
+
+    After a look that took a second the next one comes after half a wait at least, and the pace is as before.
+    """
+    panel = run.panel(run, interval=0.04)
+    run.now += panel.wait()
+    for late in (0.0, 0.003, 0.012, 0.001):
+        begun = run.now
+        run.now += late
+        assert run.now + panel.wait() == pytest.approx(begun + 0.04)
+        run.now = begun + 0.04
+    run.now += 1.0
+    waits = []
+    for _ in range(3):
+        waits.append(panel.wait())
+        run.now += waits[-1]
+    assert waits == pytest.approx([0.02, 0.04, 0.04])
 
 
 def test_a_retired_panel_keeps_its_widget_until_the_next_one_retires(run: Run) -> None:
@@ -304,7 +341,7 @@ def test_warming_up_makes_no_widget() -> None:
     before = set(get_comm_manager().comms)
     live.preload()
     assert set(get_comm_manager().comms) == before
-    assert live._widget_class.cache_info().currsize == 1
+    assert live._trace_widgets.cache_info().currsize == 1
 
 
 def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run) -> None:
@@ -321,3 +358,109 @@ def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run) -> Non
         panel.tick()
     assert {kind for kind, *_ in run.sent} == {"delta"}
     assert 5 <= len(run.sent) <= 9
+
+
+class RecordingPage:
+    """A widget that remembers what it was given."""
+
+    def __init__(self):
+        self.sent, self.documents, self.closed = [], [], False
+
+    def send(self, message):
+        self.sent.append(message)
+
+    @property
+    def _document(self):
+        return self.documents[-1]
+
+    @_document.setter
+    def _document(self, document):
+        self.documents.append(document)
+
+    def close(self):
+        self.closed = True
+
+
+class MemoryRun:
+    """A run that is where a test puts it, and clocks that a test sets."""
+
+    dear = 0.0  # seconds that a report takes
+
+    def __init__(self):
+        self.frame, self.page = MemoryFrame(0.5, 10, 4096, 8192, 3, "cell 1, line 3"), RecordingPage()
+        self.now, self.spent = 100.0, 0.0
+        clocks = {"clock": lambda: self.now, "processor": lambda: self.spent}
+        self.panel = MemoryPanel(lambda: self.frame, self.report, widget=self.page, **clocks)
+
+    def report(self):
+        self.spent += self.dear
+        return SAMPLES["training"]
+
+    def goes_on(self, *, seconds):
+        self.now += seconds
+        self.frame = replace(self.frame, operations=self.frame.operations + 1, live=self.frame.live + 1)
+        self.panel.tick()
+
+
+@pytest.fixture
+def memory_run():
+    return MemoryRun()
+
+
+def test_a_look_sends_the_numbers_and_the_first_panel(memory_run):
+    """Numbers for the line, words beside it, the panel as markup."""
+    memory_run.panel.tick()
+    words = ("4 KiB alive", "peak 8 KiB · 10 operations · line 3")
+    assert memory_run.page.sent == [{"seconds": 0.5, "live": 4096, "peak": 8192, "words": words}]
+    assert 'class="tm tm-memory"' in memory_run.page.documents[0]["html"]
+
+
+def test_what_stands_still_is_not_sent_again(memory_run):
+    """Neither numbers nor panel, however long it stands; time alone is no news."""
+    memory_run.panel.tick()
+    memory_run.now += 60
+    memory_run.frame = replace(memory_run.frame, seconds=60.5)
+    memory_run.panel.tick()
+    assert (len(memory_run.page.sent), len(memory_run.page.documents)) == (1, 1)
+
+
+def test_numbers_come_at_every_look_and_panels_once_a_second(memory_run):
+    """Thirty looks in two seconds and a half: thirty times numbers, three panels, which cost nothing here."""
+    for _ in range(30):
+        memory_run.goes_on(seconds=2.5 / 30)
+    assert (len(memory_run.page.sent), len(memory_run.page.documents)) == (30, 3)
+
+
+def test_a_panel_that_takes_long_comes_seldom(memory_run):
+    """Half a second of the processor to make: the next one no sooner than 25 seconds later."""
+    memory_run.dear = 0.5
+    memory_run.goes_on(seconds=1)
+    memory_run.goes_on(seconds=24)
+    assert len(memory_run.page.documents) == 1
+    memory_run.goes_on(seconds=2)
+    assert len(memory_run.page.documents) == 2
+
+
+def test_the_end_is_shown_at_once(memory_run):
+    """The last look does not wait for its time."""
+    with memory_run.panel:
+        pass
+    memory_run.frame = replace(memory_run.frame, operations=999, running=False)
+    memory_run.panel.tick(final=True)
+    assert "999 operations" in memory_run.page.sent[-1]["words"][1]
+
+
+def test_errors_do_not_reach_the_memory_run(memory_run):
+    """They become a gap, once."""
+    memory_run.page.send = lambda _message: 1 / 0
+    for _ in range(3):
+        memory_run.goes_on(seconds=1)
+    assert [gap.reason for gap in memory_run.panel.gaps] == ["ZeroDivisionError: division by zero"]
+
+
+def test_the_widget_stays_until_the_next_run_ends(memory_run):
+    """A page that was closed meanwhile needs it when it is opened again; then it goes."""
+    memory_run.panel.retire()
+    assert not memory_run.page.closed
+    live.dismiss_retired()
+    assert memory_run.page.closed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-import zlib
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic.reports import MEASURES, UNREADABLE
 from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, written_out
-from tensormagic.views.graph.words import gradient_text, value_text, whole_shape, wire_text
+from tensormagic.views.graph.words import whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.panels.trace_words import norm_text
 from tensormagic.words import count, percent, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge, Frame, Graph, LiveFrame, Node
+    from tensormagic.reports import Edge, Frame, GradientStatistics, LiveFrame, Node
     from tensormagic.views.graph.drawing import Drawing
 
 
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 #
 # A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
 # small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``. Of
-# the passes all norms are kept, all statistics of as many as there is room for. What lies inside the folded boxes
-# comes as columns too, one entry a part: the first parts of `inside.hierarchy` are the drawn boxes, which the
-# document has already, so that the columns begin with the part whose place is the number of boxes. Nodes and leaves
-# are listed of whole parts alone: those of the others are what lies inside them.
+# the passes all norms are kept, all statistics of as many as there is room for.
 
 Item = TypeVar("Item")
 Code = int | str | None  # of a norm, see `norm_code`
@@ -38,11 +34,11 @@ Code = int | str | None  # of a norm, see `norm_code`
 CODES_PER_DECADE = 250  # a step of 0.9 %: norms are written with two digits
 
 
-Table = dict[Any, int]  # distinct values, each with its place
+Table = dict[Any, int]  # distinct values, hashable and JSON-ready, each with its place
 
 
 def place_in(table: Table, value: Any) -> int:
-    """Return the place of ``value``, which is hashable and JSON-ready; it is put in where it is not there yet."""
+    """Return the place of ``value``; it is put in where it is not there yet."""
     return table.setdefault(value, len(table))
 
 
@@ -60,20 +56,15 @@ def norm_code(norm: float) -> Code:
     return round(CODES_PER_DECADE * math.log10(norm)) if norm > 0 else "z"
 
 
-def norm_codes(norms: Iterable[float]) -> list[Code]:
-    """Return `norm_code` of each."""
-    return [norm_code(norm) for norm in norms]
-
-
-def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
+def code_changes(rows: Iterable[Iterable[Code]]) -> list[list[Code]]:
     """Return rows of codes with every number as its difference from the last number above it in its column.
 
     What moves little packs to little.
     """
     above: dict[int, int] = {}
     changed = []
-    for row in rows:
-        changed.append([code if not isinstance(code, int) else code - above.get(at, 0) for at, code in enumerate(row)])
+    for row in map(list, rows):
+        changed.append([code - above.get(at, 0) if isinstance(code, int) else code for at, code in enumerate(row)])
         above.update((at, code) for at, code in enumerate(row) if isinstance(code, int))
     return changed
 
@@ -104,12 +95,6 @@ def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
     return [steps(edge.source for edge in edges), below, [edge.input_number for edge in edges]]
 
 
-def likeness(graph: Graph) -> int:
-    """Return a number by which the viewer knows a graph again: the same where its nodes and edges are the same."""
-    nodes = [(node.op, node.variable) for node in graph.nodes]
-    return zlib.crc32(repr((nodes, edge_columns(graph.edges))).encode())
-
-
 def node_columns(
     nodes: Sequence[Node], strings: Table, saved: Table, described: Container[int] = ()
 ) -> dict[str, list[Any]]:
@@ -120,31 +105,29 @@ def node_columns(
     deviation and zeros in words, then how many are NaN and infinite.
     """
     index = partial(place_in, strings)
-    shapes = {one: ", ".join(map(whole_shape, one)) for one in dict.fromkeys(node.shapes for node in nodes)}
-    columns: dict[str, list[Any]] = {
-        name: [index(getattr(node, name)) for node in nodes] for name in ("op", "name", "kind")
-    }
+    texts = ("op", "name", "kind", "module", "variable", "dtype", "device")
+    columns: dict[str, list[Any]] = {name: [index(getattr(node, name)) for node in nodes] for name in texts}
+    columns["shapes"] = [index(", ".join(map(whole_shape, node.shapes))) for node in nodes]
     columns["location"] = [node.location for node in nodes]
     columns["guessed"] = [node.index for node in nodes if not node.exact_location]
-    columns |= {name: [index(getattr(node, name)) for node in nodes] for name in ("module", "variable")}
-    columns["shapes"] = [index(shapes[node.shapes]) for node in nodes]
-    columns |= {name: [index(getattr(node, name)) for node in nodes] for name in ("dtype", "device")}
-    known: dict[int, int] = {}
-    for tensor in chain.from_iterable(node.saved for node in nodes):
-        if id(tensor) not in known:
-            words = whole_shape(tensor.shape), tensor.name, tensor.dtype, tensor.state
-            shape, name, dtype, state = map(index, words)
-            known[id(tensor)] = place_in(saved, (name, shape, dtype, tensor.nbytes, state))
-    columns["saved"] = [[known[id(tensor)] for tensor in node.saved] for node in nodes]
-    rows: list[list[Any] | None] = []
-    for numbers in (node.statistics for node in nodes):
-        row: list[Any] = [] if numbers is None else [numbers.pass_number, numbers.count]
-        if numbers is not None and numbers.pass_number not in described:
-            row += norm_text(numbers.norm), norm_text(numbers.abs_max), three_digits(numbers.mean)
-            row += norm_text(numbers.std), share_text(numbers.zero / (numbers.count or 1), numbers.count)
-            row += numbers.nan, numbers.inf
-        rows.append(row or None)
-    return {**columns, "statistics": rows}
+    columns["saved"] = []
+    for node in nodes:
+        told = [(index(one.name), index(whole_shape(one.shape)), index(one.dtype), one.nbytes, index(one.state))
+                for one in node.saved]  # fmt: skip
+        columns["saved"].append([place_in(saved, one) for one in told])
+    columns["statistics"] = [_statistics(node.statistics, described) for node in nodes]
+    return columns
+
+
+def _statistics(numbers: GradientStatistics | None, described: Container[int]) -> list[Any] | None:
+    if numbers is None:
+        return None
+    row = [numbers.pass_number, numbers.count]
+    if numbers.pass_number in described:
+        return row
+    zeros = share_text(numbers.zero / (numbers.count or 1), numbers.count)
+    return [*row, norm_text(numbers.norm), norm_text(numbers.abs_max), three_digits(numbers.mean),
+            norm_text(numbers.std), zeros, numbers.nan, numbers.inf]  # fmt: skip
 
 
 # -- passes -----------------------------------------------------------------------------------------------------------
@@ -168,35 +151,27 @@ def frame_rows(frames: Sequence[Frame], most_values: int, counts: Sequence[int] 
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
     described: set[int] = set()
     if full and most_values:
-        of_forward = full[0].forward
-        measured = max(len(full[0].measures), len(of_forward.measures) if of_forward is not None else 0, 1)
+        made = full[0].forward
+        measured = max(len(full[0].measures), len(made.measures) if made is not None else 0, 1)
         kept = thinned(full, max(most_values // measured, 2), keep=lambda _: False)
         described = {frame.pass_number for frame in kept}
-    norms = code_changes(norm_codes(frame.norms) for frame in frames)
-    parts = code_changes(norm_codes(frame.parts) for frame in frames)
-    rows = []
+    norms = code_changes(map(norm_code, frame.norms) for frame in frames)
+    parts = code_changes(map(norm_code, frame.parts) for frame in frames)
+    rows: list[dict[str, Any]] = []
     for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True):
-        row: dict[str, Any] = {"pass": frame.pass_number, "norms": of_nodes, "bad": _bad(frame.bad)}
-        row |= {"parts": of_parts} if of_parts else {}
-        if frame.pass_number in described:
-            row |= {"measures": dict(_columns(frame.measures, counts))} if len(frame.measures) else {}
-            if (made := frame.forward) is not None:
-                forward = {"norms": norm_codes(made.norms), "bad": _bad(made.bad), **dict(_columns(made.measures))}
-                row["forward"] = forward
-        rows.append(row)
+        rows.append({"pass": frame.pass_number, "norms": of_nodes, "bad": _bad(frame.bad)})
+        if of_parts:
+            rows[-1]["parts"] = of_parts
+        if frame.pass_number in described and len(frame.measures):
+            rows[-1]["measures"] = dict(_columns(frame.measures, counts))
+        if frame.pass_number in described and (made := frame.forward) is not None:
+            codes = [*map(norm_code, made.norms)]
+            rows[-1]["forward"] = {"norms": codes, "bad": _bad(made.bad), **dict(_columns(made.measures))}
     return rows
 
 
 def _bad(bad: Mapping[str, tuple[int, int]]) -> list[list[int]]:
     return [[int(node), nan, inf] for node, (nan, inf) in bad.items()]
-
-
-def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> dict[str, Any]:
-    """Return the words of a small graph in one pass: in each node, over it, and on each wire."""
-    if (values := frame.values) is None:
-        return {}
-    said = [wire_text(graph, values, edges) for edges in wires]
-    return {"values": [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], said]}
 
 
 def _columns(measures: array[float], counts: Sequence[int] = ()) -> Iterator[tuple[str, list[str | None]]]:
@@ -235,6 +210,10 @@ def three_digits(value: float) -> str:
 def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
     """Return the parts inside the boxes of ``drawing``; texts are places in ``strings``, sizes are pixels.
 
+    The first parts of ``drawing.inside`` are the drawn boxes, which the document has already: the columns begin with
+    the part whose place is the number of boxes. Nodes and leaves are listed of whole parts alone: those of the others
+    are what lies inside them.
+
     Returns:
         ``parent`` (place of the part it lies in), ``label``, ``detail``, ``kind``, ``module``, ``width``, ``height``,
         ``nodes`` and ``leaves`` (empty where further parts lie inside; each number is the step from the one before it
@@ -245,12 +224,7 @@ def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
     inside, shown = drawing.inside, len(drawing.boxes)
     if len(inside.parts) == shown:
         return {}
-    parts, sizes = inside.parts[shown:], inside.sizes[shown:]
-    groups, text = (
-        [(part.group, width) for part, (width, _) in zip(parts, sizes, strict=True)],
-        partial(place_in, strings),
-    )
-    marks = [badges if part.whole else () for badges, part in zip(inside.badges[shown:], parts, strict=True)]
+    text = partial(place_in, strings)
     distinct = {id(level): level for level in inside.levels.values()}  # those that are alike are one
     place_of = {level: at for at, level in enumerate(distinct)}
     levels = []
@@ -258,19 +232,21 @@ def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
         wires = tuple((to, tail, *all_tenths(points[::-1])) for tail, to, points in level.wires)
         frame = tenths(level.width), tenths(level.height), tenths(level.margin), (*map(tenths, level.row_ends),)
         levels.append((*frame, (*all_tenths(level.positions),), wires))
+    parts = list(zip(inside.parts, inside.sizes, inside.badges, strict=True))[shown:]
+    groups = [(part.group, width, height, part.whole) for part, (width, height), _ in parts]
     return {
-        "parent": [part.parent for part in parts],
-        "label": [text(fitted(group.label, width - 8, LABEL_SIZE, bold=True)) for group, width in groups],
-        "detail": [text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width in groups],
-        "kind": [text(group.kind) for group, _ in groups],
-        "module": [text(group.module) for group, _ in groups],
-        "width": [tenths(width) for _, width in groups],
-        "height": [tenths(height) for _, height in sizes],
-        "nodes": _steps([group.nodes if part.whole else () for part in parts for group in [part.group]]),
-        "leaves": _steps([group.leaves if part.whole else () for part in parts for group in [part.group]]),
-        "names": [[text(fitted(badge.label, width - 18, BADGE_SIZE)) for badge in badges]
-                  for badges, (_, width) in zip(marks, groups, strict=True)],
-        "written": [written_out(group.kind, len(group.leaves)) for group, _ in groups],
+        "parent": [part.parent for part, _, _ in parts],
+        "label": [text(fitted(group.label, width - 8, LABEL_SIZE, bold=True)) for group, width, _, _ in groups],
+        "detail": [text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width, _, _ in groups],
+        "kind": [text(group.kind) for group, *_ in groups],
+        "module": [text(group.module) for group, *_ in groups],
+        "width": [tenths(width) for _, width, _, _ in groups],
+        "height": [tenths(height) for _, _, height, _ in groups],
+        "nodes": _steps([group.nodes if whole else () for group, _, _, whole in groups]),
+        "leaves": _steps([group.leaves if whole else () for group, _, _, whole in groups]),
+        "names": [[text(fitted(badge.label, width - 18, BADGE_SIZE)) for badge in badges if part.whole]
+                  for part, (width, _), badges in parts],
+        "written": [written_out(group.kind, len(group.leaves)) for group, *_ in groups],
         "level": [place_of[id(inside.levels[at])] if at in inside.levels else -1 for at in range(len(inside.parts))],
         "levels": levels,
     }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from tensormagic.views.graph.marks import (
     placed_marks,
     run_scale,
 )
-from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
+from tensormagic.views.graph.words import cut_label, cut_sentence, gradient_text, value_text, whole_shape, wire_text
 from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import listing
 from tensormagic.views.page import columns
@@ -127,27 +128,22 @@ def trace_document(
 
 
 def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
+    known = {(place.filename, place.line): at for at, place in reversed(list(enumerate(report.locations)))}
+
+    def place_of(where: Location | None) -> int | None:
+        return None if where is None else known.get((where.filename, where.line))
+
     where = finding.location
     return {
-        **{name: getattr(finding, name) for name in ("code", "severity", "message", "remedy", "fix")},
+        **{name: getattr(finding, name) for name in ("code", "severity", "message", "remedy", "fix", "subject")},
         "where": where.label if where else "",
         "text": where.text if where else "",
-        "location": _known_location(report, where),
+        "location": place_of(where),
         "node": list(finding.node) if finding.node else None,
-        "subject": finding.subject,
-        "related": [
-            [line.what, line.location.label, line.location.text, _known_location(report, line.location)]
-            for line in finding.related
-        ],
+        "related": [[line.what, line.location.label, line.location.text, place_of(line.location)]
+                    for line in finding.related],
         "evidence": evidence_text(finding.evidence),
-    }
-
-
-def _known_location(report: TraceReport, wanted: Location | None) -> int | None:
-    if wanted is None:
-        return None
-    place = (wanted.filename, wanted.line)
-    return next((i for i, known in enumerate(report.locations) if (known.filename, known.line) == place), None)
+    }  # fmt: skip
 
 
 class _Builder:
@@ -156,7 +152,7 @@ class _Builder:
     def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
         self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
         self.strings, self.saved = columns.Table(), columns.Table()
-        self.rows = source_rows(report)
+        self.rows = _source_rows(report)
         self.cuts: list[str] = []
 
     def graphs(self) -> list[dict[str, Any]]:
@@ -173,11 +169,10 @@ class _Builder:
 
     def _graph(self, graph: Graph, place: int, most: int) -> dict[str, Any]:
         frames = columns.thinned(
-            graph.frames, most, keep=lambda frame: bool(frame.bad) or not all(map(math.isfinite, frame.norms))
+            graph.frames, most, keep=lambda one: bool(one.bad) or not all(map(math.isfinite, one.norms))
         )
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
-        edges = [wire.edges for wire in drawing.wires]
         placed = placed_marks(drawing, [*born_marks(drawing, graph, None), *marks_of(self.report, graph)])
         places = {node: place for mark, box, place in placed if place and mark.kind == "born" for node in box.nodes}
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
@@ -185,34 +180,31 @@ class _Builder:
         rows = columns.frame_rows(frames, share, counts)
         said = {one.number: pass_text(one) for one in self.report.passes}
         for row, frame in zip(rows, frames, strict=True):
-            row.update(columns.value_words(graph, edges, frame))
+            if (values := frame.values) is not None:  # of a small graph: in each node, over it, and on each wire
+                wires = [wire_text(graph, values, wire.edges) for wire in drawing.wires]
+                row["values"] = [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], wires]
             row["said"] = said.get(row["pass"], f"pass {row['pass']}")
-        described = {row["pass"] for row in rows if "measures" in row}
+        described, edges = {row["pass"] for row in rows if "measures" in row}, columns.edge_columns(graph.edges)
         passes = plural(graph.passes_seen, "pass", "passes")
         if self.crash is not None and self.crash.graph == place and not graph.passes_seen:
             passes = "up to the refused call"
         return {
             "number": graph.number,
-            "likeness": columns.likeness(graph),
+            # by which the viewer knows a graph again: the same where its nodes and edges are the same
+            "likeness": zlib.crc32(repr(([(node.op, node.variable) for node in graph.nodes], edges)).encode()),
             "made": _made(self.rows, graph),
             "name": f"graph {graph.number}: {plural(len(graph.nodes), 'node')}, {passes}",
             "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
             "passes_seen": graph.passes_seen,
-            "nodes": {
-                **columns.node_columns(graph.nodes, self.strings, self.saved, described),
-                **cost_columns(self.report, graph),
-            },
-            "edges": columns.edge_columns(graph.edges),
+            "nodes": columns.node_columns(graph.nodes, self.strings, self.saved, described)
+            | _cost_columns(self.report, graph),
+            "edges": edges,
             "order": columns.steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
             "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
             "forward_mark": _nonfinite(mark, places) if (mark := forward_mark(graph)) is not None else None,
-            "marks": [
-                [mark.node, mark.words, mark.kind, list(place or ())]
-                for mark, _, place in placed
-                if mark.kind != "born"
-            ],
+            "marks": [[one.node, one.words, one.kind, list(at or ())] for one, _, at in placed if one.kind != "born"],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": columns.part_columns(drawing, self.strings),
@@ -221,34 +213,31 @@ class _Builder:
     def parameters(self) -> list[dict[str, Any]]:
         kept = self.report.parameters[: self.limits.parameters]
         self._cut(len(kept), len(self.report.parameters), "parameters are shown")
-        places, rows = self._pass_places(), []
         # Of each dotted name its shortest ending, of two parts or more, that no other name has.
-        names = [parameter.name for parameter in kept]
-        endings = [[name.split(".", before)[-1] for before in reversed(range(name.count(".")))] for name in names]
+        endings = [[one.name.split(".", before)[-1] for before in reversed(range(one.name.count(".")))] for one in kept]
         uses = Counter(chain.from_iterable(endings))
-        for parameter, own in zip(kept, endings, strict=True):
-            norms, updates, name = parameter.norms, parameter.updates, parameter.name
-            elements, moved = plural(parameter.numel, "element"), any(map(touched, updates))
-            codes = columns.norm_codes(norms[place] for place in places if place < len(norms))
-            rows.append(
-                {
-                    "name": name,
-                    "short": next((one for one in own if uses[one] == 1), name),
-                    "said": f"{name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
-                    "requires_grad": parameter.requires_grad,
-                    "used": parameter.used,
-                    "norms": [code for (code,) in columns.code_changes([code] for code in codes)],
-                    "updates": [move_text(updates[place]) for place in places if place < len(updates)] if moved else [],
-                }
-            )
+        places, rows = self._pass_places(), []
+        for one, own in zip(kept, endings, strict=True):
+            codes = [columns.norm_code(one.norms[at]) for at in places if at < len(one.norms)]
+            moves = [move_text(one.updates[at]) for at in places if at < len(one.updates)]
+            row = {
+                "name": one.name,
+                "short": next((ending for ending in own if uses[ending] == 1), one.name),
+                "said": f"{one.name}  {whole_shape(one.shape)}  {one.dtype}, {plural(one.numel, 'element')}",
+                "requires_grad": one.requires_grad,
+                "used": one.used,
+                "norms": [code for (code,) in columns.code_changes([code] for code in codes)],
+                "updates": moves if any(map(touched, one.updates)) else [],
+            }
+            rows.append(row)
         return rows
 
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
         self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
-        losses = (one.value for one in rows)
-        values = ((None, "") if loss is None else (columns.rounded(loss), short_number(loss)) for loss in losses)
-        return [[one.number, one.location, *value] for one, value in zip(rows, values, strict=True)]
+        return [[one.number, one.location, *((None, "") if one.value is None else
+                                             (columns.rounded(one.value), short_number(one.value)))]
+                for one in rows]  # fmt: skip
 
     def _pass_places(self) -> list[int]:
         passes = self.report.passes
@@ -322,14 +311,12 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
 COST_COLUMNS = ("forward_seconds", "forward_bytes", "backward_seconds", "backward_bytes")
 
 
-def cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
+def _cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
     """Return a column for each of `COST_COLUMNS`, a mean a pass for each node; none where nothing was measured."""
-    costs = next((one for one in report.ops.nodes if one.graph == graph.number), None) if report.ops else None
-    means = {name: getattr(costs, name) for name in COST_COLUMNS} if costs is not None else {}
-    # Three significant digits: more are noise, and cost bytes.
-    rough = {name: [float(f"{value:.3g}") for value in values] for name, values in means.items() if any(values)}
-    return {name: [int(number) if number == int(number) else number for number in values]
-            for name, values in rough.items()}  # fmt: skip
+    means = {name: getattr(costs, name) for costs in (report.ops.nodes if report.ops else ())
+             if costs.graph == graph.number for name in COST_COLUMNS}  # fmt: skip
+    # three significant digits: more are noise, and cost bytes
+    return {name: [float(f"{value:.3g}") for value in values] for name, values in means.items() if any(values)}
 
 
 # -- the source -------------------------------------------------------------------------------------------------------
@@ -339,15 +326,12 @@ WHOLE = 120  # a cell of at most so many lines is shown whole
 Row = list[Any]  # [line number, text, location indices]; line 0 with a text: a heading; without: lines left out
 
 
-def source_rows(report: TraceReport) -> list[Row]:
-    """Return the rows of the source list: ``[line, text, [location, ...]]``; line 0 marks headings and omissions."""
+def _source_rows(report: TraceReport) -> list[Row]:
     located: dict[tuple[str, int], list[int]] = {}
     for index, location in enumerate(report.locations):
         located.setdefault((location.filename, location.line), []).append(index)
-    return [
-        [number, text.rstrip("\n"), located.get((filename, number), []) if number else []]
-        for filename, number, text in listing(report.cell, report.locations, WHOLE)
-    ]
+    return [[number, text.rstrip("\n"), located.get((filename, number), []) if number else []]
+            for filename, number, text in listing(report.cell, report.locations, WHOLE)]  # fmt: skip
 
 
 def _made(rows: Iterable[Row], graph: Graph) -> dict[str, list[str]]:

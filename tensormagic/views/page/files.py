@@ -7,9 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -64,21 +62,19 @@ def with_text(html: str, text: str) -> str:
 _FULL, _TOP = 8, 220
 _RULE = (119, 109)  # where a horizontal line begins and ends, seen from above: in the macros too
 # \tmr: advance, width, upper and lower end, grey. \tmx: where the horizontal arm begins and how long it is, upper and
-# lower end of the vertical one. \tml: a line, how long. \tms: a bar, how many eighths high. A number of one digit needs
-# no braces: a report has hundreds of them, and is saved with the notebook.
+# lower end of the vertical one. A number of one digit needs no braces.
 _MACROS = r"""\providecommand\tmw{\dimexpr\fontdimen2\font/8\relax}\providecommand\tmh{\dimexpr.01ex\relax}%
 \providecommand\tmr[5]{{\ifdefined\color\color[gray]{.#5}\fi
 \lower.5ex\hbox to#1\tmw{\vrule width#2\tmw height#3\tmh depth-#4\tmh\hfil}}}%
 \providecommand\tmx[4]{\lower.5ex\hbox to8\tmw{\rlap{\kern#1\tmw\vrule width#2\tmw height119\tmh depth-109\tmh}%
 \kern3.8\tmw\vrule width10\tmh height#3\tmh depth-#4\tmh\hfil}}%
-\providecommand\tml[1]{\tmr{#1}{#1}{119}{109}0}%
-\providecommand\tms[1]{\tmr88{\ifcase#1\or27\or55\or82\or110\or137\or165\or192\else220\fi}00}%
 """
-_BARS = "▁▂▃▄▅▆▇█"
-_HEIGHTS = {letter: _TOP * (at + 1) // 8 for at, letter in enumerate(_BARS)}
-_FEW = 3  # bars alike, that are written one by one
-_WIDTHS = {letter: at + 1 for at, letter in enumerate("▏▎▍▌▋▊▉")}
-_GREYS = {"░": 85, "▒": 65, "▓": 40}
+# width, upper and lower end, grey
+_RULES = {
+    "─": (_FULL, *_RULE, 0), "░": (_FULL, _TOP, 0, 85), "▒": (_FULL, _TOP, 0, 65), "▓": (_FULL, _TOP, 0, 40),
+    **{letter: (_FULL, _TOP * (at + 1) // 8, 0, 0) for at, letter in enumerate("▁▂▃▄▅▆▇█")},
+    **{letter: (at + 1, _TOP, 0, 0) for at, letter in enumerate("▏▎▍▌▋▊▉")},
+}  # fmt: skip
 # left, right, up, down
 _ARMS = {
     "│": (0, 0, 1, 1), "┌": (0, 1, 0, 1), "┐": (1, 0, 0, 1), "└": (0, 1, 1, 0), "┘": (1, 0, 1, 0),
@@ -86,26 +82,21 @@ _ARMS = {
 }  # fmt: skip
 _FOUND_IN_FONTS = frozenset("±²³µ·×–—•…←→−\u00a0")
 _ESCAPES = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}"}
-_RUNS = re.compile(r"(.)\1*", re.DOTALL)
 
 
 def listing(text: str) -> str:
     """Return plain text as a LaTeX listing, small enough that 100 columns fit the page."""
-    set_ = "".join(_run(found[1], len(found[0])) for found in _RUNS.finditer(text.rstrip("\n")))
+    found = re.finditer(r"(.)\1*", text.rstrip("\n"), re.DOTALL)
+    set_ = "".join(_run(each[1], len(each[0])) for each in found)
     return f"{_MACROS}\\begin{{Verbatim}}[commandchars=\\\\\\{{\\}},fontsize=\\scriptsize]\n{set_}\n\\end{{Verbatim}}"
 
 
 def _run(letter: str, times: int) -> str:
     """Return a run of one character; of what is as wide as the run is, one rule."""
-    width = times * _FULL
-    if letter == "─":
-        return _call("tml", width)
-    if letter in _HEIGHTS and times <= _FEW:
-        return _call("tms", _BARS.index(letter) + 1) * times
-    if letter in _HEIGHTS or letter in _GREYS:
-        return _call("tmr", width, width, _HEIGHTS.get(letter, _TOP), 0, _GREYS.get(letter, 0))
-    if letter in _WIDTHS:
-        return _call("tmr", _FULL, _WIDTHS[letter], _TOP, 0, 0) * times
+    if rule := _RULES.get(letter):
+        width, *more = rule
+        long = times if width == _FULL else 1
+        return _call("tmr", _FULL * long, width * long, *more) * (times // long)
     if letter in _ARMS:
         left, right, up, down = _ARMS[letter]
         upper, lower = (_TOP if up else _RULE[0]), (0 if down else _RULE[1])
@@ -127,19 +118,19 @@ def _call(macro: str, *numbers: int) -> str:
 
 def bundle(report: Report, *, folded: bool = False, slide: bool = False) -> dict[str, str]:
     """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
-    slides = partial(views.render, form="html", slide=True)
+
+    def drawn(form: str) -> str:
+        try:
+            if form == "html" and (slide or folded):
+                return views.render(report, form, slide=True) if slide else views.folded(report)
+            return views.render(report, form)
+        except Exception as error:  # noqa: BLE001  (showing never raises)
+            reason = plain(f"tensormagic could not draw this report as {form}: {error_text(error)}")
+            return escape(reason) if form == "html" else reason
+
     with gc_paused(), made_once():
-        html = _or_reason(report, "html", slides if slide else views.folded if folded else None)
-        text = _or_reason(report, "txt")
+        html, text = drawn("html"), drawn("txt")
     return {"text/html": with_text(html, text), "text/latex": listing(text), "text/plain": text}
-
-
-def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None = None) -> str:
-    try:
-        return render(report) if render else views.render(report, form)
-    except Exception as error:  # noqa: BLE001  (showing never raises)
-        reason = plain(f"tensormagic could not draw this report as {form}: {error_text(error)}")
-        return escape(reason) if form == "html" else reason
 
 
 # The ways out of a report: files, figures and text; the first report that is drawn imports this.
@@ -164,7 +155,7 @@ def form_of(path: str | os.PathLike[str]) -> str:
     Raises:
         TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
     """
-    suffix, said = Path(path).suffix.lower(), f"cannot save to {os.fspath(path)!r}"
+    suffix = Path(path).suffix.lower()
     if form := _FORMS.get(suffix):
         return form
     advice = ""  # of an ending that people try
@@ -173,7 +164,8 @@ def form_of(path: str | os.PathLike[str]) -> str:
     elif suffix in _PICTURES:
         browser = "save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"
         advice = f"; {suffix} needs a browser: {browser}"
-    raise TensorMagicError(f"{said}: the file's extension selects the format: {', '.join(_FORMS)}{advice}")
+    endings = f"the file's extension selects the format: {', '.join(_FORMS)}"
+    raise TensorMagicError(f"cannot save to {os.fspath(path)!r}: {endings}{advice}")
 
 
 def save(report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
@@ -200,8 +192,7 @@ def save(report: Report, path: str | os.PathLike[str], *, slide: bool = False) -
 
 
 def _replace(target: Path, text: str) -> None:
-    """Put ``text`` where ``target`` is, all of it or nothing; a link is followed, permissions stay what they were."""
-    target = target.resolve()
+    """Put ``text`` where ``target`` is, all of it or nothing; permissions stay what they were."""
     # A replacement would go around a file's own protection: writing to it would have been refused.
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))

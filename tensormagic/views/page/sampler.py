@@ -7,7 +7,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensormagic.background import Background
@@ -26,68 +25,18 @@ if TYPE_CHECKING:
 #
 # A look is taken by a thread that shares the interpreter with the run: what it costs, the run loses. So a look is
 # timed on the processor, and the next one waits until its share of the time is a small one. A state that came and
-# went between two looks is never sent: nothing queues.
+# went between two looks is never sent: nothing queues. (The notebook server drops everything, the user's own prints
+# included, once a kernel sends too many messages: hooks send nothing at all.)
 
 FASTEST = 1 / 30  # seconds between two looks: more than 30 a second no eye can use
 SLOWEST = 1 / 4
-SHARE = 0.02  # of the time, at most, goes into looking; documents, which are larger, have a share of their own
-HANDED_ON = 0.0002  # seconds of the kernel's own thread, which wakes up and sends what a look hands over: as measured
-THREAD_SWITCH = 0.0001  # seconds that the run loses, too, each time another thread takes the interpreter: two a look
-_NEW = 0.2  # weight of the newest look in the mean
-
-
-@dataclass(slots=True)
-class Pace:
-    """Says how long to wait for the next look."""
-
-    cost: float = 0.0  # Seconds of the processor that a look takes, a running mean.
-    clock: Callable[[], float] = time.thread_time  # Seconds that this thread has spent on the processor.
-    wall: Callable[[], float] = time.monotonic  # Seconds, monotonic.
-    _due: float = 0.0
-    _began: float = 0.0
-    _apart: float = 0.0
-
-    @property
-    def interval(self) -> float:
-        """Seconds from one look to the next."""
-        whole = self.cost + HANDED_ON + 2 * THREAD_SWITCH
-        return min(max(whole / SHARE, FASTEST), SLOWEST)
-
-    def rest(self, interval: float) -> float:
-        """Return the seconds to wait now, so that looks come so far apart; what was missed is not made up for.
-
-        A look takes time, and begins late where the run holds the interpreter: that is taken off the wait, down to
-        half of it.
-        """
-        now = self.wall()
-        self._due = max(self._due + interval, now + interval / 2)
-        return self._due - now
-
-    def __enter__(self) -> None:
-        """Begin a look."""
-        self._began, self._apart = self.clock(), 0.0
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End it, also one that failed."""
-        spent = max(self.clock() - self._began - self._apart, 0.0)
-        self.cost = spent if not self.cost else (1 - _NEW) * self.cost + _NEW * spent
-
-    def set_apart(self, seconds: float) -> None:
-        """Leave seconds of the look that is under way out of its cost: they are bounded elsewhere."""
-        self._apart += seconds
-
-
-# A thread that looks at a run a few times a second, while the run goes on and after it once more.
-#
-# The notebook server drops everything, the user's own prints included, once a kernel sends too many messages. So
-# hooks send nothing at all: a sampler takes the newest state at its own pace, and what came and went between two
-# looks is never sent. It shares the interpreter with the run, so it keeps itself cheap, and it never raises into the
-# run.
-
+SHARE = 0.02  # of the time, at most, goes into looking; and as much into whole documents, which are larger
+# Seconds that a look takes elsewhere, as measured: in the kernel's own thread, which sends what it hands over, and
+# where the interpreter goes to another thread and back.
+AROUND = 0.0004
 THREAD_NAME = "tensormagic-sampler"
 JOIN_SECONDS = 5.0
+_NEW = 0.2  # weight of the newest look in the mean
 
 
 class Sampler(ABC):
@@ -95,65 +44,97 @@ class Sampler(ABC):
 
     Args:
         interval: Seconds between two looks; by default what a look costs decides.
+        clock: Seconds, monotonic.
+        processor: Seconds that this thread has spent on the processor.
 
     Attributes:
         gaps: What went wrong while showing; shown in the final report, never raised.
-        pace: How often it looks, and what a look costs.
+        cost: Seconds of the processor that a look takes, whole documents left out; a running mean.
     """
 
-    def __init__(self, interval: float | None = None) -> None:
+    def __init__(
+        self,
+        interval: float | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        processor: Callable[[], float] = time.thread_time,
+    ) -> None:
         self.gaps: list[Gap] = []
-        self.pace = Pace()
+        self.cost = 0.0
+        self.clock, self.processor = clock, processor
         self._interval = interval
         self._thread: Background | None = None
+        self._due, self._apart = 0.0, 0.0
+        self._documented, self._rest = -math.inf, 0.0
 
     @abstractmethod
     def look(self, *, final: bool) -> None:
         """Send what is new; ``final`` after the run."""
 
+    def due(self, wait: float) -> bool:
+        """Return whether the last whole document is so many seconds ago, and more where making it takes long."""
+        return self.clock() >= self._documented + max(wait, self._rest)
+
+    def document(self, send: Callable[[], None]) -> None:
+        """Send a whole document; what it costs counts for the next one (see `due`), not for the pace of looks."""
+        began = self.processor()
+        try:
+            send()
+        finally:
+            spent = self.processor() - began
+            self._apart += spent
+            self._documented, self._rest = self.clock(), spent / SHARE
+
     @property
-    def shows_nothing(self) -> bool:
-        """Whether there is nobody to look for."""
-        return False
+    def interval(self) -> float:
+        """Seconds from one look to the next."""
+        return self._interval or min(max((self.cost + AROUND) / SHARE, FASTEST), SLOWEST)
+
+    def wait(self) -> float:
+        """Return the seconds to wait now, so that looks come `interval` apart; what was missed is not made up for.
+
+        A look takes time, and begins late where the run holds the interpreter: that is taken off the wait, down to
+        half of it.
+        """
+        now = self.clock()
+        self._due = max(self._due + self.interval, now + self.interval / 2)
+        return self._due - now
 
     def start(self) -> None:
         """Start sampling; once."""
-        if self._thread is not None or self.shows_nothing:
-            return
-        self._thread = Background(self._run, THREAD_NAME)
-        self._thread.start()
+        if self._thread is None:
+            self._thread = Background(self._run, THREAD_NAME)
+            self._thread.start()
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.wait(self.wait()):
+            self.tick()
 
     def stop(self) -> None:
         """Stop sampling, and send what is left; calling it again does nothing."""
         thread, self._thread = self._thread, None
         if thread is None or thread.left_behind:
             return
-        if not thread.stop(JOIN_SECONDS):
+        if thread.stop(JOIN_SECONDS):
+            self.tick(final=True)
+        else:
             self.gaps.append(Gap("live panel", f"the sampler did not stop within {JOIN_SECONDS:g} s"))
-            return
-        self.tick(final=True)
 
     def tick(self, *, final: bool = False) -> None:
-        """Look once."""
-        with self.pace:
-            self.guarded(lambda: self.look(final=final))
-
-    def guarded(self, action: Callable[[], None]) -> None:
-        """Do something; what it raises becomes a gap."""
+        """Look once; what that raises becomes a gap, once, and never reaches the run."""
+        began, self._apart = self.processor(), 0.0
         try:
-            action()
-        except Exception as error:  # noqa: BLE001  (showing never raises into the run)
+            self.look(final=final)
+        except Exception as error:  # noqa: BLE001  (as said)
             self.note(error)
+        spent = max(self.processor() - began - self._apart, 0.0)
+        self.cost = (1 - _NEW) * self.cost + _NEW * spent if self.cost else spent
 
     def note(self, error: Exception) -> None:
         """Keep what went wrong, once."""
         gap = Gap("live panel", error_text(error))
         if gap not in self.gaps:
             self.gaps.append(gap)
-
-    def _run(self, stopping: threading.Event) -> None:
-        while not stopping.wait(self.pace.rest(self._interval or self.pace.interval)):
-            self.tick()
 
     def __enter__(self) -> Self:
         """Start."""
@@ -168,7 +149,7 @@ class Sampler(ABC):
 
 
 class Sender:
-    """Where the states go; as it is here, nowhere: nothing is shown while the cell runs."""
+    """Where the states go; as it is here, nowhere."""
 
     refresh = math.inf  # Seconds after which a whole document is sent again where only numbers changed.
 

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tensormagic import views
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
 # it goes out.
 
 _FEWEST_ABOVE = 6  # rows that must be left to the user
-_SAVE, _RESTORE, _DOWN, _CLEAR, _PLAIN = "\x1b7", "\x1b8", "\x1bD", "\x1b[2K", "\x1b[0m"
-
-Size = Callable[[], os.terminal_size]
+_SAVE, _RESTORE, _DOWN, _CLEARED = "\x1b7", "\x1b8", "\x1bD", "\x1b[0m\x1b[2K"
 
 
 class BottomRows:
     """Rows at the bottom of a terminal, which is ``stream``; ``size`` says how large it is."""
 
-    def __init__(self, stream: TextIO, rows: int, size: Size | None = None) -> None:
+    def __init__(self, stream: TextIO, rows: int, size: Callable[[], os.terminal_size] | None = None) -> None:
         self._stream, self._rows = stream, rows
         self._size = size or (lambda: os.get_terminal_size(stream.fileno()))
         self._height = 0  # of the terminal when the rows were taken; 0: they are not
@@ -52,34 +51,28 @@ class BottomRows:
     def draw(self, lines: Sequence[str]) -> None:
         """Write the lines; a line more than there are rows is left out. Nothing where the terminal is too low."""
         height = self._size().lines
+        room = ""
         if height != self._height:
             self.close()
             if height < self._rows + _FEWEST_ABOVE:
                 return
-            self._take(height)
-        first = height - self._rows + 1
-        drawn = (f"\x1b[{first + at};1H{_PLAIN}{_CLEAR}{line}" for at, line in enumerate(lines[: self._rows]))
-        self._write(f"{_SAVE}{''.join(drawn)}{_RESTORE}")
+            atexit.register(self.close)
+            self._height, self._process = height, os.getpid()
+            # Room is made without moving the cursor's column; then only the rows above scroll.
+            room = f"{_DOWN * self._rows}\x1b[{self._rows}A{_SAVE}\x1b[1;{height - self._rows}r{_RESTORE}"
+        self._write(room, lines[: self._rows], height)
 
     def close(self) -> None:
         """Clear the rows and give them back; calling it again does nothing."""
-        if not self._height or self._process != os.getpid():
-            return
-        atexit.unregister(self.close)
-        first = min(self._height, self._size().lines) - self._rows + 1
-        cleared = "".join(f"\x1b[{first + at};1H{_PLAIN}{_CLEAR}" for at in range(self._rows))
-        self._height = 0
-        self._write(f"{_SAVE}{cleared}\x1b[r{_RESTORE}")
+        if self._height and self._process == os.getpid():
+            atexit.unregister(self.close)
+            height, self._height = min(self._height, self._size().lines), 0
+            self._write("", [""] * self._rows, height, "\x1b[r")
 
-    def _take(self, height: int) -> None:
-        """Make room without moving the cursor's column, then let only the rows above scroll."""
-        atexit.register(self.close)
-        self._height, self._process = height, os.getpid()
-        room = f"{_DOWN * self._rows}\x1b[{self._rows}A"
-        self._write(f"{room}{_SAVE}\x1b[1;{height - self._rows}r{_RESTORE}")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
+    def _write(self, before: str, lines: Sequence[str], height: int, after: str = "") -> None:
+        first = height - self._rows + 1
+        drawn = "".join(f"\x1b[{first + at};1H{_CLEARED}{line}" for at, line in enumerate(lines))
+        self._stream.write(f"{before}{_SAVE}{drawn}{after}{_RESTORE}")
         self._stream.flush()
 
 
@@ -104,7 +97,6 @@ def print_markdown(text: str, stream: TextIO | None = None) -> None:
 # What a running trace says in a terminal: six lines, each always about the same, so that no eye need search.
 
 ROWS = 6
-_GAP = f" {DOT} "
 _LABEL = 10  # columns of the word before each line
 _WIDEST = 48  # columns of a row of bars
 
@@ -119,11 +111,10 @@ def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
              seconds_text(frame.seconds), overhead_text(report))  # fmt: skip
     found = "none so far"
     if report.findings:
-        first, more = report.findings[0], len(report.findings) - 1
-        others = f"  (+{more})" if more else ""
+        first, others = report.findings[0], f"  (+{len(report.findings) - 1})" if report.findings[1:] else ""
         found = f"{first.code} {first.severity}{others}: {first.message.replace('`', '')}"
     said = {
-        "step": _GAP.join(filter(None, place)),
+        "step": f" {DOT} ".join(filter(None, place)),
         "loss": _losses(report, width - _LABEL),
         "flow": _flow(report, frame, width - _LABEL),
         "gradients": _ends(report, frame),
@@ -154,21 +145,18 @@ def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
         return "backward begins"
     ends = norm_scale(norms)
     scale = "  loss → input, norms {} to {}".format(*(norm_text(10.0**exponent) for exponent in ends))
-    drawn = bars(norms, max(min(width - len(scale), _WIDEST), 8), ends)
-    return f"{drawn}{scale}"
+    return bars(norms, max(min(width - len(scale), _WIDEST), 8), ends) + scale
 
 
 def _ends(report: TraceReport, frame: LiveFrame) -> str:
     """Return the parameter with a NaN where there is one, else those with the largest and the smallest gradient."""
-    names = [parameter.name for parameter in report.parameters]
-    pairs = [(norm, name) for norm, name in zip(frame.parameter_norms, names, strict=False) if norm != UNTOUCHED]
-    bad = [name for norm, name in pairs if not math.isfinite(norm)]
-    if bad:
-        more = f" and {plural(len(bad) - 1, 'other')}" if len(bad) > 1 else ""
-        return f"NaN or Inf in {bad[0]}{more}"
+    pairs = [(norm, one.name) for norm, one in zip(frame.parameter_norms, report.parameters, strict=False)
+             if norm != UNTOUCHED]  # fmt: skip
+    if bad := [name for norm, name in pairs if not math.isfinite(norm)]:
+        return f"NaN or Inf in {bad[0]}" + (f" and {plural(len(bad) - 1, 'other')}" if bad[1:] else "")
     known = sorted(pair for pair in pairs if measured(pair[0]))
     ends = zip(("largest", "smallest"), (known[-1:] + known[:1])[: len(known)], strict=False)
-    return _GAP.join(f"{word} {name} {norm_text(norm)}" for word, (norm, name) in ends) or "none yet"
+    return f" {DOT} ".join(f"{word} {name} {norm_text(norm)}" for word, (norm, name) in ends) or "none yet"
 
 
 # Reports in a terminal: text as wide as the window and coloured where that is wanted, and a running trace below.
@@ -205,22 +193,17 @@ def print_report(report: Report, stream: TextIO | None = None, *, brief: bool = 
     """
     out = stream or sys.stdout
     options: dict[str, Any] = {"brief": True} if brief else {}
-    console = _console(out)
-    try:  # of a terminal that takes no more than text (``TERM=dumb``); 0 of a pipe or a file
+    console, columns = _console(out), 0
+    with suppress(OSError, ValueError):  # no descriptor, or none of a terminal
+        # of a terminal that takes no more than text (``TERM=dumb``); 0 of a pipe or a file
         columns = console.width if console else os.get_terminal_size(out.fileno()).columns if out.isatty() else 0
-    except (OSError, ValueError):  # no descriptor, or none of a terminal
-        columns = 0
     if columns or console is not None:
         options["width"] = min(max(columns, NARROWEST), WIDEST)
-    text = _writable(views.render(report, "txt", **options), out)
+    text = writable(views.render(report, "txt", **options), getattr(out, "encoding", None))
     if console is None:
         print(text, file=out)
     else:
         console.print(_coloured(text.rstrip("\n")), soft_wrap=True)
-
-
-def _writable(text: str, stream: TextIO) -> str:
-    return writable(text, getattr(stream, "encoding", None))
 
 
 def _console(stream: TextIO) -> Console | None:
@@ -270,8 +253,7 @@ class TerminalSender(Sender):
         drawn = []
         for line in block(self._report, frame, self._rows.width) if self._report is not None else ():
             with self._console.capture() as captured:
-                text = _writable(line, self._console.file)  # type: ignore[arg-type]
-                self._console.print(_coloured(text), soft_wrap=True, end="")
+                self._console.print(_coloured(writable(line, self._console.encoding)), soft_wrap=True, end="")
             drawn.append(captured.get())
         if drawn:
             self._rows.draw(drawn)
