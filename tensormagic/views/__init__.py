@@ -26,7 +26,7 @@ PANELS: dict[str, str] = {
     "aliases": "tensormagic.views.panels.aliases",
     "comparison": "tensormagic.views.panels.comparison",
     "failure": "tensormagic.views.panels.refused_call",
-    "freeing": "tensormagic.views.panels.free_history",
+    "freeing": "tensormagic.views.panels.memory",
     "memory": "tensormagic.views.panels.memory",
     "memory run": "tensormagic.views.panels.memory_run",
     "memory snapshot": "tensormagic.views.panels.snapshot",

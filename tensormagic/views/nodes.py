@@ -247,6 +247,15 @@ def table_of(columns: Sequence[Column], items: Iterable[Any], **options: Any) ->
     return Table(columns, rows, **options)
 
 
+def is_there(node: Node) -> bool:
+    """Say whether anything of a node is seen: a table without rows is not, nor a section of nothing else."""
+    if isinstance(node, Section):
+        return any(map(is_there, node.body))
+    if isinstance(node, Table | Source):
+        return bool(node.rows if isinstance(node, Table) else node.lines)
+    return bool(node.text if isinstance(node, Paragraph) else node)
+
+
 def left_out_words(node: Table, shown: int) -> str:
     """Return how many rows of a table are not shown; nothing where all of them are."""
     number = len(node.rows) - shown + node.left_out[0]

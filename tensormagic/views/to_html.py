@@ -121,9 +121,9 @@ def _style(view: nodes.Panel) -> str:
 
 
 def _has(body: Iterable[Node], kind: type[nodes.Source | nodes.Table]) -> bool:
-    """Say whether a node of that kind is in a body or in its sections; a table without rows is not there."""
-    there = [node for node in body if not isinstance(node, nodes.Table) or node.rows]
-    return any(isinstance(node, kind) or (isinstance(node, nodes.Section) and _has(node.body, kind)) for node in there)
+    """Say whether a node of that kind is in a body or in its sections."""
+    return any((nodes.is_there(node) and isinstance(node, kind)) or
+               (isinstance(node, nodes.Section) and _has(node.body, kind)) for node in body)  # fmt: skip
 
 
 def inside(view: nodes.Panel) -> list[str]:
@@ -201,8 +201,8 @@ def _(node: nodes.Section) -> str:
 
 @html.register
 def _(node: nodes.Paragraph) -> str:
-    sign = f"{icon(node.look)} " if node.look in {"warning", "error"} else ""
-    return tag("p", sign, cell(node.text), class_=_CLASSES[node.look] if node.look else None)
+    sign, words = f"{icon(node.look)} " if node.look in {"warning", "error"} else "", cell(node.text)
+    return tag("p", sign, words, class_=_CLASSES[node.look] if node.look else None) if words else ""
 
 
 @html.register
@@ -301,6 +301,8 @@ def _(node: tuple[Cell, ...]) -> str:
 @cell.register
 def _(node: nodes.Words) -> str:
     hint = node.hint or None
+    if not node.text:
+        return ""
     if node.look == "code":
         return tag("code", escape(node.text), title=hint)
     if node.look == "literal":

@@ -173,7 +173,7 @@ def _prose(text: str) -> list[str]:
 
 @draw.register
 def _(node: nodes.Section, page: Page) -> None:
-    if node.folded:
+    if node.folded or not nodes.is_there(node):
         return
     if node.title:
         chip = f"{nodes.letters(node.chip)}  " if node.chip else ""

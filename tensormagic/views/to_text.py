@@ -165,8 +165,8 @@ def _capitals(title: str) -> str:
 
 @text.register
 def _(node: nodes.Paragraph, width: int) -> Iterable[str]:
-    sign = f" {SIGNS[node.look]} " if node.look in SIGNS else "  "
-    return wrapped(inline(node.text), width, sign, " " * len(sign))
+    sign, words = f" {SIGNS[node.look]} " if node.look in SIGNS else "  ", inline(node.text)
+    return wrapped(words, width, sign, " " * len(sign)) if words else []
 
 
 @text.register

@@ -28,7 +28,6 @@ from tensormagic.views.markup import unpacked
 from tensormagic.views.nodes import Column, Section, Table
 from tensormagic.views.panels import (
     aliases,
-    free_history,
     memory,
     memory_run,
     overlay,
@@ -92,7 +91,6 @@ SAID = [
             ("part", "sp", (), "part of `sp`"),
         )
     ),
-    (aliases.pair_line, AliasPair("a", "b", "no", 0, 0), "`a` and `b` share no element"),
     (aliases.pair_line, AliasPair("a", "b", "maybe", None, None),
      "`a` and `b` may overlap: too complex to determine"),
     (aliases.pair_line, AliasPair("a", "b", "yes", 1, 1), "1 element of `a` lies in `b`"),
@@ -114,9 +112,9 @@ SAID = [
     (aliases.aliases_summary, replace(ASKED, groups=(), groups_found=0),
      "Nothing else reads the memory of `a` and `net`"),
     # A figure that rose or stayed is told as that; one that nobody counts is left out.
-    (free_history.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
-    (free_history.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
-    (free_history.gain_words, DeviceGain("mps"), ""),
+    (memory.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
+    (memory.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
+    (memory.gain_words, DeviceGain("mps"), ""),
     # Nothing found in what was looked at is not nothing wrong.
     (watch.all_clear, found(gaps=(Gap("names", "only 20000 objects were searched"),)),
      "Nothing found in the part that was searched."),
