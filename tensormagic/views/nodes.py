@@ -279,13 +279,11 @@ def listing(
     last = first - 1
     for number, text in enumerate(cell.lines, first):
         if len(cell.lines) <= whole or number in near:
-            if number != last + 1:
-                yield cell.filename, 0, ""
+            yield from [(cell.filename, 0, "")] if number != last + 1 else []
             yield cell.filename, number, text
             last = number
     for filename, lines in files.items():
-        if lines:
-            yield filename, 0, next(iter(lines.values())).label.rpartition(",")[0]
+        yield from [(filename, 0, place.label.rpartition(",")[0]) for place in [*lines.values()][:1]]
         yield from ((filename, number, lines[number].text) for number in sorted(lines))
 
 
