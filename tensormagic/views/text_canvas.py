@@ -223,7 +223,7 @@ def writable(text: str, encoding: str | None) -> str:
     """
     if encoding is None or holds(encoding, text):
         return text
-    alike = _TIMES.sub("*", text).translate(str.maketrans(LOOKALIKES))
+    alike = _TIMES.sub("*", text).translate({ord(letter): like for letter, like in LOOKALIKES.items()})
     return alike.encode(encoding, "replace").decode(encoding)
 
 

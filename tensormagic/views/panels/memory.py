@@ -177,8 +177,7 @@ def left_out(number: int, nbytes: int, category: str = "other") -> Tile:
 
 def tile(one: LiveStorage) -> Tile:
     """Return a storage as what a treemap draws: in the group of what its path begins with, called by the rest."""
-    name = called(one)
-    group, label = NO_NAME, one.category
+    name, group, label = called(one), NO_NAME, str(one.category)
     if name != NO_NAME:  # ``net``, ``Out``, ``graph of loss``, and ``fc.weight``, ``[17]``
         found = _ROOT.match(name)
         root = found.group() if found else name

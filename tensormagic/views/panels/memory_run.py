@@ -50,8 +50,10 @@ def view(report: MemoryRunReport) -> nodes.Panel:
         timelines.append(nodes.Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
     asked = {index for function in report.functions for index in function.lines}
     places = [(line.location.filename, line.location.line) for line in report.lines]
-    found = {place: at for at, place in reversed([*enumerate(places)])
-             if place[0] == report.cell.filename or at not in asked}  # fmt: skip
+    found = Found()
+    for at, place in enumerate(places):
+        found.setdefault(place, at)
+    found = {place: at for place, at in found.items() if place[0] == report.cell.filename or at not in asked}
     lines = _source(report, report.cell, found, ranks)
     together = len(timelines) if died else 1  # what is folded stands together
     body += [*timelines[:together], nodes.Section("Line by line", [lines], _ABOUT_LINES, folded=died)]
@@ -71,7 +73,7 @@ def view(report: MemoryRunReport) -> nodes.Panel:
     error = " ".join(report.error.split()) if failed is None else ""  # what ran out is named right below
     ended = shortened(f"{report.state}: {error}" if error else report.state, 200)
     how = nodes.Words(ended, "error" if report.error else "quiet")
-    facts = [nodes.Words(peak(report), "strong"), summary(report), how]
+    facts: list[nodes.Cell] = [nodes.Words(peak(report), "strong"), summary(report), how]
     name = shortened(f"gpumem {' '.join(report.title.split())}".rstrip(), 80)
     return nodes.Panel("memory", "memory", name, facts, body, "Memory of a run", sheets=("memory.css",))
 

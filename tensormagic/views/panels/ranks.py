@@ -306,8 +306,8 @@ class RankMap(Picture):
                 shown.append(at)
                 text = ranks_text(rows[at][0], most=4)
                 label = text if len(text) <= 20 else plural(len(rows[at][0]), "rank")
-                y = max(top + (at + 0.5) * high, 6.0) + 3.5
-                yield words(4, y, label, title="" if label == text else text)
+                middle = max(top + (at + 0.5) * high, 6.0)
+                yield words(4, middle + 3.5, label, title="" if label == text else text)
 
     def html(self) -> str:
         """Return it as a picture; one with small cells keeps its size, and is scrolled."""

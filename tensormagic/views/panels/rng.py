@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
-from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Source, Table, Words, table_of
+from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Source, Table, Words, listing, table_of
 from tensormagic.words import TIMES, count, listed, plural, shortened
 
 WHOLE = 80  # a cell of at most so many lines is shown whole
@@ -22,8 +22,7 @@ def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
     elif isinstance(report, RngRunReport):
         state = Words(f"{report.state}: {report.error}", "error") if report.error else report.state
         name, facts = "random numbers", [state, run_headline(report)]
-        drawn = _source(report) if 0 < len(report.cell.lines) <= WHOLE else _draws(report)
-        body = [Findings(report.findings, report.gaps), drawn, Table(CHANGES, change_rows(report))]
+        body = [Findings(report.findings, report.gaps), _source(report), Table(CHANGES, change_rows(report))]
     else:
         name, facts = "two runs' random numbers", [verdict(report)]
         sides = [(name, side_text(report, at)) for at, name in enumerate(report.names)]
@@ -32,35 +31,30 @@ def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
 
 
 def _source(report: RngRunReport) -> Source:
-    """Return the cell with the draws of each line beside it."""
-    drawn: dict[int, list[Cell]] = {}
+    """Return the lines that drew, of a cell that is not long all of its lines, with the draws of each beside it."""
+    drawn: dict[tuple[str, int], list[Cell]] = {}
+    places, lines = [], list[Line]()
     for draw in report.sums:
         since, here = report.location(draw.since), report.location(draw.location)
-        place = here or since
-        if place is None or place.filename != report.cell.filename:
-            continue
-        between = f", since line {since.line}" if since and here and since != here else ""
+        between = ""
+        if since and here and since != here:
+            between = f", since {f'line {since.line}' if since.filename == here.filename else since.label}"
         between = ", after this line" if since and not here else between
         values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
         if draw.values is not None and draw.kind == "drew" and not draw.op:  # seen by how far the state has moved
             values = f", {_numbers(draw.values, report.before[draw.generator].bits)}"
         times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
         words = f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"
-        drawn.setdefault(place.line, []).append(Words(words, "quiet") if draw.kind == "set" else words)
-    lines = enumerate(report.cell.lines, 1)
-    return Source([Line(at, text, drawn.get(at, ()), sign="mark" if at in drawn else "") for at, text in lines])
-
-
-def _draws(report: RngRunReport) -> Table:
-    """Return a table of the draws of a cell that is long, or cannot be read."""
-    columns = (
-        Column("line", lambda draw: line_text(report, draw), "name"),
-        Column("call", call_text),
-        Column("generator", lambda draw: report.before[draw.generator].name),
-        Column("times", lambda draw: count(draw.calls), "number"),
-        Column("values", lambda draw: "" if draw.values is None else count(draw.values), "number"),
-    )
-    return table_of(columns, report.sums)
+        if (place := here or since) is None:
+            lines.append(Line(0, f"{NO_LINE}: {words}"))
+            continue
+        places.append(place)
+        beside = drawn.setdefault((place.filename, place.line), [])
+        beside.append(Words(words, "quiet") if draw.kind == "set" else words)
+    for filename, number, text in listing(report.cell, places, WHOLE):
+        said = drawn.get((filename, number), ())
+        lines.append(Line(number, text, said, sign="mark" if said else ""))
+    return Source(lines)
 
 
 def seed_text(state: GeneratorState) -> str:
@@ -103,17 +97,6 @@ def call_text(draw: Draw | DrawSum) -> str:
     if draw.kind == "set":
         return "seeded" if draw.op else "seeded, or state set"
     return draw.op.removeprefix("aten.") or "drew (between statements)"
-
-
-def line_text(report: RngRunReport, draw: Draw | DrawSum) -> str:
-    """Return the line of a draw; two where between them."""
-    labels = [
-        str(place.line) if place.filename == report.cell.filename else place.label
-        for place in (report.location(draw.since), report.location(draw.location)) if place is not None
-    ]  # fmt: skip
-    if draw.location is None and labels:
-        return f"after {labels[0]}"
-    return " to ".join(dict.fromkeys(labels)) or NO_LINE
 
 
 def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:

@@ -35,9 +35,9 @@ def body(report: RunReport) -> list[Node]:
     if not report.findings:
         return [Findings((), report.gaps, CLEAR)]
 
-    def answers(findings: Sequence[Finding], **more: int) -> Findings:
+    def answers(findings: Sequence[Finding], most: int = SHOWN_FINDINGS) -> Findings:
         asked = [[ASKED[part.kind_name] for part in report.parts if one in part.findings] for one in findings]
-        return Findings(findings, where=["".join(each[:1]) for each in asked], **more)
+        return Findings(findings, where=["".join(each[:1]) for each in asked], most=most)
 
     nodes: list[Node] = [Findings((), report.gaps)] if report.gaps else []
     worst = sorted(report.findings, key=lambda finding: SEVERITIES.index(finding.severity))[:SHOWN_FINDINGS]

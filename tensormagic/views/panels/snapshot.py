@@ -168,7 +168,7 @@ def _peak(report: SnapshotReport) -> list[Section]:
     return [Section("In use at the peak", [drawn], f"{total} by line", folded=True)]
 
 
-def _size(name: str) -> Callable[[reports.SnapshotLine], str]:
+def _size(name: str) -> Callable[[reports.LineMemory], str]:
     return lambda line: number_of_bytes(getattr(line, name)) if getattr(line, name) else ""
 
 
@@ -191,7 +191,9 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
         alike.setdefault(row, []).append(block)
     columns = [Column(title, look="number") for title in ("blocks", "bytes each", "asked for", "device")]
     columns.append(Column("allocated by", look="wide"))
-    rows = [(count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()]
+    rows: list[tuple[nodes.Cell, ...]] = [
+        (count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()
+    ]
     sizes = [sum(block.nbytes for block in some) for some in alike.values()]
     table = nodes.Table(columns, rows, most=(40, 10), left_out=left_out, nbytes=sizes, label=name)
     return Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)

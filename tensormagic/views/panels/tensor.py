@@ -155,15 +155,15 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
         if kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3:
             large.append(_large(kind))
         elif kind.label:
-            label = Words(shortened(kind.label, 40), "strong")
-            small.append(Paragraph((label, kind.summary, Words("; ".join(facts), "quiet"))))
+            called = Words(shortened(kind.label, 40), "strong")
+            small.append(Paragraph((called, kind.summary, Words("; ".join(facts), "quiet"))))
     picture: list[Node] = []
     if (shot := report.picture) is not None:
         about = Paragraph("; ".join(notes(shot)), "quiet")
         picture = [Section("Picture", [Shot(report, shot), about], heading(report, shot))]
     statistics, values = None if single else report.statistics, list[Node]()
     if statistics is not None:
-        inside = [Histogram(statistics), Table(_STATISTICS, statistics_rows(statistics))]
+        inside: list[Node] = [Histogram(statistics), Table(_STATISTICS, statistics_rows(statistics))]
         values = [Section("Values", inside, statistics_scope(statistics), folded=brief)]
     body: list[Node] = [
         *verdict_nodes(report.verdict), Findings(report.findings, report.gaps), *picture, *large, Section("", small),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensormagic.reports import BEYOND, Path, PathNode, PathStep, WhyReport
-from tensormagic.views import nodes
+from tensormagic.views import nodes, to_text
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.svg_paths import arrowhead, document, line, moved, number, rect, within
-from tensormagic.views.text_canvas import cut, table
-from tensormagic.views.theme import inked, role
-from tensormagic.views.to_svg import text_svg
+from tensormagic.views.text_canvas import cut
+from tensormagic.views.theme import inked
+from tensormagic.views.to_svg import table_svg, text_svg
 from tensormagic.words import TIMES, count, listed, plural, short_number, shortened, tuple_text
 
 # The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
@@ -154,7 +154,6 @@ _ENDS = {"cut", "nothing"}
 DETACHED = "//"
 ARROW = "\u2190"
 _LABEL = 40  # characters
-_HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, between boxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,79 +162,46 @@ class WayPicture(nodes.Picture):
 
     report: WhyReport
 
-    @property
-    def sentence(self) -> str:
-        """How it is to be read."""
-        if any(step.kind == "cut" for step in self.report.path):
-            return "the gradient flows from right to left, and stops at the cut"
-        measured = any(step.norm is not None for step in self.report.path)
-        below = "; below each stop, the norm of the gradient that reached it in the last pass" if measured else ""
-        return f"the gradient flows from right to left{below}"
-
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
-        drawn = []
-        for at, (step, came, ended, before) in enumerate(self._stops()):
+        path, drawn = self.report.path, []
+        last = max((at for at, step in enumerate(path) if step.kind in _ENDS), default=-1)  # it comes no further
+        for at, step in enumerate(path):
             if at:
-                kind = "tm-ended" if ended else "tm-some" if before else "tm-none"
+                ended = step.kind in _ENDS or path[at - 1].kind in _ENDS
+                kind = "tm-ended" if ended else "tm-some" if at - 1 > last else "tm-none"
                 drawn.append(tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}"))
             words = [tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")]
-            words += [tag("span", escape(text), class_="tm-small") for text in self._below(step)]
+            below = filter(None, (step.detail, line_words(self.report, step)))
+            words += [tag("span", escape(text), class_="tm-small") for text in below]
             words += [tag("span", escape(came_words(step)), class_="tm-small tm-norm")] if came_words(step) else []
-            kind = f"tm-stop tm-{step.kind}" + ("" if came or step.kind == "cut" else " tm-none")
+            kind = f"tm-stop tm-{step.kind}" + ("" if at > last or step.kind == "cut" else " tm-none")
             kind += " tm-bad" if step.bad else ""
             hint = step.location.text if step.location is not None else ""
             drawn.append(tag("span", " ".join(words), class_=kind, title=hint or None))
-        return tag("div", " ".join(drawn), class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
+        told = "; below each stop, the norm of the gradient that reached it in the last pass"
+        told = told if any(step.norm is not None for step in path) else ""
+        told = ", and stops at the cut" if any(step.kind == "cut" for step in path) else told
+        sentence = tag("p", f"the gradient flows from right to left{told}", class_="quiet")
+        return tag("div", " ".join(drawn), class_="tm-way") + sentence
 
-    def text(self, width: int) -> Iterator[str]:
+    def text(self, width: int) -> Iterable[str]:
         """Return a line a stop."""
-        rows = [("", "", "line", "gradient", "")]
-        for at, step in enumerate(self.report.path):
-            sign = " " if not at else DETACHED if step.kind in _ENDS else ARROW
-            label, line = f"{sign} {shortened(step.label, _LABEL)}", line_words(self.report, step)
-            rows.append((label, step.detail, line, came_words(step), "!" if step.bad else ""))
-        yield "from the tensor to the loss; the gradient flows upwards"
-        yield from table(rows, indent=2, width=width)
+        return ["from the tensor to the loss; the gradient flows upwards", *to_text.text(self._table(), width)]
 
     def svg(self, width: float) -> tuple[str, float]:
-        """Return the boxes in rows."""
-        x, y, parts = 0.0, 0.0, list[str]()
-        for at, (step, _, ended, before) in enumerate(self._stops()):
-            label = shortened(step.label, _LABEL)
-            below = " \u00b7 ".join(filter(None, (*self._below(step), came_words(step))))
-            room = max(text_width(label, 13, bold=True), text_width(below, 11)) + 20
-            wide = min(max(room, 52.0), width - _BETWEEN)
-            if x and x + _BETWEEN + wide > width:
-                x, y = 0.0, y + _ROW
-            if at:
-                sign, ink = DETACHED if ended else ARROW, role("error" if ended else "ink" if before else "hatch")
-                parts.append(text_svg(x + _BETWEEN / 2, y + 28, sign, size=16, anchor="middle", ink=ink, bold=ended))
-                x += _BETWEEN
-            edge = role("error" if step.bad else "accent" if step.kind == "tensor" else "line-2")
-            parts.append(rect(x, y, wide, _HIGH, rx=4, fill=role("error-bg" if step.bad else "bg"), stroke=edge))
-            ink, middle = role("error") if step.bad else None, x + wide / 2
-            title, described = fitted(label, wide - 8, 13, bold=True), fitted(below, wide - 8, 11)
-            parts.append(text_svg(middle, y + 19, title, size=13, anchor="middle", ink=ink, bold=True))
-            parts.append(text_svg(middle, y + 36, described, size=11, anchor="middle", ink=ink, quiet=True))
-            x += wide
-        parts.append(text_svg(0, y + _ROW + 8, self.sentence, size=12, quiet=True))
-        return "".join(parts), y + _ROW + 14
+        """Return a line a stop."""
+        drawn, high = table_svg(self._table(), width)
+        words = text_svg(0, 12, "from the tensor to the loss; the gradient flows upwards", size=12, quiet=True)
+        return words + moved(0, 20, drawn), high + 20
 
-    def _stops(self) -> list[tuple[PathStep, bool, bool, bool]]:
-        """Return each stop, whether the gradient came there, whether it ended before it, and whether it had come there.
-
-        It does not come before the last cut, seen from the tensor.
-        """
-        path = self.report.path
-        last = max((at for at, step in enumerate(path) if step.kind in _ENDS), default=-1)
-        return [
-            (step, at > last, step.kind in _ENDS or path[at - 1].kind in _ENDS, at - 1 > last)
-            for at, step in enumerate(path)
-        ]
-
-    def _below(self, step: PathStep) -> list[str]:
-        return [text for text in (step.detail, line_words(self.report, step)) if text]
+    def _table(self) -> nodes.Table:
+        rows = []
+        for at, step in enumerate(self.report.path):
+            sign = "\u00a0" if not at else DETACHED if step.kind in _ENDS else ARROW
+            label, line = f"{sign} {shortened(step.label, _LABEL)}", line_words(self.report, step)
+            rows.append((label, step.detail, line, came_words(step), "!" if step.bad else ""))
+        return nodes.Table([nodes.Column(title) for title in ("", "", "line", "gradient", "")], rows)
 
 
 def came_words(step: PathStep) -> str:
