@@ -55,7 +55,8 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> nodes.Table:
     Those are the stored elements that have a byte in common with the other.
     """
     others = storage.members if len(storage.members) >= FEW else ()
-    columns = [*MEMBERS, *(Column(f"in `{name(report.members[at])}`", look="number wide") for at in others)]
+    word = "also in" if len(storage.members) <= FEW + 2 else "in"
+    columns = [*MEMBERS, *(Column(f"{word} `{name(report.members[at])}`", look="number wide") for at in others)]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in reversed(storage.pairs)}
 
     def met(row: int, column: int) -> nodes.Cell:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensormagic.reports import BEYOND, Path, PathNode, PathStep, WhyReport
-from tensormagic.views import nodes, to_text
+from tensormagic.views import nodes
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.svg_paths import arrowhead, document, line, moved, number, rect, within
-from tensormagic.views.text_canvas import cut
+from tensormagic.views.text_canvas import cut, table
 from tensormagic.views.theme import inked
 from tensormagic.views.to_svg import table_svg, text_svg
 from tensormagic.words import TIMES, count, listed, plural, short_number, shortened, tuple_text
@@ -151,6 +151,8 @@ def path_note(path: Path) -> str:
 # The way from a tensor to the loss as a row of boxes: where the gradient flows, and where it ends.
 
 _ENDS = {"cut", "nothing"}
+_HEADS = ("", "", "line", "gradient", "")
+_UPWARDS = "from the tensor to the loss; the gradient flows upwards"
 DETACHED = "//"
 ARROW = "\u2190"
 _LABEL = 40  # characters
@@ -185,23 +187,23 @@ class WayPicture(nodes.Picture):
         sentence = tag("p", f"the gradient flows from right to left{told}", class_="quiet")
         return tag("div", " ".join(drawn), class_="tm-way") + sentence
 
-    def text(self, width: int) -> Iterable[str]:
+    def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""
-        return ["from the tensor to the loss; the gradient flows upwards", *to_text.text(self._table(), width)]
+        yield _UPWARDS
+        yield from table([_HEADS, *self._rows()], indent=2, width=width)
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return a line a stop."""
-        drawn, high = table_svg(self._table(), width)
-        words = text_svg(0, 12, "from the tensor to the loss; the gradient flows upwards", size=12, quiet=True)
-        return words + moved(0, 20, drawn), high + 20
+        drawn, high = table_svg(nodes.Table([nodes.Column(title) for title in _HEADS], self._rows()), width)
+        return text_svg(0, 12, _UPWARDS, size=12, quiet=True) + moved(0, 20, drawn), high + 20
 
-    def _table(self) -> nodes.Table:
-        rows = []
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = list[tuple[str, ...]]()
         for at, step in enumerate(self.report.path):
-            sign = "\u00a0" if not at else DETACHED if step.kind in _ENDS else ARROW
+            sign = " " if not at else DETACHED if step.kind in _ENDS else ARROW
             label, line = f"{sign} {shortened(step.label, _LABEL)}", line_words(self.report, step)
             rows.append((label, step.detail, line, came_words(step), "!" if step.bad else ""))
-        return nodes.Table([nodes.Column(title) for title in ("", "", "line", "gradient", "")], rows)
+        return rows
 
 
 def came_words(step: PathStep) -> str:
