@@ -208,7 +208,7 @@ class Placement:
             return html
         from tensormagic.views import theme
 
-        if new := theme.keys(html) - self._decided:
+        if new := theme.elements(html).keys() - self._decided:
             self._elsewhere |= pages.elsewhere(sorted(new))
             self._decided |= new
         return theme.deduplicate(html, self._elsewhere)

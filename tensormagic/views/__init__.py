@@ -26,7 +26,7 @@ PANELS: dict[str, str] = {
     "aliases": "tensormagic.views.panels.aliases",
     "comparison": "tensormagic.views.panels.comparison",
     "failure": "tensormagic.views.panels.refused_call",
-    "freeing": "tensormagic.views.panels.free_history",
+    "freeing": "tensormagic.views.panels.memory",
     "memory": "tensormagic.views.panels.memory",
     "memory run": "tensormagic.views.panels.memory_run",
     "memory snapshot": "tensormagic.views.panels.snapshot",
@@ -62,7 +62,6 @@ MOST_CARRIED = 10_000  # characters of a packed report that an output in a noteb
 # stays out.
 ROOM = {"tensor": 76_000}
 MOST_IN_FILE = 2_000_000  # and that a page of its own does
-_TIMES_SMALLER = 30  # at best, packed
 _LEAST_NODE = 60  # characters of a packed report for a node of a graph, at least
 _END = "</section>"
 _MAGICS = {
@@ -150,10 +149,7 @@ def carried(report: Report, most: int) -> str:
     nodes = sum(len(graph.nodes) for graph in report.graphs) if isinstance(report, TraceReport) else 0
     if _LEAST_NODE * nodes > most:
         return ""  # writing it down to learn that would take longer than drawing the panel
-    text = json.dumps(report.to_dict(), allow_nan=False, separators=(",", ":"))
-    if len(text) > most * _TIMES_SMALLER:
-        return ""
-    small = packed(text)
+    small = packed(json.dumps(report.to_dict(), allow_nan=False, separators=(",", ":")))
     return small if len(small) <= most else ""
 
 

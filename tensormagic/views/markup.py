@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import html
 import json
+import operator
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,15 +84,16 @@ _Value = TypeVar("_Value")
 
 def plain(text: str) -> str:
     """Return ``text`` with what is invisible written out, and with what is too long cut, saying so."""
-    if _is_plain(text):
+    if len(text) <= LONGEST_LINE and text.isascii() and text.isprintable():  # nearly every text
         return text
-    shown = []
-    for line in text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]:
-        words = visible(line[: LONGEST_LINE + 1])
-        is_short = len(line) <= LONGEST_LINE and len(words) <= LONGEST_LINE
-        shown.append(words if is_short else words[:SHOWN_OF_LONG] + _cut_note(line))
+
+    def cut(words: str, most: int, shown: int, of: str) -> str:
+        return words if max(len(words), len(of)) <= most else f"{words[:shown]}… ({plural(len(of), 'character')})"
+
+    lines = text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]
+    shown = (cut(visible(line[: LONGEST_LINE + 1]), LONGEST_LINE, SHOWN_OF_LONG, line) for line in lines)
     whole = "\n".join(shown)
-    return whole if len(whole) <= LONGEST_TEXT else whole[:SHOWN_OF_MANY] + _cut_note(text)
+    return whole if len(whole) <= LONGEST_TEXT else f"{whole[:SHOWN_OF_MANY]}… ({plural(len(text), 'character')})"
 
 
 def visible(text: str) -> str:
@@ -106,49 +108,30 @@ def plain_report(report: _Value) -> _Value:
     return changed
 
 
-def _is_plain(text: str) -> bool:
-    return len(text) <= LONGEST_LINE and text.isascii() and text.isprintable()
-
-
-def _cut_note(text: str) -> str:
-    return f"… ({plural(len(text), 'character')})"
-
-
 def _plain_value(value: Any) -> Any:
     if isinstance(value, str):
         return plain(value)
-    if isinstance(value, tuple | list):
-        return _plain_items(value)
     if isinstance(value, dict):
-        pairs = [*value.items()]
-        shown = _plain_items(pairs)
-        return value if shown is pairs else dict(shown)
+        shown = {plain(key): _plain_value(inner) for key, inner in value.items()}
+        return value if shown == value else shown
+    if isinstance(value, tuple | list):
+        if _MUTE.issuperset(map(type, value)):  # nearly all of thousands of numbers
+            return value
+        items = [_plain_value(item) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
     changed = {}
     for name in _telling(value.__class__):
         old = getattr(value, name)
-        # Nearly all of thousands of nodes.
-        if not old or type(old) in _MUTE or (isinstance(old, str) and _is_plain(old)):
-            continue
-        new = _plain_value(old)
-        if new is not old:
+        if old and type(old) not in _MUTE and (new := _plain_value(old)) is not old:
             changed[name] = new
     return dataclasses.replace(value, **changed) if changed else value
-
-
-def _plain_items(value: Any) -> Any:
-    if _MUTE.issuperset(map(type, value)):
-        return value
-    items = [_plain_value(item) for item in value]
-    same = all(new is old for new, old in zip(items, value, strict=True))
-    return value if same else type(value)(items)
 
 
 @cache
 def _telling(cls: type) -> tuple[str, ...]:
     """Return the fields of a report's dataclass that may hold text; of anything else none."""
-    if not dataclasses.is_dataclass(cls):
-        return ()
-    return tuple(one.name for one in dataclasses.fields(cls) if not one.metadata.get("encoded"))  # that: never shown
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return tuple(one.name for one in fields if not one.metadata.get("encoded"))  # that: never shown
 
 
 # How wide a text will be, without a browser: boxes are laid out before anything draws them.
@@ -220,7 +203,6 @@ def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
 # there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear. What is invisible is written
 # out by `plain_text`.
 
-_WORTH_WAITING = 500_000  # characters, packed as small as can be
 _UNSAFE_IN_SCRIPT = re.compile("[<>\u2028\u2029\ud800-\udfff]")
 _ATTRIBUTE = re.compile('="([^"\']*)"')
 _PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<#"&\n\r\t'}
@@ -259,7 +241,7 @@ def packed(text: str) -> str:
 
     The gzip header carries no time stamp: the same text packs to the same bytes.
     """
-    level = 9 if len(text) < _WORTH_WAITING else 6  # of a long text: 3 % more bytes in a seventh of the time
+    level = 9 if len(text) < 500_000 else 6  # of a long text: 3 % more bytes in a seventh of the time
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=level, mtime=0)).decode("ascii")
 
 

@@ -247,6 +247,15 @@ def table_of(columns: Sequence[Column], items: Iterable[Any], **options: Any) ->
     return Table(columns, rows, **options)
 
 
+def is_there(node: Node) -> bool:
+    """Say whether anything of a node is seen: a table without rows is not, nor a section of nothing else."""
+    if isinstance(node, Section):
+        return any(map(is_there, node.body))
+    if isinstance(node, Table | Source):
+        return bool(node.rows if isinstance(node, Table) else node.lines)
+    return bool(node.text if isinstance(node, Paragraph) else node)
+
+
 def left_out_words(node: Table, shown: int) -> str:
     """Return how many rows of a table are not shown; nothing where all of them are."""
     number = len(node.rows) - shown + node.left_out[0]
@@ -270,13 +279,11 @@ def listing(
     last = first - 1
     for number, text in enumerate(cell.lines, first):
         if len(cell.lines) <= whole or number in near:
-            if number != last + 1:
-                yield cell.filename, 0, ""
+            yield from [(cell.filename, 0, "")] if number != last + 1 else []
             yield cell.filename, number, text
             last = number
     for filename, lines in files.items():
-        if lines:
-            yield filename, 0, next(iter(lines.values())).label.rpartition(",")[0]
+        yield from [(filename, 0, place.label.rpartition(",")[0]) for place in [*lines.values()][:1]]
         yield from ((filename, number, lines[number].text) for number in sorted(lines))
 
 

@@ -91,8 +91,7 @@ def eased(points: Sequence[Point]) -> list[Point]:
 
 def line(points: Sequence[Point]) -> str:
     """Return a path through ``points``: level and upright pieces with round corners, slanting ones as soft curves."""
-    parts = [f"M{point(*points[0])}"]
-    at = points[0]
+    at, parts = points[0], [f"M{point(*points[0])}"]
     for corner, following in zip_longest(points[1:], points[2:]):
         end, (across, down) = corner, (corner[0] - at[0], corner[1] - at[1])
         if across and down:
@@ -118,7 +117,7 @@ def _straight(start: Point, end: Point) -> str:
 
 def _towards(corner: Point, other: Point) -> Point:
     """Return the point where rounding ``corner`` begins, on the way to ``other``."""
-    length = abs(corner[0] - other[0]) + abs(corner[1] - other[1])
+    length = math.dist(corner, other)  # level or upright
     share = min(_CORNER, length / 2) / length if length else 0.0
     return corner[0] + (other[0] - corner[0]) * share, corner[1] + (other[1] - corner[1]) * share
 
@@ -189,19 +188,16 @@ def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int
         size: Pixels along the side of one cell.
     """
 
-    def pixels(cell: int, at: int, y: int) -> bytes:
+    def pixel(cell: int, x: int, y: int) -> int:
         if cell >= 0 or cell == EMPTY:
-            return bytes([FIRST_COLOUR + cell if cell >= 0 else CLEAR]) * size
-        ways = [way for way, other in ((1, MINUS_INFINITY), (-1, PLUS_INFINITY)) if cell != other]  # rising, falling
-        return bytes(
-            LINE if any((x + way * y) % 5 == 0 for way in ways) else CLEAR for x in range(at * size, (at + 1) * size)
-        )
+            return FIRST_COLOUR + cell if cell >= 0 else CLEAR
+        rising, falling = cell != MINUS_INFINITY, cell != PLUS_INFINITY
+        return LINE if (rising and (x + y) % 5 == 0) or (falling and (x - y) % 5 == 0) else CLEAR
 
     lines = [
-        b"".join(pixels(cell, at, y) for at, cell in enumerate(row))
-        for y0, row in enumerate(cells)
-        for y in range(y0 * size, (y0 + 1) * size)
-    ]
+        bytes(pixel(cell, at * size + x, y0 * size + y) for at, cell in enumerate(row) for x in range(size))
+        for y0, row in enumerate(cells) for y in range(size)
+    ]  # fmt: skip
     return indexed(lines, ["", theme.MIXED_COLOUR, *palette])
 
 

@@ -10,7 +10,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import chain, zip_longest
 from typing import TextIO
 
@@ -142,8 +141,6 @@ def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[s
 
 def printable(line: str) -> str:
     """Return ``line`` with every character that a terminal could obey, or break a line at, replaced."""
-    if line.isprintable():  # nearly every line
-        return line
     return "".join(char if char.isprintable() or char in _HARMLESS else "\ufffd" for char in line)
 
 
@@ -161,10 +158,8 @@ def bar(norm: float, exponents: tuple[float, float] = NORM_EXPONENTS) -> str:
     """Return one character for a norm; ``exponents`` are the decimal logarithms at the scale's ends."""
     if not measured(norm):
         return BLIND if touched(norm) else NONE
-    if not math.isfinite(norm):
-        return NOT_FINITE
-    if norm == 0:
-        return ZERO
+    if norm == 0 or not math.isfinite(norm):
+        return ZERO if norm == 0 else NOT_FINITE
     low, high = exponents
     share = (math.log10(norm) - low) / (high - low)
     return BLOCKS[min(max(int(share * len(BLOCKS)), 0), len(BLOCKS) - 1)]
@@ -201,9 +196,8 @@ def _stretches(values: Sequence[float], most: int) -> Iterator[Sequence[float]]:
 
 def largest(norms: Sequence[float]) -> float:
     """Return the largest of ``norms``; one that is not finite counts as larger than all others."""
-    bad = next((norm for norm in norms if not math.isfinite(norm)), None)
     # What could not be measured lies below "no gradient" as a number, but above it as news.
-    return max(norms, key=lambda norm: (measured(norm), touched(norm), norm), default=UNTOUCHED) if bad is None else bad
+    return max(norms, key=lambda one: (not math.isfinite(one), measured(one), touched(one), one), default=UNTOUCHED)
 
 
 # Text for streams that cannot hold every character: Windows' code pages, ``LANG=C``, an old log file.
@@ -212,27 +206,25 @@ def largest(norms: Sequence[float]) -> float:
 # UnicodeEncodeError in the middle of somebody's run; so what the stream cannot hold is written with what every stream
 # can. Bars keep their order of ink and boxes their edges; a character that has no lookalike becomes a question mark.
 
-# One column stays one column wherever columns may stand under each other. What is read together is replaced together:
-# a code page that has three of the eight bars would otherwise mix two scales.
+# One column stays one column wherever columns may stand under each other.
 EVERY_BAR = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉▐▕░▒▓"
-_JOINED = ((EVERY_BAR, ".:;=+%#@''||||||'.:#"), ("─│┌┐└┘├┤┬┴┼", "-|+++++++++"), ("▮▯", "#_"))
-_EACH = tuple(zip("▲▼△▽◄►○●✖✗✓✔←→↑↓−–‾·•…×µ⋮≈∩𝛻“”", '^v^v<>oOxxvv<>^v--~-*~xu:~&d""', strict=True))
-_LONGER = (("≠", "!="), ("≤", "<="), ("≥", ">="), ("±", "+-"), ("—", "--"), ("²", "^2"), ("³", "^3"), ("∞", "inf"))
-_SPACES = tuple((space, " ") for space in "\u00a0\u202f\u2009")
-LOOKALIKES = {letter: like for pair in _JOINED for letter, like in zip(*pair, strict=True)} | dict(
-    (*_EACH, *_LONGER, *_SPACES)
-)
+_EACH = EVERY_BAR + "─│┌┐└┘├┤┬┴┼▮▯▲▼△▽◄►○●✖✗✓✔←→↑↓−–‾·•…×µ⋮≈∩𝛻“”\u00a0\u202f\u2009"
+_LIKE = ".:;=+%#@''||||||'.:#-|+++++++++#_^v^v<>oOxxvv<>^v--~-*~xu:~&d\"\"   "
+_LONGER = {"≠": "!=", "≤": "<=", "≥": ">=", "±": "+-", "—": "--", "²": "^2", "³": "^3", "∞": "inf"}
+LOOKALIKES = dict(zip(_EACH, _LIKE, strict=True)) | _LONGER
 
 _TIMES = re.compile(r"(?<=\w)·(?=\w)")  # 12·j; between words, and where nothing stands in a row of bars, it is a dash
 
 
 def writable(text: str, encoding: str | None) -> str:
-    """Return ``text`` as a stream of that encoding can hold it; without one, as `io.StringIO`, it holds any."""
+    """Return ``text`` as a stream of that encoding can hold it; without one, as `io.StringIO`, it holds any.
+
+    Where it cannot hold some of it, every sign has its lookalike: scales are not mixed.
+    """
     if encoding is None or holds(encoding, text):
         return text
-    if not holds(encoding, "·"):
-        text = _TIMES.sub("*", text)
-    return text.translate(_table(encoding)).encode(encoding, "replace").decode(encoding)
+    alike = _TIMES.sub("*", text).translate({ord(letter): like for letter, like in LOOKALIKES.items()})
+    return alike.encode(encoding, "replace").decode(encoding)
 
 
 def holds(encoding: str | None, text: str) -> bool:
@@ -246,14 +238,6 @@ def holds(encoding: str | None, text: str) -> bool:
     except LookupError:  # an encoding that Python does not know: the stream has its own way
         return True
     return True
-
-
-@cache
-def _table(encoding: str) -> dict[int, str]:
-    together = "".join(letters for letters, _ in _JOINED if not holds(encoding, letters))
-    return {
-        ord(letter): like for letter, like in LOOKALIKES.items() if letter in together or not holds(encoding, letter)
-    }
 
 
 def prints_best() -> bool:
@@ -271,16 +255,15 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 def never_raise(stream: TextIO) -> None:
     """Let ``print`` to ``stream`` take lookalikes for what it cannot hold, from now on: for a process of our own."""
+
+    def instead(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(LOOKALIKES.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
     if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error(__name__, _instead)
+        codecs.register_error(__name__, instead)
         stream.reconfigure(errors=__name__)
-
-
-def _instead(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(LOOKALIKES.get(letter, "?") for letter in missing), error.end
 
 
 # Bars made of characters, an eighth of a column fine.

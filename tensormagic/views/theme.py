@@ -102,12 +102,12 @@ _ASKED = re.compile(r"\$([a-z]+(?:-\w+)?\d?)")
 @cache
 def _roles() -> dict[str, tuple[str, str]]:
     """Return every role with its light and its dark colour, ``n0`` to ``n5`` of the norm among them."""
-    sheet = static("tokens.css")
-    named = {name: (colour, colour) for name, colour in _COLOURED.findall(sheet)}
-    named |= {name: (light, dark) for name, light, dark in _ROLE.findall(sheet)}
-    steps = zip(NORM_SCALE_LIGHT, NORM_SCALE_DARK, strict=True)
-    named |= {"leaf": LEAF_GROUND, "self": SELF_GROUND}
-    return named | {f"n{at}": both for at, both in enumerate(steps)}
+    sheet, steps = static("tokens.css"), zip(NORM_SCALE_LIGHT, NORM_SCALE_DARK, strict=True)
+    return {
+        **{name: (colour, colour) for name, colour in _COLOURED.findall(sheet)},
+        **{name: (light, dark) for name, light, dark in _ROLE.findall(sheet)},
+        **{f"n{at}": both for at, both in enumerate(steps)}, "leaf": LEAF_GROUND, "self": SELF_GROUND,
+    }  # fmt: skip
 
 
 def role(name: str, *, dark: bool = False) -> str:
@@ -122,16 +122,17 @@ def inked(style: str, *, dark: bool = False) -> str:
 
 def scale_style() -> str:
     """Return the tokens of the scales: ``--n0`` to ``--n5`` of the norm, ``--run-a`` and ``--run-b`` of two runs."""
-    steps = _steps(NORM_SCALE_LIGHT, NORM_SCALE_DARK)
-    return f".tm{{{steps};--run-a:{RUN_COLOURS[0]};--run-b:{RUN_COLOURS[1]};--kept:{KIND_COLOURS[1]}}}"
+    norm = _steps(NORM_SCALE_LIGHT, NORM_SCALE_DARK)
+    return f".tm{{{norm};--run-a:{RUN_COLOURS[0]};--run-b:{RUN_COLOURS[1]};--kept:{KIND_COLOURS[1]}}}"
 
 
 def heat_style() -> str:
     """Return the rules by which the graph of the viewer shows seconds or bytes in place of the norm."""
-    time = _steps(TIME_SCALE_LIGHT, TIME_SCALE_DARK)
-    nbytes = _steps(BYTES_SCALE_LIGHT, BYTES_SCALE_DARK)
-    heats = (("[data-heat=time]", time), (":is([data-heat=bytes],[data-heat=saved])", nbytes))
-    return "".join(f".tmv.tmv.tmv .stage{which}{{{steps}}}" for which, steps in heats)
+    heats = {
+        "[data-heat=time]": _steps(TIME_SCALE_LIGHT, TIME_SCALE_DARK),
+        ":is([data-heat=bytes],[data-heat=saved])": _steps(BYTES_SCALE_LIGHT, BYTES_SCALE_DARK),
+    }
+    return "".join(f".tmv.tmv.tmv .stage{which}{{{steps}}}" for which, steps in heats.items())
 
 
 def _steps(light: tuple[str, ...], dark: tuple[str, ...]) -> str:
@@ -171,14 +172,14 @@ def edge_of(colour: str) -> str:
 
 def contrast(one: str, other: str) -> float:
     """Return the contrast of two colours ``#rrggbb`` as WCAG 2 defines it: 1 (none) to 21 (black on white)."""
-    dim, bright = sorted(map(_luminance, (one, other)))
+
+    def luminance(colour: str) -> float:
+        channels = [channel / 255 for channel in bytes.fromhex(colour[1:])]
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dim, bright = sorted(map(luminance, (one, other)))
     return (bright + 0.05) / (dim + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def norm_scale(norms: Iterable[float]) -> tuple[int, int]:
@@ -193,10 +194,7 @@ def norm_scale(norms: Iterable[float]) -> tuple[int, int]:
 def norm_level(norm: float, scale: tuple[int, int] = NORM_EXPONENTS) -> int:
     """Return which of the six steps of a norm scale a finite, positive norm falls on: 0 (tiny) to 5 (large)."""
     low, high = scale
-    if norm <= 0:
-        return 0
-    fraction = (math.log10(norm) - low) / (high - low)
-    return min(max(int(fraction * 6), 0), 5)
+    return min(max(int((math.log10(norm) - low) / (high - low) * 6), 0), 5) if norm > 0 else 0
 
 
 # One set of icons: severities, and what a panel is about; monochrome, in the colour of the text around them.
@@ -216,10 +214,10 @@ ICONS: dict[str, tuple[str, str]] = {
     "memory": ("", "M1 1.5h12v3H1zM1 5.5h12v3H1zM1 9.5h12v3H1zM2.2 10.7v.6h6v-.6z"),
     "random": (
         "",
-        (
-            "M3 1h8a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2H3a2 2 0 0 1-2-2V3a2 2 0 0 1 2-2z"
-            "M4 2.9a1.1 1.1 0 1 0 0 2.2 1.1 1.1 0 0 0 0-2.2zM10 2.9a1.1 1.1 0 1 0 0 2.2 1.1 1.1 0 0 0 0-2.2zM7 5.9a1.1 1.1 0 1 0 0 2.2 1.1 1.1 0 0 0 0-2.2z"
-            "M4 8.9a1.1 1.1 0 1 0 0 2.2 1.1 1.1 0 0 0 0-2.2zM10 8.9a1.1 1.1 0 1 0 0 2.2 1.1 1.1 0 0 0 0-2.2z"
+        "M3 1h8a2 2 0 0 1 2 2v8a2 2 0 0 1-2 2H3a2 2 0 0 1-2-2V3a2 2 0 0 1 2-2z"
+        + "".join(
+            f"M{place}a1.1 1.1 0 1 0 0 2.2 1.1 1.1 0 0 0 0-2.2z"
+            for place in ("4 2.9", "10 2.9", "7 5.9", "4 8.9", "10 8.9")
         ),
     ),
     "code": ("", "M1 2.2h8v1.6H1zM3 5.4h10V7H3zM3 8.6h7v1.6H3zM1 11.8h5v1.6H1z"),
@@ -298,23 +296,17 @@ def module(entry: str) -> str:
     gather(entry)
     whole = _IMPORT.sub("", static(entry)).strip()
     for name in reversed(order[:-1]):
-        whole = f"{_called_by(whole, name)}\n{whole}"
+        text = (_STATIC / name).read_text(encoding="utf-8")
+        for function in reversed([*_FUNCTION.finditer(text)]):  # what calls one stands below it
+            others = text[: function.start()] + text[function.end() :]
+            text = text if re.search(rf"\b{function[1]}\b", others + whole) else others
+        whole = f"{_EXPORT.sub('', _IMPORT.sub('', _stripped(text))).strip()}\n{whole}"
     return whole
 
 
 def script(entry: str) -> str:
     """Return the same for what is no module: nothing is exported."""
     return _EXPORT.sub("", module(entry))
-
-
-def _called_by(rest: str, name: str) -> str:
-    """Return a module that others import, less the functions that neither they nor it call."""
-    text = (_STATIC / name).read_text(encoding="utf-8")
-    for function in reversed([*_FUNCTION.finditer(text)]):  # what calls one stands below it
-        others = text[: function.start()] + text[function.end() :]
-        if re.search(rf"\b{function[1]}\b", others + rest) is None:
-            text = others
-    return _EXPORT.sub("", _IMPORT.sub("", _stripped(text))).strip()
 
 
 # The code that the panels of a page share: each piece has a key, and lies packed in an element that runs nothing.
@@ -359,11 +351,6 @@ def with_loader(html: str) -> str:
     return f"{html.replace(loader(), '').removesuffix(_END)}{loader()}{_END}"
 
 
-def keys(html: str) -> frozenset[str]:
-    """Return the keys of the pieces that an output carries."""
-    return frozenset(elements(html))
-
-
 def elements(html: str) -> dict[str, str]:
     """Return the elements that carry code in an output, by key."""
     return {match[1]: match[0] for match in _CARRIED.finditer(html)}
@@ -371,23 +358,17 @@ def elements(html: str) -> dict[str, str]:
 
 def deduplicate(html: str, elsewhere: Mapping[str, int]) -> str:
     """Return an output without the pieces that another carries; ``elsewhere``: in which cell, by key."""
-
-    def pointer(match: re.Match[str]) -> str:
-        if match[1] not in elsewhere:
-            return match[0]
-        return tag("script", type="text/plain", data_tm_code=match[1], data_tm_cell=elsewhere[match[1]])
-
-    return _CARRIED.sub(pointer, html)
+    for key, carried in elements(html).items():
+        if key in elsewhere:
+            html = html.replace(
+                carried, tag("script", type="text/plain", data_tm_code=key, data_tm_cell=elsewhere[key])
+            )
+    return html
 
 
 def once_each(html: str) -> str:
     """Return an output of several panels in which the first that needs a piece carries it for the others."""
-    known: set[str] = set()
-
-    def carried(match: re.Match[str]) -> str:
-        if match[1] in known:
-            return tag("script", type="text/plain", data_tm_code=match[1])
-        known.add(match[1])
-        return match[0]
-
-    return _CARRIED.sub(carried, html)
+    for key, carried in elements(html).items():
+        first, *others = html.split(carried)
+        html = first + carried + tag("script", type="text/plain", data_tm_code=key).join(others)
+    return html

@@ -48,11 +48,10 @@ def with_code(text: str) -> str:
 
 def findings_html(node: nodes.Findings) -> str:
     """Return the findings strip, errors with their remedies shown; nothing where there is no finding."""
+    rows = [*map(finding_html, node.findings)]
     if node.where:
         pairs = zip(node.findings, node.where, strict=True)
         rows = [finding_html(finding, before=f"{cell(where)}: ", is_open=False) for finding, where in pairs]
-    else:
-        rows = [*map(finding_html, node.findings)]
     rest = [tag("summary", escape(node.rest)), *rows[node.most :]]
     folded = tag("details", *rest, class_="tm-fold tm-rest") if node.rest else ""
     return tag("div", *rows[: node.most], folded, class_="tm-find") if rows else ""
@@ -121,31 +120,29 @@ def _style(view: nodes.Panel) -> str:
 
 
 def _has(body: Iterable[Node], kind: type[nodes.Source | nodes.Table]) -> bool:
-    """Say whether a node of that kind is in a body or in its sections; a table without rows is not there."""
-    there = [node for node in body if not isinstance(node, nodes.Table) or node.rows]
-    return any(isinstance(node, kind) or (isinstance(node, nodes.Section) and _has(node.body, kind)) for node in there)
+    """Say whether a node of that kind is in a body or in its sections."""
+    return any((nodes.is_there(node) and isinstance(node, kind)) or
+               (isinstance(node, nodes.Section) and _has(node.body, kind)) for node in body)  # fmt: skip
 
 
 def inside(view: nodes.Panel) -> list[str]:
     """Return the header and the parts of a panel."""
-    facts = filter(None, (cell(fact) for fact in view.facts if not _is_badge(fact)))
-    described = (fact if fact.startswith("<") else tag("span", fact) for fact in facts)
+    facts, badges = list[str](), list[str]()
+    for fact in view.facts:
+        is_badge = isinstance(fact, nodes.Words) and fact.look == "badge"
+        (badges if is_badge else facts).append(cell(fact))
+    described = (fact if fact.startswith("<") else tag("span", fact) for fact in facts if fact)
     line = " ".join([tag("b", with_code(view.title), class_="tm-name"), *described])
-    badges = " ".join(cell(fact) for fact in view.facts if _is_badge(fact))
     lead = with_code(view.lead) if isinstance(view.lead, str) else view.lead.html()
     head = tag(
         "header",
         tag("p", icon(view.icon) if view.icon else "", line, class_="tm-line"),
-        " " + tag("p", badges, class_="tm-badges") if badges else "",
+        " " + tag("p", " ".join(badges), class_="tm-badges") if badges else "",
         tag("p", lead, class_="tm-lead") if lead else "",
         *(tag("p", with_code(text), class_="tm-second quiet") for text in view.second if text),
         class_="tm-head",
     )
     return [head, *_blocks(view.body)]
-
-
-def _is_badge(fact: Cell) -> bool:
-    return isinstance(fact, nodes.Words) and fact.look == "badge"
 
 
 def _blocks(body: Iterable[Node]) -> Iterable[str]:
@@ -201,8 +198,8 @@ def _(node: nodes.Section) -> str:
 
 @html.register
 def _(node: nodes.Paragraph) -> str:
-    sign = f"{icon(node.look)} " if node.look in {"warning", "error"} else ""
-    return tag("p", sign, cell(node.text), class_=_CLASSES[node.look] if node.look else None)
+    sign, words = f"{icon(node.look)} " if node.look in {"warning", "error"} else "", cell(node.text)
+    return tag("p", sign, words, class_=_CLASSES[node.look] if node.look else None) if words else ""
 
 
 @html.register
@@ -257,20 +254,15 @@ def _(node: nodes.Source) -> str:
     beside = any(line.beside for line in node.lines)
     titles = [("number of the line", ""), *([("mark", "")] if signs else []), ("line", node.titles[0])]
     titles += [("what it did", node.titles[1])] if beside else []
-    heads = (tag("th", escape(seen), scope="col") if seen else corner(sentence, scope="col")
-             for sentence, seen in titles)  # fmt: skip
-    amounts = (tag("th", escape(title), scope="col", class_="tm-num") for title in node.columns)
+    heads = [tag("th", escape(title), scope="col", class_="tm-num") for title in node.columns]
+    heads += [tag("th", escape(seen), scope="col") if seen else corner(said, scope="col") for said, seen in titles]
     rows = []
     for line in node.lines:
-        if line.number:
-            cells = _line(line, columns, signs=signs, beside=beside)
-            rows.append(tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None))
-        else:
-            heading = tag(
-                "td", escape(line.text) or "\u22ee", colspan=2 + columns + signs + beside, class_="tm-heading"
-            )
-            rows.append(tag("tr", heading))
-    table = tag("table", tag("thead", tag("tr", *amounts, *heads)), tag("tbody", *rows), class_="tm-code")
+        wide, look = {"colspan": len(heads), "class_": "tm-heading"}, f"tm-at tm-at-{line.sign}" if line.sign else None
+        cells = _line(line, columns, signs=signs, beside=beside)
+        heading = tag("td", escape(line.text) or "\u22ee", **wide)
+        rows.append(tag("tr", *cells, class_=look) if line.number else tag("tr", heading))
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="tm-code")
     return scroll("The source, line by line", table)
 
 
@@ -301,6 +293,8 @@ def _(node: tuple[Cell, ...]) -> str:
 @cell.register
 def _(node: nodes.Words) -> str:
     hint = node.hint or None
+    if not node.text:
+        return ""
     if node.look == "code":
         return tag("code", escape(node.text), title=hint)
     if node.look == "literal":
@@ -313,7 +307,7 @@ def _(node: nodes.Words) -> str:
 def _(node: nodes.Noted) -> str:
     notes = (tag("span", with_code(each), class_="tm-sub") if isinstance(each, str) else cell(each)
              for each in node.notes if each)  # fmt: skip
-    return cell(node.text) + "".join(f" {note}" for note in notes)
+    return " ".join([cell(node.text), *notes])
 
 
 @cell.register
@@ -347,8 +341,7 @@ def _(node: nodes.Bar) -> str:
 @cell.register
 def _(node: nodes.Strip) -> str:
     """Return a small picture: coloured by place where it is used, hatched where it is not, crossed where unknown."""
-    cells = len(node.shares)
-    if not cells:
+    if not (cells := len(node.shares)):
         return ""
     columns, colours = list[list[int]](), min(cells, _COLOURS)
     for at, share in enumerate(node.shares):
@@ -371,12 +364,12 @@ def _(node: nodes.Strip) -> str:
 
 @html.register
 def _(node: nodes.Parts) -> str:
-    bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
-                      title=_sentence(part)) for part in node.parts)  # fmt: skip
-    sentence = "; ".join(map(_sentence, node.parts))
+    said = [f"{part.words}: {part.amount}" + (f", {part.of}" if part.of else "") for part in node.parts]
+    bar = (tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%", title=sentence)
+           for part, sentence in zip(node.parts, said, strict=True))  # fmt: skip
     keys = [key(part.ground, escape(part.words), part.amount) for part in node.parts]
     keys += [tag("span", escape(node.note), class_="tm-key quiet")] if node.note else []
-    drawn = tag("div", bar, class_="tm-bar", role="img", aria_label=sentence) if bar else ""
+    drawn = tag("div", *bar, class_="tm-bar", role="img", aria_label="; ".join(said)) if said else ""
     return drawn + tag("div", " ".join(keys), class_="tm-keys")
 
 
@@ -384,10 +377,6 @@ def key(ground: str, words: str, amount: str = "") -> str:
     """Return an entry of a legend: the colour of a style class, what it stands for, as markup, and how much that is."""
     number = f" {tag('b', escape(amount))}" if amount else ""
     return tag("span", tag("span", class_=f"tm-swatch {ground}"), words, number, class_="tm-key")
-
-
-def _sentence(part: nodes.Part) -> str:
-    return f"{part.words}: {part.amount}" + (f", {part.of}" if part.of else "")
 
 
 @html.register

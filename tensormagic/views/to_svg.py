@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import singledispatch
 from itertools import accumulate
 
@@ -85,7 +83,6 @@ _MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _MONO_EM = 0.61  # of the size of its letters
 _BOLD = 1.13  # times as wide
 _BESIDE = 140.0  # where what was found stands, beside its code
-_CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
 _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2"}
 
 
@@ -132,20 +129,20 @@ def _(node: nodes.Findings, page: Page) -> None:
         page.put(*_finding(finding, f"{_one_line(node.where[at])}: " if node.where else ""))
     _paragraph(page, node.rest, ink=_QUIET)
     if not node.findings and node.clear:
-        _paragraph(page, plain(node.clear), ink=theme.role("ok"), bold=True)
+        _paragraph(page, plain(node.clear), ink=role("ok"), bold=True)
     for gap in node.gaps:
         _paragraph(page, plain(f"{gap.section} not shown: {gap.reason}"), ink=_QUIET)
 
 
 def _finding(finding: Finding, where: str) -> tuple[str, float]:
-    """Return a finding on a ground of its colour, code set as code, and how high it is."""
-    ink, ground, quiet = theme.role(finding.severity), theme.role(f"{finding.severity}-bg"), _QUIET
-    place = finding.location
-    lines: list[tuple[str | None, str]] = [(None, line) for line in _prose(where + finding.message)]
-    lines += [(quiet, escape(one_line(fitted(f"{place.label}: {place.text}", WIDTH - _BESIDE, SIZE))))] if place else []
-    lines += [(quiet, line) for line in _prose(finding.remedy)]
+    """Return a finding on a ground of its colour, and how high it is."""
+    ink, ground, place = role(finding.severity), role(f"{finding.severity}-bg"), finding.location
+    code, room = f"{place.label}: {place.text}" if place is not None else "", WIDTH - _BESIDE - 12
+    lines = [(_INK, line) for line in wrapped(plain(where + finding.message), room, SIZE, 60)]
+    lines += [(_QUIET, fitted(code, room, SIZE))] if code else []
+    lines += [(_QUIET, line) for line in wrapped(plain(finding.remedy), room, SIZE, 60) if line]
     height = (LINE - 1) * len(lines) + 10
-    words = (tag("text", line, x=number(_BESIDE), y=number(18 + (LINE - 1) * at), font_size=number(SIZE), fill=tone)
+    words = (text_svg(_BESIDE, 18 + (LINE - 1) * at, line, size=SIZE, ink=tone)
              for at, (tone, line) in enumerate(lines))  # fmt: skip
     sign = f'<path d="M14,7l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
     name = text_svg(28, 18, f"{finding.code} {finding.severity}", size=SIZE, ink=ink, bold=True)
@@ -154,26 +151,9 @@ def _finding(finding: Finding, where: str) -> tuple[str, float]:
     return moved(0, 4, drawn), height
 
 
-def _prose(text: str) -> list[str]:
-    """Return a text broken into lines, as content of text elements; what is between backticks is set as code.
-
-    Code may go on from one line to the next: each line closes what it opened. A backtick without a partner stays.
-    """
-    inside, lines = False, []
-    for line in wrapped(_CODE.sub(f"{_MARK}\\1{_MARK}", text), WIDTH - _BESIDE - 12, SIZE, 60) if text else ():
-        pieces = [escape(one_line(piece)) for piece in line.split(_MARK)]
-        code = [bool(piece) and inside ^ bool(at % 2) for at, piece in enumerate(pieces)]
-        lines.append("".join(
-            tag("tspan", words, font_family="ui-monospace,monospace", font_size="12") if is_code else words
-            for words, is_code in zip(pieces, code, strict=True)
-        ))  # fmt: skip
-        inside ^= len(pieces) % 2 == 0
-    return lines
-
-
 @draw.register
 def _(node: nodes.Section, page: Page) -> None:
-    if node.folded:
+    if node.folded or not nodes.is_there(node):
         return
     if node.title:
         chip = f"{nodes.letters(node.chip)}  " if node.chip else ""
@@ -201,11 +181,10 @@ def _(node: nodes.Items, page: Page) -> None:
 
 @draw.register
 def _(node: nodes.Table, page: Page) -> None:
-    if not node.rows:
-        return
-    page.put(*table_svg(node, WIDTH))
-    left = nodes.left_out_words(node, min(len(node.rows), node.most[0], MOST_ROWS))
-    _paragraph(page, left, ink=_QUIET)
+    if node.rows:
+        page.put(*table_svg(node, WIDTH))
+        left = nodes.left_out_words(node, min(len(node.rows), node.most[0], MOST_ROWS))
+        _paragraph(page, left, ink=_QUIET)
 
 
 def table_svg(node: nodes.Table, room: float) -> tuple[str, float]:
@@ -216,16 +195,14 @@ def table_svg(node: nodes.Table, room: float) -> tuple[str, float]:
     widths = _widths(node.columns, shown, room)
     starts = [0.0, *accumulate(width + _GAP for width in widths)]
     parts, y = [], 0.0
+    places = [*zip(node.columns, starts, widths, strict=False)]
     if any(column.title for column in node.columns):
-        places = [one for one in zip(node.columns, starts, widths, strict=False) if "silent" not in one[0].look.split()]
-        parts += [
-            _words(plain(column.title), x, y, wide, replace(column, look=f"{column.look} quiet"))
-            for column, x, wide in places
-        ]
+        for column, x, wide in places:
+            title = "" if "silent" in column.look.split() else plain(column.title)
+            parts.append(_words(title, x, y, wide, f"{column.look} quiet"))
         y += LINE
     for row in shown:
-        cells = [_cell(each, x, y, wide, column) for each, column, x, wide in
-                 zip(row, node.columns, starts, widths, strict=False)]  # fmt: skip
+        cells = [_cell(each, x, y, wide, column.look) for each, (column, x, wide) in zip(row, places, strict=True)]
         parts += [drawn for drawn, _ in cells]
         y += max(lines for _, lines in cells) * (LINE - 3) + 3
     return "".join(parts), y - 4
@@ -249,7 +226,7 @@ def _widths(columns: Sequence[nodes.Column], rows: Sequence[Sequence[Cell]], wid
     return widths
 
 
-def _cell(each: Cell, x: float, y: float, wide: float, column: nodes.Column) -> tuple[str, int]:
+def _cell(each: Cell, x: float, y: float, wide: float, look: str) -> tuple[str, int]:
     """Return a cell, and how many lines it takes."""
     if isinstance(each, nodes.Bar):
         ground = rect(x, y + 3, _BAR_WIDTH, 10, rx=2, fill=role("skip"))
@@ -262,15 +239,13 @@ def _cell(each: Cell, x: float, y: float, wide: float, column: nodes.Column) -> 
             drawn += [rect(x + at * part, top, part, high * share, fill=colour)] if share else []
         return tag("g", tag("title", escape(each.sentence)), *drawn), 1
     lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
-    return "".join(_words(line, x, y + at * (LINE - 3), wide, column) for at, line in enumerate(lines)), len(lines)
+    return "".join(_words(line, x, y + at * (LINE - 3), wide, look) for at, line in enumerate(lines)), len(lines)
 
 
-def _words(words: str, x: float, y: float, wide: float, column: nodes.Column) -> str:
-    looks, shown = column.look.split(), fitted(words, wide + 1, SIZE)
-    ink = _QUIET if "quiet" in looks else None
-    if "number" in looks:
-        return text_svg(x + wide, y + 12, shown, size=SIZE, anchor="end", ink=ink)
-    return text_svg(x, y + 12, shown, size=SIZE, ink=ink)
+def _words(words: str, x: float, y: float, wide: float, look: str) -> str:
+    looks, shown = look.split(), fitted(words, wide + 1, SIZE)
+    place, anchor = (x + wide, "end") if "number" in looks else (x, "start")
+    return text_svg(place, y + 12, shown, size=SIZE, anchor=anchor, quiet="quiet" in looks) if shown else ""
 
 
 @draw.register
@@ -291,12 +266,10 @@ def _line(line: nodes.Line, left: float) -> tuple[str, float]:
     """Return a line, its number behind ``left`` pixels of amounts, and how high it is with what is below it."""
     if not line.number:
         return text_svg(left + 40, 13, line.text or "\u22ee", size=12, ink=_QUIET, bold=bool(line.text)), LINE
-    tone = theme.role(_TONES[line.sign]) if line.sign else _QUIET
-    code = line.text.expandtabs(4)
-    beside = [words for words in map(_one_line, line.beside) if words]
-    begin = left + 40 + (len(code) - len(code.lstrip())) * 12 * _MONO_EM  # in place of the spaces before the code
-    shown = shortened(code, max(int((WIDTH - begin) / (12 * _MONO_EM)), 8))
-    parts = []
+    tone, em = role(_TONES[line.sign]) if line.sign else _QUIET, 12 * _MONO_EM
+    code, parts = line.text.expandtabs(4), list[str]()
+    begin = left + 40 + (len(code) - len(code.lstrip())) * em  # in place of the spaces before the code
+    shown = shortened(code, max(int((WIDTH - begin) / em), 8))
     for end, amount in enumerate(line.amounts, 1):
         if isinstance(amount, nodes.Bar) and amount.share:
             wide = (_AMOUNT - 8) * amount.share
@@ -308,15 +281,12 @@ def _line(line: nodes.Line, left: float) -> tuple[str, float]:
         tag("g", text_svg(begin, 13, shown, size=12), font_family=_MONO),
     ]
     if line.marked and (at := code.find(line.marked)) >= 0:
-        em = 12 * _MONO_EM
         parts.append(rect(left + 40 + at * em, 16, len(line.marked) * em, 2, fill=tone))
-    start = max(left + 52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
-    notes = [_one_line(part) for part in line.below if part]
+    beside, notes = ([*filter(None, map(_one_line, each))] for each in (line.beside, line.below))
+    start = max(left + 52 + len(code) * em, WIDTH * 0.5)
     if len(beside) == 1 and start + text_width(beside[0], 12) <= WIDTH:
-        parts.append(text_svg(start, 13, beside[0], size=12, ink=_QUIET))
-    else:
-        notes = [*beside, *notes]
-    wrapped_notes = [each for words in notes for each in wrapped(words, WIDTH - 64, 12, 6)]
+        parts.append(text_svg(start, 13, beside.pop(), size=12, ink=_QUIET))
+    wrapped_notes = [each for words in (*beside, *notes) for each in wrapped(words, WIDTH - 64, 12, 6)]
     parts += [text_svg(64, 13 + LINE * at, words, size=12, ink=tone) for at, words in enumerate(wrapped_notes, 1)]
     return "".join(parts), LINE * (1 + len(wrapped_notes))
 

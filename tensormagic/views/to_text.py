@@ -19,7 +19,6 @@ from tensormagic.views.theme import SIGNS
 from tensormagic.words import NOT_EQUAL, evidence_text, plural, tuple_text
 
 NARROWEST = 40
-_CELL = 400  # characters of a line of a cell
 _FOLDED = 14  # lines of what is folded within a part
 _CODE = 36  # columns that code has at the right of numbers, at least
 _BAR = 16  # columns
@@ -120,13 +119,10 @@ def inline(node: Cell) -> str:
 @text.register
 def _(node: nodes.Findings, width: int) -> Iterator[str]:
     for at, finding in enumerate(node.findings):
-        before = f"{inline(node.where[at])}: " if node.where else ""
-        if at < node.most:
-            yield from finding_lines(replace(finding, message=before + finding.message), width)
-            continue
         if at == node.most:
             yield from wrapped(f"and {node.rest.partition(':')[0]}:", width, " ", " ")
-        yield from finding_lines(replace(finding, message=before + finding.message), width, title=True)
+        before = f"{inline(node.where[at])}: " if node.where else ""
+        yield from finding_lines(replace(finding, message=before + finding.message), width, title=at >= node.most)
     if not node.findings and node.clear:
         yield from wrapped(plain(node.clear), width, " ", " ")
     for gap in node.gaps:
@@ -165,8 +161,8 @@ def _capitals(title: str) -> str:
 
 @text.register
 def _(node: nodes.Paragraph, width: int) -> Iterable[str]:
-    sign = f" {SIGNS[node.look]} " if node.look in SIGNS else "  "
-    return wrapped(inline(node.text), width, sign, " " * len(sign))
+    sign, words = f" {SIGNS[node.look]} " if node.look in SIGNS else "  ", inline(node.text)
+    return wrapped(words, width, sign, " " * len(sign)) if words else []
 
 
 @text.register
@@ -180,24 +176,19 @@ def _(node: nodes.Items, width: int) -> Iterator[str]:
 @text.register
 def _(node: nodes.Table, width: int) -> Iterator[str]:
     kept = [at for at, column in enumerate(node.columns) if column.in_terminal]
-    cells = [[inline(row[at]).split("\n") for at in kept] for row in node.rows[: node.most[1]]]
-    shown = [["\n".join(cut(line, _CELL) for line in cell) for cell in row] for row in cells]
+    shown = [[inline(row[at]) for at in kept] for row in node.rows[: node.most[1]]]
     if not shown:
         return
-    titles = [_title(node.columns[at]) for at in kept]
-    head = [titles] if any(titles) else []
-    right = [place for place, at in enumerate(kept) if "number" in node.columns[at].look.split()]
-    yield from table([*head, *shown], indent=2, gap=2, width=width, right=right)
+    titles, right = list[str](), list[int]()
+    for place, column in enumerate(node.columns[at] for at in kept):
+        looks = {*column.look.split()}
+        title = plain(column.title) if looks & {"left", "right"} else _capitals(column.title)
+        titles.append("" if "silent" in looks else title)
+        right += [place] if "number" in looks else []
+    yield from table([titles, *shown] if any(titles) else shown, indent=2, gap=2, width=width, right=right)
     left = nodes.left_out_words(node, len(shown))
     if left:
         yield f"  {left}"
-
-
-def _title(column: nodes.Column) -> str:
-    looks = set(column.look.split())
-    if "silent" in looks:
-        return ""
-    return plain(column.title) if looks & {"left", "right"} else _capitals(column.title)
 
 
 @text.register
@@ -235,29 +226,18 @@ def _with_amounts(node: nodes.Source, width: int) -> Iterator[str]:
     empty = [""] * len(node.columns)
     rows = [[inline(amount) for amount in line.amounts] or empty for line in node.lines]
     wide = [max(map(columns_of, column)) for column in zip(node.columns, *rows, strict=True)]
-    head = _aligned(node.columns, wide)
-    if width - columns_of(head) < _CODE:
-        for line, described in zip(node.lines, rows, strict=True):
-            yield from _code(f"  {line.number or '':>4}  ", _code_of(line), width)
-            cells = (
-                f"{name} {cell}".replace(" ", "\u00a0")
-                for name, cell in zip(node.columns, described, strict=True)
-                if cell
-            )
-            below = "  ".join(cells)
-            yield from wrapped(below, width, " " * 12, " " * 12) if below else ()
-        return
-    yield f"{head}  line"
-    for line, described in zip(node.lines, rows, strict=True):
-        yield from _code(f"{_aligned(described, wide)}  {line.number or '':>4}  ", _code_of(line), width)
 
+    def aligned(cells: Sequence[str]) -> str:
+        return "".join("  " + " " * (most - columns_of(cell)) + cell for cell, most in zip(cells, wide, strict=True))
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "".join("  " + " " * (width - columns_of(cell)) + cell for cell, width in zip(cells, widths, strict=True))
-
-
-def _code_of(line: nodes.Line) -> str:
-    return printable(line.text.expandtabs(4)) if line.number or line.text else "\u22ef"
+    below = width - columns_of(aligned(node.columns)) < _CODE
+    yield from () if below else [f"{aligned(node.columns)}  line"]
+    for line, amounts in zip(node.lines, rows, strict=True):
+        code = printable(line.text.expandtabs(4)) if line.number or line.text else "\u22ef"
+        yield from _code(f"{'' if below else aligned(amounts)}  {line.number or '':>4}  ", code, width)
+        pairs = zip(node.columns, amounts, strict=True)
+        named = [f"{name} {amount}".replace(" ", "\u00a0") for name, amount in pairs if amount]
+        yield from wrapped("  ".join(named), width, " " * 12, " " * 12) if below and named else ()
 
 
 def _code(lead: str, code: str, width: int) -> Iterator[str]:

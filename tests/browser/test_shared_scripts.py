@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 
 RUN = samples_viewer.calm_run(2)
 WHOLE = views.render(RUN, "html")
-LEAN = theme.deduplicate(WHOLE, dict.fromkeys(theme.keys(WHOLE), 3))
+LEAN = theme.deduplicate(WHOLE, dict.fromkeys(theme.elements(WHOLE), 3))
 ADD = (
     "html => { const place = document.body.appendChild(document.createElement('div'));"
     " place.append(document.createRange().createContextualFragment(html)) }"
@@ -78,7 +78,7 @@ def test_smaller_viewers_are_shared_too(static_page, kind, part):
     """The table and the strip find theirs; a tensor's grid answers the pointer."""
     tensor = views.render(samples_tensor.transpose_slice(), "html")
     pages = [views.render(sample(kind), "html"), tensor]
-    lean = [theme.deduplicate(html, dict.fromkeys(theme.keys(html), 1)) for html in pages]
+    lean = [theme.deduplicate(html, dict.fromkeys(theme.elements(html), 1)) for html in pages]
     page = static_page("".join((*lean, *pages)))
     expect(page.locator(part)).to_have_count(2)
     page.locator("section.tm-tensor:not(.tm-overlay)").first.get_by_text("13", exact=True).first.hover()

@@ -176,7 +176,7 @@ def lab(shell, cell, monkeypatch):
         parent.update(header={"msg_id": str(next(counter)), "session": page}, content={"code": source})
         parent["metadata"] = {**LAB, "cellId": name, **metadata}
         pages = [bundle["text/html"] for bundle in cell(source).shown]
-        return [sorted(key.split("-")[0] for key in theme.keys(html)) for html in pages]
+        return [sorted(key.split("-")[0] for key in theme.elements(html)) for html in pages]
 
     return run
 
@@ -194,7 +194,7 @@ def test_the_value_of_a_cell_is_a_panel_too(lab, shell):
     """A report in the last line is shown through the formatter."""
     lab("one", "import tensormagic; r = tensormagic.inspect(a)\ntensormagic.show(r)")
     shown = shell.display_formatter.format(shell.user_ns["r"])[0]["text/html"]
-    assert theme.keys(shown) == frozenset()
+    assert theme.elements(shown) == {}
     assert "needs the output of cell [" in shown
 
 
@@ -202,7 +202,7 @@ def test_what_is_not_shown_there_carries_all(lab, shell):
     """%%capture keeps it for another cell; slides and files are pages of their own."""
     assert lab("one") == [["export", "tensor"]]
     lab("two", "%%capture kept\n%tensor a")
-    assert len(theme.keys(shell.user_ns["kept"].outputs[0].data["text/html"])) == 2
+    assert len(theme.elements(shell.user_ns["kept"].outputs[0].data["text/html"])) == 2
     assert lab("three", "%tensor a --slide") == [["tensor"]]
 
 

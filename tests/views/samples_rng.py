@@ -81,7 +81,11 @@ def full_comparison() -> RngComparison:
     return replace(PARTED, findings=(finding(),), difference="state", same=4)
 
 
+# A cell that calls a function of another file, which draws.
+ELSEWHERE = replace(
+    run(), locations=(reports.Location("data.py", 7, "x = torch.randn(3, 4)", None, "batch"), *PLACES[1:])
+)
 SAMPLES = {
-    "standing": standing(), "run": run(), "parted": PARTED, "ended": ENDED,
+    "standing": standing(), "run": run(), "elsewhere": ELSEWHERE, "parted": PARTED, "ended": ENDED,
     "same": RngComparison(names=("a", "b"), same=17), "hostile": full_run(),
 }  # fmt: skip

@@ -25,10 +25,9 @@ from tensormagic.reports import (
     ProcessUse,
 )
 from tensormagic.views.markup import unpacked
-from tensormagic.views.nodes import Column, Section, Table
+from tensormagic.views.nodes import Column, Section, Source
 from tensormagic.views.panels import (
     aliases,
-    free_history,
     memory,
     memory_run,
     overlay,
@@ -92,7 +91,6 @@ SAID = [
             ("part", "sp", (), "part of `sp`"),
         )
     ),
-    (aliases.pair_line, AliasPair("a", "b", "no", 0, 0), "`a` and `b` share no element"),
     (aliases.pair_line, AliasPair("a", "b", "maybe", None, None),
      "`a` and `b` may overlap: too complex to determine"),
     (aliases.pair_line, AliasPair("a", "b", "yes", 1, 1), "1 element of `a` lies in `b`"),
@@ -114,9 +112,9 @@ SAID = [
     (aliases.aliases_summary, replace(ASKED, groups=(), groups_found=0),
      "Nothing else reads the memory of `a` and `net`"),
     # A figure that rose or stayed is told as that; one that nobody counts is left out.
-    (free_history.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
-    (free_history.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
-    (free_history.gain_words, DeviceGain("mps"), ""),
+    (memory.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
+    (memory.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
+    (memory.gain_words, DeviceGain("mps"), ""),
     # Nothing found in what was looked at is not nothing wrong.
     (watch.all_clear, found(gaps=(Gap("names", "only 20000 objects were searched"),)),
      "Nothing found in the part that was searched."),
@@ -168,12 +166,14 @@ def test_what_was_taken_from_a_generator_whose_way_is_not_known(values, taken):
     assert rng.change_rows(odd)[1] == ("random", "not known", "not known", taken)
 
 
-def test_a_long_cell_is_a_table():
-    """Beyond eighty lines the draws are listed by line instead."""
-    long = replace(samples_rng.run(), cell=Cell("cell.py", 4, ("x",) * 200))
-    first, _ = of_kind(rng.view(long), Table)
-    assert first.columns[0].title == "line"
-    assert "3 to 5" in [row[0] for row in first.rows]
+def test_of_a_long_cell_the_lines_that_draw_are_listed():
+    """Beyond eighty lines those near them, and no others."""
+    long = replace(samples_rng.run(), cell=Cell(samples_rng.run().cell.filename, 4, ("x",) * 200))
+    (source,) = of_kind(rng.view(long), Source)
+    assert 1 < len(source.lines) < 40
+    assert [line.number for line in source.lines if line.beside] == [
+        line.number for line in part(rng.view(samples_rng.run()), Source).lines if line.beside
+    ]
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_a_long_cell_is_a_table():
         ({"same": 1, "difference": "values"}, "After 1 draw that is the same, the next call "),
         ({"same": 2, "difference": "values"}, "After 2 draws that are the same, the "),
         ({"same": 0}, "Only one of the runs draws."),
-        ({"same": 0, "difference": "values"}, "The first call draws a different number of values."),
+        ({"same": 0, "difference": "values"}, "From the first draw on, the next call draws "),
         (
             {"same": 0, "difference": "call", "names": ("a", "b")},
-            "a and b draw with different calls from the first on.",
+            "From the first draw on, a and b draw with different calls.",
         ),
-        ({"same": 0, "difference": "state"}, "Before the first draw, "),
+        ({"same": 0, "difference": "state"}, "From the first draw on, "),
     ],
 )
 def test_the_sentence_about_two_runs_agrees_with_its_number(changes, begins):

@@ -99,15 +99,8 @@ def test_where_a_cell_has_no_room_for_lines_what_is_not_finite_is_striped():
     assert "not finite on ranks 40 to 47" in made.sentence
 
 
-def test_a_tip_says_the_numbers_of_a_cell_and_the_ranks_of_a_row():
-    """Of cells that are not like the median; a row of many ranks has room for their number alone."""
-    drawn, _ = RankMap(samples_ranks.healthy(), ODD).svg(720)
-    tips = re.findall("<title>([^<]*)</title>", drawn)
-    assert sorted(tips) == [
-        "rank 3, net.0.bias: 0.01, where the median of the ranks is 1",
-        "rank 3, net.0.weight: 2.5, where the median of the ranks is 1",
-        "rank 3, net.2.weight: NaN, where the median of the ranks is 1",
-    ]
+def test_a_tip_says_the_ranks_of_a_row():
+    """A row of many has room for their number alone."""
     large = samples_ranks.large()
     drawn, _ = RankMap(large, large.pass_norms).svg(720)
     assert re.findall("<title>([^<]*)</title>([^<]*)<", drawn) == [("ranks 0 to 776 and 778 to 1023", "1023 ranks")]

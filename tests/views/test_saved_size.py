@@ -101,7 +101,7 @@ def test_a_hundred_storages_are_told_in_64_kilobytes() -> None:
 def _lean(report: Report) -> int:
     """Bytes of an output, "Export" and its text included, whose code another output of the notebook carries."""
     html = views.render(report, "html")
-    return len(theme.deduplicate(html, dict.fromkeys(theme.keys(html))).encode()) + len(
+    return len(theme.deduplicate(html, dict.fromkeys(theme.elements(html))).encode()) + len(
         views.render(report, "txt").encode()
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from tensormagic.views.panels.memory import inner, root, tile
+from tensormagic.views.panels.memory import tile
 from tensormagic.views.pictures.treemap import Box, Cell, Group, Tile, cell_lines, header_words, squarify, treemap
 from tensormagic.views.theme import MIXED
 from tests.views.samples_memory import storage
@@ -59,13 +59,14 @@ def test_the_number_of_cells_is_bounded() -> None:
 )
 def test_a_path_is_a_name_and_the_rest(name: str, parts: tuple[str, str]) -> None:
     """The name is what a user would let go of; the rest is what is inside of its group."""
-    assert (root(name), inner(name)) == parts
+    drawn = tile(storage(name, 2**20, "gradient"))
+    assert (drawn.group, drawn.label) == parts
 
 
 def written(name: str, width: float, height: float = 60) -> list[str]:
     """What is on a cell of that size, beside another of its group."""
     drawn = Cell(Box(0, 20, width, height), tile(storage(name, 2**20, "gradient")))
-    group = Group(Box(0, 0, 500, 200), root(name), (drawn, drawn))
+    group = Group(Box(0, 0, 500, 200), drawn.tile.group, (drawn, drawn))
     return cell_lines(drawn, group)
 
 

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
 from tensormagic.views import nodes
-from tensormagic.words import DOT, count, is_or_are, listed, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.words import DOT, capitalised, count, is_or_are, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAMES_SHOWN = 3
-ARROW = " \u2192 "
-NONE = "\u00b7"
 MOST_CARDS = 8  # of the pieces of memory that are folded together; the others are a line each
 MOST_LINES, MOST_MATRIX, MOST_PAIRS, MOST_SAME = 40, 6, 12, 8
-MOST_MEMBERS, OPEN_MEMBERS, MOST_FOLDS = 8, 10, 4  # of a card; of the cards that stand open; cards folded one by one
+MOST_MEMBERS, MOST_FOLDS = 8, 4  # of a card; cards that are not folded together
 _HOW = {
     "owner": "owns the memory",
     "view": "view of {base}",
@@ -41,22 +39,16 @@ _UNNAMED = {
 
 
 def view(report: AliasReport) -> nodes.Panel:
-    """Return the panel: the first card stands open, and those after it as long as they have few members together."""
+    """Return the panel: the first card stands open, the others are folded."""
     shared = [group for group in report.groups if len(group.members) > 1]
-    total, opened = 0, 0
-    for group in shared[:MOST_FOLDS]:
-        total += min(len(group.members), MOST_MEMBERS)
-        opened += not opened or total <= OPEN_MEMBERS
     same = [f"`{names(group.members[0])}`" for group in report.groups if len(group.members) == 1]
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
-    body += [_card(group, folded=False) for group in shared[:opened]]
-    body += [nodes.Section("One object, several names", [nodes.Items(same, MOST_SAME)])] if same else []
-    body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
-    rest, unlisted = shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups)
+    body += [_card(group, folded=False) for group in shared[:1]]
+    body.append(nodes.Section("One object, several names", [nodes.Items(same, MOST_SAME)] if same else []))
+    body += [_card(group, folded=True) for group in shared[1:MOST_FOLDS]]
+    rest, unlisted = shared[MOST_FOLDS:], report.groups_found - len(report.groups)
     if rest or unlisted:
-        lines: list[nodes.Cell] = [
-            (nodes.Chip(group.number), group_line(group)) for group in rest[MOST_CARDS:MOST_LINES]
-        ]
+        lines = [(nodes.Chip(group.number), group_line(group)) for group in rest[MOST_CARDS:MOST_LINES]]
         left = max(len(rest) - MOST_LINES, 0) + unlisted
         further = nodes.Items(lines, MOST_LINES, ("more piece of memory", "more pieces of memory"), left)
         cards = [_card(group, folded=True) for group in rest[:MOST_CARDS]]
@@ -65,18 +57,17 @@ def view(report: AliasReport) -> nodes.Panel:
     found = plural(report.tensors, "tensor") + (f", {plural(report.arrays, 'array')}" if report.arrays else "")
     second = f"{found} among {plural(report.looked, 'name and attribute', 'names and attributes')}"
     if report.alone and not report.asked:
-        sharing = "shares" if report.alone == 1 else "share"
         alone = f"{count(report.alone)} ({number_of_bytes(report.alone_bytes)})"
-        second += f" {DOT} {alone} {sharing} memory with no other"
+        second += f" {DOT} {alone} {'shares' if report.alone == 1 else 'share'} memory with no other"
     return nodes.Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
 
 
 def _card(group: AliasGroup, *, folded: bool) -> nodes.Section:
     """Return a piece of memory with who lies in it; every two of few members meet in a square table."""
     square = group.pairs_complete and 1 < group.found == len(group.members) <= MOST_MATRIX
+    meeting = [pair_line(pair) for pair in group.pairs if pair.overlap != "no"]
     body: list[nodes.Node] = [nodes.Paragraph(note, "warning") for note in transparent(group)]
     body += _members(group, group.members if square else ())
-    meeting = [pair_line(pair) for pair in group.pairs if pair.overlap != "no"]
     if meeting and not square:
         title = f"{plural(len(meeting), 'pair')} of objects that share elements"
         body.append(nodes.Section(title, [nodes.Items(meeting, MOST_PAIRS)], folded=True))
@@ -85,8 +76,8 @@ def _card(group: AliasGroup, *, folded: bool) -> nodes.Section:
     if group.found > len(group.members):
         body.append(nodes.Paragraph(f"{len(group.members)} of {count(group.found)} are listed.", "quiet"))
     if not group.pairs_complete:
-        words = f"Only the first {count(len(group.pairs))} overlapping pairs found are listed."
-        body.append(nodes.Paragraph(words, "quiet"))
+        pairs = f"Only the first {count(len(group.pairs))} overlapping pairs found are listed."
+        body.append(nodes.Paragraph(pairs, "quiet"))
     return nodes.Section(group_line(group) if folded else group_title(group), body, folded=folded, chip=group.number)
 
 
@@ -118,21 +109,17 @@ def _members(group: AliasGroup, square: Sequence[AliasMember]) -> list[nodes.Nod
         common = ("\u2500" if other is member else
                   shared_cell(pairs.get(frozenset((member.name, other.name))), member.name)
                   for other in square)  # fmt: skip
-        rows.append(
-            (str(at), nodes.Noted(names(member), [what]), nodes.Strip(member.coverage, sentence), described, *common)
-        )
-    table = nodes.Table(columns, rows[:MOST_MEMBERS])
-    if group.found <= MOST_MEMBERS:
-        return [table]
+        strip = nodes.Strip(member.coverage, sentence)
+        rows.append((str(at), nodes.Noted(names(member), [what]), strip, described, *common))
     rest = nodes.Table(columns, rows[MOST_MEMBERS:], left_out=(group.found - len(group.members), 0))
-    return [table, nodes.Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
+    further = nodes.Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)
+    return [nodes.Table(columns, rows[:MOST_MEMBERS]), further]
 
 
 def group_line(group: AliasGroup) -> str:
     """Return a piece of memory in one line."""
-    return (
-        f"{group_title(group)}: {listed((nodes.clipped(member.name) for member in group.members), found=group.found)}"
-    )
+    members = listed((nodes.clipped(member.name) for member in group.members), found=group.found)
+    return f"{group_title(group)}: {members}"
 
 
 def group_title(group: AliasGroup) -> str:
@@ -154,15 +141,13 @@ def how(member: AliasMember) -> str:
     if not member.base:
         text = _UNNAMED.get(member.relation, text)
     text = text or shortened(member.relation, 60)  # a word from another version
-    return f"{text}: {ARROW.join(member.operations)}" if member.operations else text
+    return ": ".join([text, " \u2192 ".join(member.operations)]) if member.operations else text
 
 
 def shared_cell(pair: AliasPair | None, name: str) -> str:
     """Return how many elements of the one called ``name`` the other of a pair reads and writes."""
-    if pair is None:
-        return ""
-    if pair.overlap == "no":
-        return NONE
+    if pair is None or pair.overlap == "no":
+        return "" if pair is None else DOT
     number = pair.overlap_elements if pair.left == name else pair.reverse_elements
     return "?" if number is None or pair.overlap == "maybe" else count(number)
 
@@ -170,8 +155,6 @@ def shared_cell(pair: AliasPair | None, name: str) -> str:
 def pair_line(pair: AliasPair) -> str:
     """Return a pair in words: ``8 elements of a lie in x``."""
     left, right = nodes.clipped(pair.left), nodes.clipped(pair.right)
-    if pair.overlap == "no":
-        return f"`{left}` and `{right}` share no element"
     if pair.overlap == "maybe" or pair.overlap_elements is None:
         return f"`{left}` and `{right}` may overlap: too complex to determine"
     verb = "lies" if pair.overlap_elements == 1 else "lie"
@@ -186,12 +169,9 @@ def transparent(group: AliasGroup) -> tuple[str, ...]:
     meeting = [(pair.left, pair.right) for pair in group.pairs if pair.overlap == "yes"]
     touching = {left if right == watched.name else right for left, right in meeting if watched.name in {left, right}}
     unseen = [
-        each.name
-        for each in group.members
-        if each.name in touching and each.relation not in {"storage", "part"}
-        if each.version is None
-        or (each.counter is not None and watched.counter is not None and each.counter != watched.counter)
-    ]
+        each.name for each in group.members if each.name in touching and each.relation not in {"storage", "part"}
+        if each.version is None or len({each.counter, watched.counter} - {None}) > 1
+    ]  # fmt: skip
     if not unseen:
         return ()
     through = listed(f"`{nodes.clipped(name)}`" for name in unseen)
@@ -223,5 +203,4 @@ def aliases_summary(report: AliasReport) -> str:
             named = listed(f"`{nodes.clipped(name)}`" for name in same[0].names)
             verdicts.append(f"{named} are the same {kind}")
     verdicts += [f"nothing else reads the memory of {unshared}"] if unshared else []
-    sentence = "; ".join(verdicts)
-    return sentence[:1].upper() + sentence[1:]
+    return capitalised("; ".join(verdicts))

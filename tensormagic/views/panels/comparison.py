@@ -5,64 +5,38 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
-from tensormagic.reports import Finding
-from tensormagic.reports.comparison import (
-    APART,
-    ComparisonReport,
-    GraphDifference,
-    Moment,
-    NodeDifference,
-    NodeMention,
-    NormDifference,
-    ParameterDifference,
-    Side,
-)
-from tensormagic.views.nodes import (
-    Bar,
-    Cell,
-    Column,
-    Findings,
-    Items,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Section,
-    Table,
-    Words,
-    table_of,
-)
+from tensormagic.reports import Finding, comparison as reports
+from tensormagic.reports.comparison import ComparisonReport, GraphDifference, Moment, NodeMention, NormDifference, Side
+from tensormagic.views import nodes
+from tensormagic.views.nodes import Bar, Cell, Column, Node, Paragraph, Section, Words, table_of
 from tensormagic.views.panels.trace_words import measured, norm_text
 from tensormagic.views.pictures.losses import LossesPicture
 from tensormagic.views.pictures.norms import loss_scale, scale_of
-from tensormagic.words import listed, plural, seconds_text, short_number, shortened, tuple_text
+from tensormagic.words import TIMES, capitalised, listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _LASTING = 3  # steps
 
-HEAD = ("", "steps", "passes", "time", "loss", "nodes", "edges", "findings")
+_HEAD = ("steps", "passes", "time", "loss", "nodes", "edges", "findings")
 MOST_PARAMETERS, OPEN_PARAMETERS, MOST_NODES, MOST_ONLY = 200, 4, 100, 60
 _NAME = 60  # characters
 
 
-def view(report: ComparisonReport) -> Panel:
+def view(report: ComparisonReport) -> nodes.Panel:
     """Return the panel."""
     left, right = report.left, report.right
-    names = _run(left, "left"), _run(right, "right")
+    names = Words(shortened(left.name, _NAME), "left"), Words(shortened(right.name, _NAME), "right")
     groups: tuple[tuple[Cell, Sequence[Finding]], ...] = (
         (("only in", names[0]), report.findings_only_left),  # what only one of the runs has first
         (("only in", names[1]), report.findings_only_right),
         ("in both", report.findings_both),
     )
     where = [where for where, findings in groups for _ in findings]
-    body: list[Node] = []
-    if where:
-        body.append(Findings([finding for _, findings in groups for finding in findings], where=where))
+    body: list[Node] = [nodes.Findings([one for _, findings in groups for one in findings], where=where)]
     columns = Column("run", look="silent quiet"), Column(left.name, look="left"), Column(right.name, look="right")
-    sides: list[Node] = [Table(columns, list(zip(HEAD, side_row(left), side_row(right), strict=True))[1:])]
+    sides: list[Node] = [nodes.Table(columns, [*zip(_HEAD, _side(left), _side(right), strict=True)])]
     scale = loss_scale(loss for pair in report.losses for loss in (pair.left, pair.right))
     if scale is not None and len(report.losses) > 1:
         sides.append(LossesPicture(report, scale))
@@ -71,21 +45,18 @@ def view(report: ComparisonReport) -> Panel:
         end = f"{side.state}: {side.error}" if side.error else side.state if side.state != "finished" else ""
         if note := ", ".join(filter(None, (title, end))):
             sides.append(Paragraph(f"{side.name}: {note}", "quiet"))
-    body += [Section("", sides), *_parameters(report)]
+    body += [Section("", sides), _parameters(report)]
     for graph in report.graphs:
-        body += [*_nodes(report, graph), *_alone(report, graph)]
-    body.append(Findings((), report.gaps))
-    words = summary(report)
-    sentence = words[:1].upper() + words[1:]
-    label = "Comparison of two traced runs"
-    return Panel("compare", "compare", "compare", names, body, label, lead=sentence, sheets=("comparison.css",))
+        body += [_nodes(report, graph), *_alone(report, graph)]
+    body.append(nodes.Findings((), report.gaps))
+    return nodes.Panel("compare", "compare", "compare", names, body, "Comparison of two traced runs",
+                       lead=capitalised(summary(report)), sheets=("comparison.css",))  # fmt: skip
 
 
-def _run(side: Side, which: Literal["left", "right"]) -> Words:
-    return Words(shortened(side.name, _NAME), which)
+Compared = reports.ParameterDifference | reports.NodeDifference
 
 
-def _norm_columns(report: ComparisonReport, rows: Sequence[ParameterDifference | NodeDifference]) -> tuple[Column, ...]:
+def _norm_columns(report: ComparisonReport, rows: Sequence[Compared]) -> tuple[Column, ...]:
     """Return the columns of a table of norms behind that of the name: two bars, on one scale, and three ratios."""
     names = (report.right.name, report.left.name)  # short ones only: a long one would make the column wide
     over = " / ".join(names) if max(map(len, names)) <= 8 else "ratio"
@@ -97,68 +68,58 @@ def _norm_columns(report: ComparisonReport, rows: Sequence[ParameterDifference |
             return Bar(0.0, norm_text(norm), f"{ground} tm-bad")
         return Bar(max(scale.share(norm), 0.01) if measured(norm) and norm else 0.0, norm_text(norm), ground)
 
-    def bars(one: ParameterDifference | NodeDifference) -> Cell:
+    def bars(one: Compared) -> Cell:
         moment = shown_moment(one.norms)
         return (bar(moment.left, "tm-a"), bar(moment.right, "tm-b")) if moment is not None else None
 
+    def ratio(moment: Moment | None) -> Cell:  # marked by which run is larger
+        text = factor(moment)
+        if moment is None or not text.startswith(TIMES):
+            return Words(text or "\u2013", "quiet")
+        return (Words("\u25b2", "up") if moment.ratio > 0 else Words("\u25bc", "down")), text
+
     return (
         Column(f"gradient norm, {scale.text}", bars, "bars"),
-        Column(over, lambda one: ratio_words(shown_moment(one.norms)), "code"),
-        Column("first", lambda one: ratio_words(one.norms.first), "code"),
-        Column("last", lambda one: ratio_words(one.norms.last), "code"),
+        Column(over, lambda one: ratio(shown_moment(one.norms)), "code"),
+        Column("first", lambda one: ratio(one.norms.first), "code"),
+        Column("last", lambda one: ratio(one.norms.last), "code"),
     )
 
 
-def ratio_words(moment: Moment | None) -> Cell:
-    """Return the factor, marked by which run is larger."""
-    text = factor(moment)
-    if moment is None or not text.startswith("\u00d7"):
-        return Words(text or "\u2013", "quiet")
-    return (Words("\u25b2", "up") if moment.ratio > 0 else Words("\u25bc", "down")), text
+def _parameters(report: ComparisonReport) -> Section:
+    def described(one: reports.ParameterDifference) -> Cell:
+        shape = " | ".join(dict.fromkeys(map(tuple_text, (one.shape_left, one.shape_right))))
+        renamed = f" | {one.name_right}" if one.name_right.partition(".")[2] != one.name.partition(".")[2] else ""
+        return nodes.Noted(shortened(one.name + renamed, _NAME), [shape])
 
-
-def _parameters(report: ComparisonReport) -> list[Section]:
     shown = report.parameters[:MOST_PARAMETERS]
     columns = (
-        Column("parameter", _parameter, "name"),
+        Column("parameter", described, "name"),
         *_norm_columns(report, shown),
         Column("differ", lambda one: when(one.norms), "quiet"),
     )
-    body: list[Node] = []
-    if shown:
-        first, rest = table_of(columns, shown[:OPEN_PARAMETERS]), table_of(columns, shown[OPEN_PARAMETERS:])
-        more = Section(f"{len(shown) - OPEN_PARAMETERS} more", [rest], folded=True)
-        body += [first, more] if rest.rows else [first]
+    first, rest = table_of(columns, shown[:OPEN_PARAMETERS]), table_of(columns, shown[OPEN_PARAMETERS:])
+    body: list[Node] = [first, Section(f"{len(rest.rows)} more", [rest], folded=True)]
     cut = len(report.parameters) - len(shown)
     body += [Paragraph(f"{cut} more with smaller differences", "quiet")] if cut else []
     for names, side in ((report.parameters_only_left, report.left), (report.parameters_only_right, report.right)):
         body += [f"parameters only in {side.name}: `{listed(names, most=MOST_ONLY)}`"] if names else []
     title = f"Gradients of {plural(len(report.parameters), 'parameter')}, the most different first"
-    return [Section(title if shown else "", body)] if body else []
+    return Section(title if shown else "", body)
 
 
-def _parameter(one: ParameterDifference) -> Cell:
-    shape = tuple_text(one.shape_left)
-    if one.shape_left != one.shape_right:
-        shape = f"{shape} | {tuple_text(one.shape_right)}"
-    renamed = f" | {one.name_right}" if one.name_right.partition(".")[2] != one.name.partition(".")[2] else ""
-    return Noted(shortened(one.name + renamed, _NAME), [shape])
-
-
-def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
+def _nodes(report: ComparisonReport, graph: GraphDifference) -> Section:
     every = [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]  # leaves are listed above
     shown = every[:MOST_NODES]
-    if not shown:
-        return []
+
+    def described(one: reports.NodeDifference) -> Cell:
+        return nodes.Noted(shortened(node_name(one.left), _NAME), [place(one.right) or place(one.left)])
+
     columns = (
-        Column(
-            "node",
-            lambda one: Noted(shortened(node_name(one.left), _NAME), [place(one.right) or place(one.left)]),
-            "name",
-        ),
+        Column("node", described, "name"),
         *_norm_columns(report, shown),
         Column("differ", lambda one: "; ".join(filter(None, (when(one.norms), *_changes(one)))), "quiet"),
-    )
+    )  # fmt: skip
     found = len(every) + graph.nodes_found - len(graph.nodes)
     number = f" of graph {graph.left}" if graph.left > 1 else ""
     same = f"; {plural(graph.equal, 'node')} the same in both" if graph.equal else ""
@@ -166,15 +127,15 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
     more = ("more with a smaller difference", "more with smaller differences")
     left_out = (found - len(shown), 0)
     table = table_of(columns, shown, most=(MOST_NODES, 12), more=more, left_out=left_out)
-    return [Section(title, [table], folded=True)]
+    return Section(title, [table], folded=True)
 
 
 def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
     """Return the nodes that only one of the runs has."""
     body: list[Node] = []
-    for found, nodes, side in _only(report, graph):
-        lines = [(Words(node_name(one), "strong"), Words(place(one), "quiet")) for one in nodes[:MOST_ONLY]]
-        rest = Items(lines, MOST_ONLY, left_out=max(found - len(lines), 0))
+    for found, mentions, side in _only(report, graph):
+        lines = [(Words(node_name(one), "strong"), Words(place(one), "quiet")) for one in mentions[:MOST_ONLY]]
+        rest = nodes.Items(lines, MOST_ONLY, left_out=max(found - len(lines), 0))
         body += [Section(f"{plural(found, 'node')} only in `{side.name}`", [rest])] if found else []
     edges = graph.edges_only_left + graph.edges_only_right
     if not body:
@@ -185,10 +146,9 @@ def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
 
 def summary(report: ComparisonReport) -> str:
     """Return the comparison in one sentence: the graph, the gradients, the loss."""
-    losses = _loss(report.left), _loss(report.right)
-    loss = f"loss {losses[0] or 'none'} against {losses[1] or 'none'}" if any(losses) else ""
-    if losses[0] and losses[0] == losses[1]:
-        loss = f"loss {losses[0]} in both"
+    left, right = _loss(report.left), _loss(report.right)
+    loss = f"loss {left} in both" if left == right else f"loss {left or 'none'} against {right or 'none'}"
+    loss = loss if left or right else ""
     return "; ".join(filter(None, (_graph_words(report), _gradient_words(report), loss)))
 
 
@@ -201,9 +161,9 @@ def _graph_words(report: ComparisonReport) -> str:
     counted = ((more_left, report.left), (more_right, report.right))
     alone = ", ".join(f"{plural(found, 'graph')} more in {side.name}" for found, side in counted if found)
     only = []
-    for found, nodes, side in _only(report, graph):
-        kinds = Counter(node.variable if node.op == "accumulate" and node.variable else node.op for node in nodes)
-        words = (kind if number == 1 else f"{kind} \N{MULTIPLICATION SIGN}{number}" for kind, number in kinds.items())
+    for found, mentions, side in _only(report, graph):
+        kinds = Counter(node.variable if node.op == "accumulate" and node.variable else node.op for node in mentions)
+        words = (kind if number == 1 else f"{kind} {TIMES}{number}" for kind, number in kinds.items())
         only += [f"{found} only in {side.name} ({listed(words, most=3)})"] if found else []
     if graph.same:
         told = "same graph" if len(report.graphs) == 1 else f"same {len(report.graphs)} graphs"
@@ -216,9 +176,10 @@ def _graph_words(report: ComparisonReport) -> str:
 
 
 def _only(report: ComparisonReport, graph: GraphDifference) -> tuple[tuple[int, tuple[NodeMention, ...], Side], ...]:
-    left = graph.only_left_found, graph.only_left, report.left
-    right = graph.only_right_found, graph.only_right, report.right
-    return left, right
+    return (
+        (graph.only_left_found, graph.only_left, report.left),
+        (graph.only_right_found, graph.only_right, report.right),
+    )
 
 
 def _gradient_words(report: ComparisonReport) -> str:
@@ -239,6 +200,10 @@ def _gradient_words(report: ComparisonReport) -> str:
 def _told(report: ComparisonReport) -> Iterator[str]:
     """Yield what differs, the worst first: NaN or Inf, no gradient, far apart from some step on, far apart once."""
     every, left, right = report.parameters, report.left.name, report.right.name
+
+    def larger(ratio: float) -> str:
+        return "larger" if ratio > 0 else "smaller"
+
     bad = [one for one in every if bool(one.norms.bad_left) != bool(one.norms.bad_right)]
     if bad:
         first = min(bad, key=lambda one: one.norms.bad_from_left or one.norms.bad_from_right or 0)
@@ -254,22 +219,18 @@ def _told(report: ComparisonReport) -> Iterator[str]:
         begin, ratio = first.norms.from_step, _ratio(first.norms.last)
         alike = [one for one in apart if one.norms.from_step == begin and _ratio(one.norms.last) * ratio > 0]
         most = times(ratio) if len(alike) == 1 else f"by up to {times(ratio)}"
-        whose = f"gradients of {_names(alike, first)} are {_size(ratio)} in {right}"
+        whose = f"gradients of {_names(alike, first)} are {larger(ratio)} in {right}"
         yield f"{_since(first.norms)}, {whose}, {most} in the end"
     first = max(every, key=lambda one: abs(_ratio(one.norms.worst)))
     worst = first.norms.worst
-    if worst is not None and abs(worst.ratio) >= math.log10(APART):
-        described = f"{times(worst.ratio)} {_size(worst.ratio)} in {right}"
+    if worst is not None and abs(worst.ratio) >= math.log10(reports.APART):
+        described = f"{times(worst.ratio)} {larger(worst.ratio)} in {right}"
         yield f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {described}"
 
 
 def _since(norms: NormDifference) -> str:
     first = norms.first.step if norms.first else None
     return f"from step {norms.from_step} on" if norms.from_step != first else "in every step"
-
-
-def _size(ratio: float) -> str:
-    return "larger" if ratio > 0 else "smaller"
 
 
 def _lasting(norms: NormDifference) -> bool:
@@ -281,19 +242,18 @@ def _ratio(moment: Moment | None) -> float:
     return 0.0 if moment is None or math.isnan(moment.ratio) else moment.ratio
 
 
-def _names(found: Sequence[ParameterDifference], first: ParameterDifference) -> str:
+def _names(found: Sequence[reports.ParameterDifference], first: reports.ParameterDifference) -> str:
     more = len(found) - 1
     return f"`{first.name}`" + (f" and {plural(more, 'other')}" if more else "")
 
 
 def times(ratio: float) -> str:
     """Return a ratio, given as a decimal logarithm, as a factor without its direction: ``1.4 times``, ``10⁴ times``."""
-    size_ = abs(ratio)
-    if math.isinf(size_):
-        return "infinitely"
-    if size_ < 3:
-        return f"{_two_digits(10**size_)} times"
-    return f"10{str(round(size_)).translate(_SUPERSCRIPTS)} times"
+    return "infinitely" if math.isinf(ratio) else f"{_power(abs(ratio))} times"
+
+
+def _power(ratio: float) -> str:
+    return _two_digits(10**ratio) if abs(ratio) < 3 else f"10{str(round(ratio)).translate(_SUPERSCRIPTS)}"
 
 
 def factor(moment: Moment | None) -> str:
@@ -304,10 +264,8 @@ def factor(moment: Moment | None) -> str:
         return "="
     if math.isinf(moment.ratio):
         return f"{norm_text(moment.left)} → {norm_text(moment.right)}"
-    if abs(moment.ratio) < 3:
-        digits = _two_digits(10**moment.ratio)
-        return "≈" if digits in {"1", "10"} and abs(moment.ratio) < 0.1 else f"×{digits}"
-    return f"×10{str(round(moment.ratio)).translate(_SUPERSCRIPTS)}"
+    text = _power(moment.ratio)
+    return "≈" if text == "1" else f"{TIMES}{text}"
 
 
 def _two_digits(value: float) -> str:
@@ -322,10 +280,9 @@ def _loss(side: Side) -> str:
     return ends[0] if side.passes_seen == 1 else " → ".join(ends)
 
 
-def side_row(side: Side) -> tuple[str, ...]:
-    """Return a run as a row below `HEAD`."""
+def _side(side: Side) -> tuple[str, ...]:
     numbers = str(side.steps_seen), str(side.passes_seen), seconds_text(side.seconds), _loss(side) or "none"
-    return (side.name, *numbers, str(side.nodes), str(side.edges), str(side.findings) if side.findings else "none")
+    return (*numbers, str(side.nodes), str(side.edges), str(side.findings or "none"))
 
 
 def when(norms: NormDifference) -> str:
@@ -354,22 +311,17 @@ def node_name(node: NodeMention) -> str:
     return f"{node.op} in {node.module}" if node.module else node.op
 
 
-def _changes(one: NodeDifference) -> Iterator[str]:
+def _changes(one: reports.NodeDifference) -> Iterator[str]:
     """Yield how shape, dtype and the share of zeros differ."""
     left, right = one.left, one.right
     if left.shapes != right.shapes:
-        yield f"{shapes(left)} | {shapes(right)}"
+        yield " | ".join(", ".join(map(tuple_text, each.shapes)) or "no shape" for each in (left, right))
     if left.dtype != right.dtype:
         yield f"{left.dtype} | {right.dtype}"
     if left.statistics is not None and right.statistics is not None:
         zeros = [stats.zero / stats.count if stats.count else 0.0 for stats in (left.statistics, right.statistics)]
         if abs(zeros[0] - zeros[1]) >= 0.1:
             yield f"zeros {zeros[0]:.0%} | {zeros[1]:.0%}"
-
-
-def shapes(node: NodeMention) -> str:
-    """Return the shapes that a node made."""
-    return ", ".join(tuple_text(shape) for shape in node.shapes) or "no shape"
 
 
 def place(node: NodeMention) -> str:

@@ -1,16 +1,28 @@
-"""Where the memory is (``%gpumem``): a bar and a map a device, what letting go would free, the largest storages."""
+"""Where the memory is (``%gpumem``): a bar and a map a device, what letting go would free, the largest storages.
+
+Of what only outputs and the last error keep (``%gpumem --free``): a table, and what to run or what it brought.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.reports import DeviceMemory, FreeableMemory, Holder, LiveStorage, MemoryReport
+from tensormagic.reports import (
+    DeviceGain,
+    DeviceMemory,
+    FreeableMemory,
+    FreeHistoryReport,
+    Holder,
+    LiveStorage,
+    MemoryReport,
+)
 from tensormagic.views import nodes
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.views.theme import CATEGORY_LETTERS, CATEGORY_WORDS
-from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
+from tensormagic.words import DOT, capitalised, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
 
 NO_NAME = "no name"
 MOST_HOLDERS, MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 3, 32
@@ -20,8 +32,10 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part fr
 _ROOT = re.compile(r"[^.\[(:,]+")
 
 
-def view(report: MemoryReport, *, below: bool = False) -> nodes.Panel:
+def view(report: MemoryReport | FreeHistoryReport, *, below: bool = False) -> nodes.Panel:
     """Return the panel; of one that stands ``below`` another the map is low, and what could be freed is folded."""
+    if isinstance(report, FreeHistoryReport):
+        return _history(report)
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
     body += [device_section(report, each, LOW_HEIGHT if below else HEIGHT) for each in ranked[:1]]
@@ -37,30 +51,26 @@ def view(report: MemoryReport, *, below: bool = False) -> nodes.Panel:
 
 def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> nodes.Section:
     """Return a device as a bar and a map of what is alive on it."""
-    total = f"{number_of_bytes(device.total)} in total" if device.total is not None else ""
-    notes = []
-    share = device.fragmentation
-    if share is not None and device.reserved is not None and device.allocated is not None:
-        unused = number_of_bytes(device.reserved - device.allocated)
-        largest = number_of_bytes(device.largest_free or 0)
-        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {percent(share)}")
+    notes = [device.name, f"{number_of_bytes(device.total)} in total" if device.total is not None else ""]
+    if device.fragmentation is not None and device.reserved is not None and device.allocated is not None:
+        unused, largest = map(number_of_bytes, (device.reserved - device.allocated, device.largest_free or 0))
+        share = percent(device.fragmentation)
+        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {share}")
     if device.peak is not None:
         notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
     if device.others:
         sizes = ("of unknown size" if one.nbytes is None else number_of_bytes(one.nbytes) for one in device.others)
-        described = (
-            f"{other.name or 'process'} ({other.pid}) {size}" for other, size in zip(device.others, sizes, strict=True)
-        )
-        notes.append(f"other processes: {listed(described, most=3)}")
-    about = f" {DOT} ".join(filter(None, (device.name, total, *notes)))
+        others = [f"{one.name or 'process'} ({one.pid}) {size}" for one, size in zip(device.others, sizes, strict=True)]
+        notes.append(f"other processes: {listed(others, most=3)}")
+    about = f" {DOT} ".join(filter(None, notes))
     body: list[nodes.Node] = [device_bar(device, report.every())]
     if device.live:
         body.append(TreemapPicture(tiles(report, device.device), f"live memory on {device.device}", height))
-    if not folded:
-        return nodes.Section(f"`{device.device}`", body, about)
-    of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
-    taken = f"{number_of_bytes(device.live)} of tensors{of}"
-    return nodes.Section(f"`{device.device}`", [nodes.Paragraph(about, "quiet"), *body], taken, folded=True)
+    if folded:
+        body.insert(0, nodes.Paragraph(about, "quiet"))
+        of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
+        about = f"{number_of_bytes(device.live)} of tensors{of}"
+    return nodes.Section(f"`{device.device}`", body, about, folded=folded)
 
 
 def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = False) -> list[nodes.Section]:
@@ -73,31 +83,28 @@ def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = Fals
     every = sorted(found, key=lambda one: -one.nbytes)
     if not every:
         return []
-    top = max(freeable.nbytes for freeable in every) or 1
+
+    def notes(one: FreeableMemory) -> nodes.Cell:  # below why it frees less, what can be taken out of it instead
+        inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in one.parts)
+        inside = _UNIT.sub("\u00a0", inside)
+        return nodes.Noted(freeable_notes(one), [f"or inside: {inside}"] if inside else [])
+
     columns = (
         nodes.Column(cell=lambda one: f"`{shortened(what(one), 80)}`", look="name"),
-        nodes.Column(cell=lambda one: nodes.Bar(one.nbytes / top)),
+        nodes.Column(cell=lambda one: nodes.Bar(one.nbytes / every[0].nbytes)),
         nodes.Column(cell=lambda one: number_of_bytes(one.nbytes), look="number"),
         nodes.Column(cell=lambda one: plural(one.storages, "storage"), look="number quiet"),
-        nodes.Column(cell=_freeable_notes, look="quiet wide"),
+        nodes.Column(cell=notes, look="quiet wide"),
     )
     most = MOST_RELEASES + MOST_RELEASES_FOLDED
     body: list[nodes.Node] = [nodes.table_of(columns, every[:MOST_RELEASES])]
     if rest := every[MOST_RELEASES:most]:
         further = nodes.table_of(columns, rest, left_out=(len(every[most:]), sum(one.nbytes for one in every[most:])))
-        body.append(
-            nodes.Section(f"{count(len(every) - MOST_RELEASES)} more that would free memory", [further], folded=True)
-        )
+        more = f"{count(len(every) - MOST_RELEASES)} more that would free memory"
+        body.append(nodes.Section(more, [further], folded=True))
     by_history = any(one.nbytes and one.kind in {"history", "traceback"} for one in every)
     note = "each on its own, with everything else kept" + (f"; {BY_HISTORY}" if by_history else "")
     return [nodes.Section("What you can free", body, note, folded=folded)]
-
-
-def _freeable_notes(freeable: FreeableMemory) -> nodes.Cell:
-    """Return why a name frees less than it leads to, and below it what can be taken out of it instead."""
-    inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in freeable.parts)
-    inside = _UNIT.sub("\u00a0", inside)
-    return nodes.Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
 
 
 _NO_OTHER = "nothing else", "nothing else of torch's"  # whether somebody besides torch is on the memory
@@ -105,29 +112,31 @@ _NO_OTHER = "nothing else", "nothing else of torch's"  # whether somebody beside
 
 def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> nodes.Section:
     """Return the largest storages with their holders, folded, and how many more there are."""
+
+    def holders(one: LiveStorage) -> str:
+        return held_by(one) or ("not found" if called(one) == NO_NAME else _NO_OTHER[one.shared])
+
+    def line(one: LiveStorage) -> str:
+        text = f" `{shortened(one.location.text, 36)}`" if one.location is not None and one.location.text else ""
+        return line_label(one) + text
+
     columns = [
         nodes.Column("storage", lambda one: f"`{shortened(called(one), 90)}`", "name"),
         nodes.Column("bytes", lambda one: number_of_bytes(one.nbytes), "number"),
         nodes.Column("category", lambda one: one.category),
         nodes.Column("tensor", kind),
         nodes.Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
+        nodes.Column("allocated by", line),
+        nodes.Column("held by", holders, "quiet wide"),
     ]
-    columns += [nodes.Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
-    columns.append(nodes.Column(
-        "held by", lambda one: held_by(one) or ("not found" if called(one) == NO_NAME else _NO_OTHER[one.shared]),
-        "quiet wide",
-    ))  # fmt: skip
+    if all(one.location is None for one in storages):
+        del columns[-2]
     smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
     table = nodes.table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
     nbytes = number_of_bytes(sum(one.nbytes for one in storages) + smaller[1])
     note = f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them"
     return nodes.Section(name, [table], note, folded=True)
-
-
-def _line(one: LiveStorage) -> nodes.Cell:
-    text = f" `{shortened(one.location.text, 36)}`" if one.location is not None and one.location.text else ""
-    return line_label(one) + text
 
 
 def title(report: MemoryReport) -> str:
@@ -148,39 +157,31 @@ def summary(report: MemoryReport) -> str:
 
 def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
     """Return the bytes of each category that has any, the largest first."""
-    totals: dict[str, int] = {}
+    totals = Counter[str]()
     for one in storages:
-        totals[one.category] = totals.get(one.category, 0) + one.nbytes
-    return sorted(((key, value) for key, value in totals.items() if value), key=lambda pair: -pair[1])
-
-
-def root(name: str) -> str:
-    """Return how a user would call what a path begins with: ``net``, ``Out``, ``graph of loss``."""
-    found = _ROOT.match(name)
-    return found.group().strip() if found else name
-
-
-def inner(name: str) -> str:
-    """Return the rest of a path behind its `root`: ``fc.weight``, ``[17]``; the root itself where there is no more."""
-    rest = name[len(root(name)) :].lstrip(".:, ").removeprefix("<locals>.")
-    return rest or name
+        totals[one.category] += one.nbytes
+    return [pair for pair in totals.most_common() if pair[1]]
 
 
 def tiles(report: MemoryReport, device: str) -> list[Tile]:
     """Return what a treemap of one device draws; of storages that are not listed, the sums."""
     found = [tile(one) for one in report.storages if one.device == device]
-    for one in report.left_out:
-        if one.device == device:
-            words = f"{count(one.tensors)} smaller"
-            title = f"{words}, {CATEGORY_WORDS[one.category]}"
-            found.append(Tile(LEFT_OUT, words, one.category, one.nbytes, title, one.tensors))
-    return found
+    return found + [left_out(one.tensors, one.nbytes, one.category) for one in report.left_out if one.device == device]
+
+
+def left_out(number: int, nbytes: int, category: str = "other") -> Tile:
+    """Return what a treemap draws in place of storages that are not listed."""
+    words = f"{count(number)} smaller"
+    return Tile(LEFT_OUT, words, category, nbytes, f"{words}, {CATEGORY_WORDS[category]}", number)
 
 
 def tile(one: LiveStorage) -> Tile:
-    """Return a storage as what a treemap draws."""
-    name = called(one)
-    group, label = (NO_NAME, one.category) if name == NO_NAME else (root(name), inner(name))
+    """Return a storage as what a treemap draws: in the group of what its path begins with, called by the rest."""
+    name, group, label = called(one), NO_NAME, str(one.category)
+    if name != NO_NAME:  # ``net``, ``Out``, ``graph of loss``, and ``fc.weight``, ``[17]``
+        found = _ROOT.match(name)
+        root = found.group() if found else name
+        group, label = root.strip(), name[len(root) :].lstrip(".:, ").removeprefix("<locals>.") or name
     return Tile(group, label, one.category, one.nbytes, "\n".join(storage_lines(one)))
 
 
@@ -191,19 +192,10 @@ def called(one: LiveStorage) -> str:
 
 def storage_lines(one: LiveStorage) -> list[str]:
     """Return the tooltip of a storage, a line each."""
-    held = held_by(one)
-    return [
-        called(one),
-        f"{number_of_bytes(one.nbytes)}, {one.category}, {kind(one)}".rstrip(", "),
-        *([f"held by {held}"] if held else []),
-        *([origin(one)] if one.location is not None else []),
-    ]
-
-
-def origin(one: LiveStorage) -> str:
-    """Return which line allocated a storage, with its text; nothing where nobody saw it."""
-    text = f": {shortened(one.location.text, 60)}" if one.location is not None and one.location.text else ""
-    return f"allocated by {line_label(one)}{text}" if one.location is not None else ""
+    held, text = held_by(one), one.location.text if one.location is not None else ""
+    origin = f"allocated by {line_label(one)}{text and f': {shortened(text, 60)}'}" if one.location is not None else ""
+    about = f"{number_of_bytes(one.nbytes)}, {one.category}, {kind(one)}".rstrip(", ")
+    return [*filter(None, (called(one), about, held and f"held by {held}", origin))]
 
 
 def line_label(one: LiveStorage) -> str:
@@ -222,16 +214,15 @@ def kind(one: LiveStorage) -> str:
 
 def held_by(one: LiveStorage) -> str:
     """Return who holds a storage besides what it is called after."""
-    paths = [_holder(holder) for holder in one.holders if holder.path != called(one)]
+
+    def where(holder: Holder) -> str:  # of a variable of a function that failed, the line at which it failed, too
+        function, mark, name = holder.path.partition(".<locals>.")
+        if not mark or holder.kind != "traceback" or holder.location is None:
+            return shortened(holder.path, 48)
+        return f"{shortened(name, 32)} in {shortened(function, 32)}, line {holder.location.line}"
+
+    paths = [where(holder) for holder in one.holders if holder.path != called(one)]
     return listed(paths, most=MOST_HOLDERS, found=len(paths) + max(one.found - len(one.holders), 0))
-
-
-def _holder(holder: Holder) -> str:
-    """Return where a holder is; of a variable of a function that failed, the line at which it failed, too."""
-    function, mark, name = holder.path.partition(".<locals>.")
-    if not mark or holder.kind != "traceback" or holder.location is None:
-        return shortened(holder.path, 48)
-    return f"{shortened(name, 32)} in {shortened(function, 32)}, line {holder.location.line}"
 
 
 def what(freeable: FreeableMemory) -> str:
@@ -249,11 +240,50 @@ def freeable_notes(freeable: FreeableMemory) -> str:
     return f"of {number_of_bytes(freeable.reaches)} that it reaches{shared}"
 
 
+# -- what only outputs and the last error keep
+
+_ENTRIES = (
+    nodes.Column(cell=lambda entry: f"`{entry.name}`", look="name"),
+    nodes.Column(cell=lambda entry: number_of_bytes(entry.nbytes), look="number"),
+    nodes.Column(cell=freeable_notes, look="quiet"),
+)
+
+
+def _history(report: FreeHistoryReport) -> nodes.Panel:
+    names = listed([entry.name for entry in report.entries], most=6)
+    one, nbytes = len(report.entries) == 1, number_of_bytes(report.nbytes)
+    if not report.entries:
+        lead = "Neither the outputs nor the last error hold memory of their own."
+    elif not report.dropped:
+        lead = capitalised(f"{names} {'keeps' if one else 'keep'} {nbytes} that nothing else holds.")
+    else:
+        expected = f", of {nbytes} expected" if report.freed != report.nbytes else ""
+        freed = f"{number_of_bytes(report.freed)} freed, in {plural(report.storages, 'storage')}"
+        lead = f"Released {names}: {freed}{expected}."
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps), nodes.table_of(_ENTRIES, report.entries)]
+    body += [nodes.Paragraph(words, "quiet") for words in map(gain_words, report.gains) if words]
+    if report.entries and not report.dropped:
+        how = f"`%gpumem --free --yes` releases {'it' if one else 'them'}. Your own variables keep what they hold."
+        body.append(nodes.Paragraph(how, "quiet"))
+    label = "Memory kept only by IPython's history"
+    return nodes.Panel("memory", "memory", "memory", [lead], body, label, sheets=("memory.css",))
+
+
+def gain_words(gain: DeviceGain) -> str:
+    """Return what a device's own figures say: ``cuda:0: allocated 24 MiB less, reserved 32 MiB less``."""
+    figures = (("allocated", gain.allocated), ("reserved", gain.reserved), ("this process takes", gain.process))
+    described = [
+        f"{name} {number_of_bytes(abs(less))} {'less' if less > 0 else 'more'}" if less else f"{name} as much as before"
+        for name, less in figures
+        if less is not None
+    ]
+    return f"{gain.device}: {', '.join(described)}" if described else ""
+
+
 # -- the bar of a device ---------------------------------------------------------------------------------------------
 
 # Tensors by category, then what else takes memory, then what is free. The parts of a device that has room to spare
 # would be too thin to see: then the free part is drawn as long as the rest, and is said not to be to scale.
-FREE_AT_MOST = 0.5  # of the bar: a longer one is cut
 
 # What takes memory besides tensors, and the letter of its style class.
 _BEYOND = {
@@ -273,16 +303,14 @@ def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> nodes.P
     amounts = [(CATEGORY_WORDS[name], f"tm-c{CATEGORY_LETTERS[name]}", nbytes) for name, nbytes in by_category(here)]
     amounts += [(words, f"tm-d{_BEYOND[words]}", nbytes) for words, nbytes in _beyond_tensors(device) if nbytes > 0]
     taken, free = sum(nbytes for _, _, nbytes in amounts), device.free or 0
-    cut = free > taken
-    drawn = 2 * taken if cut else taken + free
-    shares = [(*one, one[-1] / drawn) for one in amounts if drawn]
-    if free:
-        ground = "tm-df tm-cut" if cut and taken else "tm-df"
-        shares.append(("free", ground, free, FREE_AT_MOST if cut and taken else free / max(drawn, free)))
-    whole = device.total or taken + free
-    parts = [nodes.Part(words, number_of_bytes(nbytes), share, ground, percent(nbytes, whole))
-             for words, ground, nbytes, share in shares]  # fmt: skip
-    return nodes.Parts(parts, "(free part not to scale)" if cut and taken else "")
+    cut = free > taken > 0
+    amounts += [("free", "tm-df tm-cut" if cut else "tm-df", free)] if free else []
+    drawn, whole = 2 * taken if cut else taken + free, device.total or taken + free
+    parts = []
+    for words, ground, nbytes in amounts:
+        share = 0.5 if cut and words == "free" else nbytes / drawn
+        parts.append(nodes.Part(words, number_of_bytes(nbytes), share, ground, percent(nbytes, whole)))
+    return nodes.Parts(parts, "(free part not to scale)" if cut else "")
 
 
 def _beyond_tensors(device: DeviceMemory) -> Iterator[tuple[str, int]]:

@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
-from tensormagic.reports import (
-    AllocatedBlock,
-    AllocatorRun,
-    Cell as CellSource,
-    FunctionMemory,
-    Leak,
-    MemoryRunReport,
-    OutOfMemory,
-)
+from tensormagic import reports
+from tensormagic.reports import AllocatedBlock, MemoryRunReport
 from tensormagic.views import nodes
-from tensormagic.views.panels.memory import called, freeable_sections, kind, storage_lines, storages_section, tile
+from tensormagic.views.panels import memory
+from tensormagic.views.panels.memory import called, freeable_sections, kind, storages_section
 from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks, main_timeline
-from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
+from tensormagic.views.pictures.treemap import Tile, TreemapPicture
 from tensormagic.views.theme import BEFORE, CATEGORY_WORDS
 from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened
 
@@ -34,59 +28,57 @@ _ABOUT_LINES = "bytes: alive at the peak, allocated in total, freed while it ran
 
 def view(report: MemoryRunReport) -> nodes.Panel:
     """Return the panel."""
+    main, failed = main_timeline(report), report.out_of_memory
     drawn = [timeline for timeline in report.timelines if timeline.live]
-    main = main_timeline(report)
-    ranked = sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]
     ranks = line_ranks(main) if main is not None else {}
-    died = report.out_of_memory is not None and bool(report.at_end)
+    died = failed is not None and bool(report.at_end)
     body: list[nodes.Node] = []
-    if (failed := report.out_of_memory) is not None:
+    if failed is not None:
         body.append(nodes.Paragraph(out_of_memory_words(failed), "error"))
         body += [f"{failed.location.label}: `{failed.location.text}`"] if failed.location is not None else []
         body += [nodes.Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else []
     body.append(nodes.Findings(report.findings, report.gaps))
     if died:
-        dead = TreemapPicture([*map(tile, report.at_end)], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS)
+        tiles = [*map(memory.tile, report.at_end)]
+        dead = TreemapPicture(tiles, "what was alive when it failed", MAP_HEIGHT, MOST_CELLS)
         body += [nodes.Section("Alive when it failed", [dead], "by name"), *freeable_sections(report.freeable)]
-    for at, timeline in enumerate(ranked):
-        folded = died or at > 0
+    timelines = []
+    for timeline in sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]:
+        folded = died or timeline is not main
         note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
         drawing = TimelinePicture(timeline, partial(layer_words, report))
-        body.append(nodes.Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
+        timelines.append(nodes.Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
     asked = {index for function in report.functions for index in function.lines}
-    found: dict[tuple[str, int], int] = {}
-    for index, line in enumerate(report.lines):
-        found.setdefault((line.location.filename, line.location.line), index)
-    shown = {key: index for key, index in found.items() if key[0] == report.cell.filename or index not in asked}
-    lines = source(report, _rows(report, report.cell, shown), ranks)
-    place = len(body) if died or not ranked else len(body) - len(ranked) + 1  # what is folded stands together
-    body[place:place] = [nodes.Section("Line by line", [lines], _ABOUT_LINES, folded=died)] if lines.lines else []
+    places = [(line.location.filename, line.location.line) for line in report.lines]
+    found = Found()
+    for at, place in enumerate(places):
+        found.setdefault(place, at)
+    found = {place: at for place, at in found.items() if place[0] == report.cell.filename or at not in asked}
+    lines = _source(report, report.cell, found, ranks)
+    together = len(timelines) if died else 1  # what is folded stands together
+    body += [*timelines[:together], nodes.Section("Line by line", [lines], _ABOUT_LINES, folded=died)]
+    body += timelines[together:]
     body += [] if drawn or report.gaps else ["no operation allocated anything"]
-    body += [_function(report, function, ranks) for function in report.functions]
+    for function in report.functions:
+        found = {places[at]: at for at in function.lines if at < len(places)}
+        cell = reports.Cell(next(iter(found), ("", 0))[0], None, function.source)
+        lines = _source(report, cell, found, ranks, function.first)
+        inside = lines if lines.lines else nodes.Paragraph("no line of it allocated anything", "quiet")
+        body.append(nodes.Section(f"In `{shortened(function.name, 80)}`", [inside], folded=True))
     body += [_leaks(report.leaks), *([] if died else _peak(report))]
     body.append(storages_section("Alive when it failed" if report.error else "Alive after the run", report.at_end))
     body.append(_blocks("Allocated here and still alive", report.kept, report.kept_left_out, report))
     body += [] if died else freeable_sections(report.freeable, folded=True)
     body += map(_allocator, report.allocator)
-    sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is named right below
-    ended = nodes.Words(shortened(sentence, 200), "error" if report.error else "quiet")
-    facts: list[nodes.Cell] = [nodes.Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
+    error = " ".join(report.error.split()) if failed is None else ""  # what ran out is named right below
+    ended = shortened(f"{report.state}: {error}" if error else report.state, 200)
+    how = nodes.Words(ended, "error" if report.error else "quiet")
+    facts: list[nodes.Cell] = [nodes.Words(peak(report), "strong"), summary(report), how]
     name = shortened(f"gpumem {' '.join(report.title.split())}".rstrip(), 80)
     return nodes.Panel("memory", "memory", name, facts, body, "Memory of a run", sheets=("memory.css",))
 
 
-def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> nodes.Section:
-    indices = [index for index in function.lines if index < len(report.lines)]
-    places = [report.lines[index].location for index in indices]
-    found = {(place.filename, place.line): index for place, index in zip(places, indices, strict=True)}
-    cell = CellSource(places[0].filename if places else "", None, function.source)
-    rows = _rows(report, cell, found, function.first)
-    lines = source(report, rows, ranks)
-    body = lines if lines.lines else nodes.Paragraph("no line of it allocated anything", "quiet")
-    return nodes.Section(f"In `{shortened(function.name, 80)}`", [body], folded=True)
-
-
-def _leaks(leaks: Sequence[Leak]) -> nodes.Section:
+def _leaks(leaks: Sequence[reports.Leak]) -> nodes.Section:
     """Return what stays, after how many iterations, and what keeps it."""
     rows: list[tuple[nodes.Cell, ...]] = []
     for leak in leaks:
@@ -103,8 +95,7 @@ def _leaks(leaks: Sequence[Leak]) -> nodes.Section:
 
 def _peak(report: MemoryRunReport) -> list[nodes.Section]:
     """Return what was alive at the peak, as a map and as a table."""
-    tiles = peak_tiles(report)
-    if not tiles:
+    if not (tiles := peak_tiles(report)):
         return []
     number = len(report.peak_blocks) + report.peak_left_out[0]
     words = f"{plural(number, 'storage')}, by the line that allocated them"
@@ -117,15 +108,18 @@ def _blocks(
     name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
 ) -> nodes.Section:
     """Return blocks as a table, folded, and how many more there are."""
+
+    def storage(block: AllocatedBlock) -> nodes.Cell:
+        return nodes.Noted(f"`{shortened(called(block.storage), 80)}`", [kind(block.storage)])
+
     columns = (
-        nodes.Column("storage", lambda block: nodes.Noted(f"`{shortened(called(block.storage), 80)}`",
-                                              [kind(block.storage)]), "name"),
+        nodes.Column("storage", storage, "name"),
         nodes.Column("bytes", lambda block: number_of_bytes(block.storage.nbytes), "number"),
         nodes.Column("category", lambda block: block.storage.category),
-        nodes.Column("allocated by", lambda block: nodes.Words(operation(block.op), "code") if block.op else ""),
-        nodes.Column("line", lambda block: nodes.Words(origin(report, block, width=32), "code")),
+        nodes.Column("allocated by", lambda block: operation(block.op), "code"),
+        nodes.Column("line", lambda block: origin(report, block, width=32), "code"),
         nodes.Column("life", life, "quiet", in_terminal=False),
-    )  # fmt: skip
+    )
     sizes = [block.storage.nbytes for block in blocks]
     table = nodes.table_of(columns, blocks, most=(MOST_BLOCKS, 10), more=("smaller", "smaller"), left_out=left_out,
                      nbytes=sizes, label=name)  # fmt: skip
@@ -133,14 +127,14 @@ def _blocks(
     return nodes.Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)
 
 
-def _allocator(run: AllocatorRun) -> nodes.Section:
+def _allocator(run: reports.AllocatorRun) -> nodes.Section:
     """Return what a GPU's allocator recorded beside the operations: the lines that used memory inside of them."""
+
+    def place(line: reports.AllocatorLine) -> str:
+        return f"`{f'{line.location.label}: {line.location.text}' if line.location else _NO_USER_LINE}`"
+
     columns = (
-        nodes.Column(
-            "line",
-            lambda line: f"`{f'{line.location.label}: {line.location.text}' if line.location else _NO_USER_LINE}`",
-            "name",
-        ),
+        nodes.Column("line", place, "name"),
         nodes.Column("workspace", lambda line: number_of_bytes(line.workspace), "number"),
         nodes.Column("served", lambda line: number_of_bytes(line.served), "number"),
         nodes.Column("times", lambda line: count(line.calls), "number"),
@@ -161,49 +155,41 @@ def _allocator(run: AllocatorRun) -> nodes.Section:
     return nodes.Section(f"What the allocator of `{run.device}` recorded", ["; ".join(parts), table], folded=True)
 
 
-Rows = list[tuple[int, str, int]]  # of each line number and text, see `listing`; which of the report's it is, or -1
+Found = dict[tuple[str, int], int]  # file and number of a line → which of the report's it is
 
 
-def source(report: MemoryRunReport, rows: Rows, ranks: dict[int, int]) -> nodes.Source:
-    """Return a listing with the bytes of each line; ``ranks`` are the lines that have a colour in the timeline."""
-    memories = [report.lines[index] for _, _, index in rows if index >= 0]
+def _source(
+    report: MemoryRunReport, cell: reports.Cell, found: Found, ranks: dict[int, int], first: int = 1
+) -> nodes.Source:
+    """Return a listing of ``cell`` and of the lines ``found``, with the bytes of each line.
+
+    ``ranks`` are the lines that have a colour in the timeline; ``first`` is the number of the first line of the cell.
+    """
+    places = [report.lines[at].location for at in found.values()]
+    rows = [*islice(nodes.listing(cell, places, WHOLE, first=first), MOST)]
+    memories = [report.lines[found[row[:2]]] for row in rows if row[:2] in found]
     if not memories:
         return nodes.Source([])
     alive = max(max(one.at_peak, one.kept) for one in memories) or 1
     moved = max(max(one.allocated, one.freed) for one in memories) or 1
     counted = any(one.executions for one in memories)
     lines = []
-    for number, text, index in rows:
-        amounts: list[nodes.Cell] = []
+    for filename, number, text in rows:
+        index, amounts = found.get((filename, number), -1), list[nodes.Cell]()
         if index >= 0:
             one = report.lines[index]
             for nbytes, top, letter in (
                 (one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"),
             ):  # fmt: skip
-                bar = nodes.Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
-                amounts.append(bar)
+                amounts.append(nodes.Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None)
             times = one.executions if counted else one.calls
             backward = f", {number_of_bytes(one.backward)} of it in its backward" if one.backward else ""
             most = f"most of it {operation(one.op)}, at most {number_of_bytes(one.largest)} at once"
             sentence = f"{plural(one.calls, 'operation')} allocated, {most}{backward}"
             amounts.append(nodes.Words(count(times) if times else "", "quiet", sentence))
         ground = f"tm-l{ranks[index]}" if index in ranks else ""
-        lines.append(nodes.Line(number, text, amounts=amounts, ground=ground))
+        lines.append(nodes.Line(number, text.rstrip(), amounts=amounts, ground=ground))
     return nodes.Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
-
-
-def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int], int], first: int = 1) -> Rows:
-    """Return a listing of source and of the lines ``found``: file and number → index in the report."""
-    places = [report.lines[at].location for at in found.values()]
-    return [
-        (number, text.rstrip(), found.get((filename, number), -1))
-        for filename, number, text in islice(nodes.listing(cell, places, WHOLE, first=first), MOST)
-    ]
-
-
-def state(report: MemoryRunReport) -> str:
-    """Return how the run ended."""
-    return f"{report.state}: {' '.join(report.error.split())}" if report.error else report.state
 
 
 def peak(report: MemoryRunReport) -> str:
@@ -245,11 +231,9 @@ def peak_tiles(report: MemoryRunReport) -> list[Tile]:
     for block in report.peak_blocks:  # in the group of its line, by its name or what allocated it
         one = block.storage
         label = one.name or operation(block.op) or one.category
-        lines = [label, *storage_lines(one)[1:], life(block)]
+        lines = [label, *memory.storage_lines(one)[1:], life(block)]
         tiles.append(Tile(origin(report, block), label, one.category, one.nbytes, "\n".join(lines)))
-    number, nbytes = report.peak_left_out
-    if nbytes:
-        tiles.append(Tile(LEFT_OUT, f"{count(number)} smaller", "other", nbytes, f"{count(number)} smaller", number))
+    tiles += [memory.left_out(*report.peak_left_out)] if report.peak_left_out[1] else []
     drawn = main_timeline(report)
     before = drawn.live[drawn.peak] - sum(tile.nbytes for tile in tiles) if drawn is not None else 0
     if before > 0:
@@ -257,14 +241,13 @@ def peak_tiles(report: MemoryRunReport) -> list[Tile]:
     return tiles
 
 
-def was_before(block: AllocatedBlock) -> bool:
-    """Say whether a block had been there before the run."""
+def _was_before(block: AllocatedBlock) -> bool:
     return not block.op and not block.allocated_at and block.line < 0
 
 
 def origin(report: MemoryRunReport, block: AllocatedBlock, *, width: int = 40) -> str:
     """Return where a block came from: a line, or that it had been there before the run."""
-    return BEFORE if was_before(block) else line_words(report, block.line, width=width)
+    return BEFORE if _was_before(block) else line_words(report, block.line, width=width)
 
 
 def operation(op: str) -> str:
@@ -276,10 +259,10 @@ def operation(op: str) -> str:
 def life(block: AllocatedBlock) -> str:
     """Return from which operation to which a block lived, and which one allocated it."""
     end = "alive after the run" if block.freed_at is None else f"freed at {count(block.freed_at)}"
-    return end if was_before(block) else f"operation {count(block.allocated_at)} ({block.phase}), {end}"
+    return end if _was_before(block) else f"operation {count(block.allocated_at)} ({block.phase}), {end}"
 
 
-def out_of_memory_words(failed: OutOfMemory) -> str:
+def out_of_memory_words(failed: reports.OutOfMemory) -> str:
     """Return the moment in a few sentences, code between backticks."""
     asked = number_of_bytes(failed.asked) if failed.asked is not None else "memory"
     who = f"`{failed.op}`" if failed.op else "an operation"

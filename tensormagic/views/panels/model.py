@@ -9,7 +9,6 @@ from tensormagic.words import count, listed, number_of_bytes, percent, plural, s
 MOST = (400, 80)  # rows in a page, in a terminal
 MOST_SHAPES = 2
 NBSP = "\u00a0"  # a space that a page keeps
-_INDENT = NBSP * 2
 _SHAPES = {
     "forward": "Output: what each module returned when this forward ran.",
     "trace": "Output: what the last operation recorded in each module made, in the last traced run.",
@@ -20,7 +19,10 @@ def view(report: ModelReport) -> Panel:
     """Return the panel; below the title what takes how much memory, and where the shapes are from."""
     root = report.rows[0]
     columns = [*(column for column, _ in _COLUMNS), Column("mode"), Column("optimizer")]
-    rows = [[*(cell(row) for _, cell in _COLUMNS), mode(row, root), optimizer(row, report)] for row in report.rows]
+    rows = []
+    for row in report.rows:
+        mode = ("train" if row.training else "eval") if row.training != root.training else ""
+        rows.append([*(cell(row) for _, cell in _COLUMNS), mode and Words(mode, "warning"), optimizer(row, report)])
     used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
     shown, cells = [columns[at] for at in used], [[row[at] for at in used] for row in rows]
     tree = Table(shown, cells, most=MOST, more=("more module", "more modules"), label="Modules")
@@ -42,7 +44,7 @@ def view(report: ModelReport) -> Panel:
 
 def name(row: ModuleRow) -> str:
     """Return what a module is called in the one around it, indented below that."""
-    return _INDENT * row.depth + shortened(row.path.rpartition(".")[2] if row.depth else row.path, 40)
+    return NBSP * 2 * row.depth + shortened(row.path.rpartition(".")[2] if row.depth else row.path, 40)
 
 
 def shapes(row: ModuleRow) -> str:
@@ -57,16 +59,9 @@ def parameters(row: ModuleRow) -> str:
     frozen = row.parameters - row.trainable
     if row.unmade:
         return f"{count(row.parameters)}, more not made yet" if row.parameters else "not made yet"
-    if not row.parameters:
-        return ""
-    if frozen and row.trainable:
-        return f"{count(row.parameters)}, {count(frozen)} frozen"
-    return f"{count(row.parameters)} frozen" if frozen else count(row.parameters)
-
-
-def mode(row: ModuleRow, root: ModuleRow) -> Cell:
-    """Return the mode of a module that has another than the model."""
-    return Words("train" if row.training else "eval", "warning") if row.training != root.training else ""
+    if not frozen:
+        return count(row.parameters) if row.parameters else ""
+    return f"{count(row.parameters)}, {count(frozen)} frozen" if row.trainable else f"{count(frozen)} frozen"
 
 
 def optimizer(row: ModuleRow, report: ModelReport) -> Cell:

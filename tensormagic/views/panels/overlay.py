@@ -10,34 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby, islice
+from itertools import combinations, groupby
 
-from tensormagic.reports import (
-    OverlayMember,
-    OverlayPair,
-    OverlayReport,
-    OverlayRow,
-    OverlayStorage,
-)
-from tensormagic.views import theme
-from tensormagic.views.nodes import (
-    Cell as NodeCell,
-    Column,
-    Findings,
-    Node,
-    Panel,
-    Paragraph,
-    Picture,
-    Section,
-    Table,
-    Words,
-    table_of,
-)
+from tensormagic.reports import OverlayMember, OverlayPair, OverlayReport, OverlayRow, OverlayStorage
+from tensormagic.views import nodes, theme
+from tensormagic.views.nodes import Column, Paragraph, Section, Words, table_of
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered, ruler
 from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
-MOST_UNNAMED_REFERRERS = 6  # pairs with nothing in common that are named
+MOST_UNRELATED = 6  # pairs with nothing in common that are named
 FEW = 3  # members up to which every pair has a sentence of its own
 MOST_ABREAST = 3  # tensors; the table of more may be wider than the panel
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
@@ -47,30 +29,27 @@ _LETTER = 7.3  # of a name, which is in the font of code
 NAME_WIDTH = 20  # characters
 
 
-def view(report: OverlayReport) -> Panel:
+def view(report: OverlayReport) -> nodes.Panel:
     """Return the panel; one line where no two of the tensors share memory."""
     every = names(report, tuple(range(len(report.members))))
-    findings = Findings(report.findings, report.gaps)
     drawn_last = max((at for at, storage in enumerate(report.shared) if storage.rows), default=-1)
-    body: list[Node] = [findings]
+    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
     for at, storage in enumerate(report.shared):
-        title = f"`{names(report, storage.members)}`" if at else ""
         strips = [OverlayPicture(report, storage, viewer=at == drawn_last)] if storage.rows else []
-        note = [Paragraph(drawn(report, storage), "quiet")] if drawn(report, storage) else []
         few = len(storage.members) <= FEW
         some = [_pair_sentence(report, pair) for pair in storage.pairs if few and pair.overlap != "no"]
-        none = [pair for pair in storage.pairs if pair.overlap == "no"]
-        pairs = (*some, *_unrelated(report, none))
-        body.append(Section(title, [*strips, *note, *pairs], headline(storage) if at else ""))
+        none = _unrelated(report, [pair for pair in storage.pairs if pair.overlap == "no"])
+        title, note = (f"`{names(report, storage.members)}`", headline(storage)) if at else ("", "")
+        body.append(Section(title, [*strips, Paragraph(drawn(report, storage), "quiet"), *some, none], note))
         body.append(Section("", [_members(report, storage)]))
     body += [f"{apart(report)}."] if apart(report) else []
     title = names(report, report.shared[0].members) if report.shared else every
     fact = headline(report.shared[0]) if report.shared else "no shared memory"
     label = f"Memory of {every}" if report.members else "Memory"
-    return Panel("tensor tm-overlay", "memory", title, [fact], body, label, sheets=("tensor.css", "overlay.css"))
+    return nodes.Panel("tensor tm-overlay", "memory", title, [fact], body, label, sheets=("tensor.css", "overlay.css"))
 
 
-def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
+def _members(report: OverlayReport, storage: OverlayStorage) -> nodes.Table:
     """Return a line a member: what it is, and how many of its elements meet each of the others; of two a sentence does.
 
     Those are the stored elements that have a byte in common with the other.
@@ -80,7 +59,7 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
     columns = [*MEMBERS, *(Column(f"{word} `{name(report.members[at])}`", look="number wide") for at in others)]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in reversed(storage.pairs)}
 
-    def met(row: int, column: int) -> NodeCell:
+    def met(row: int, column: int) -> nodes.Cell:
         pair = pairs.get(frozenset((row, column)))
         if pair is None:  # a member and itself
             return Words("\u2013", "quiet")
@@ -92,7 +71,7 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
     plain = table_of(MEMBERS, [report.members[at] for at in storage.members]).rows
     rows = [[*row, *(met(at, other) for other in others)] for row, at in zip(plain, storage.members, strict=True)]
     label = "elements shared by each pair of tensors"
-    return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
+    return nodes.Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
 
 
 def names(report: OverlayReport, members: tuple[int, ...]) -> str:
@@ -108,11 +87,9 @@ def headline(storage: OverlayStorage) -> str:
 def apart(report: OverlayReport) -> str:
     """Return who shares memory with nobody; nothing where everybody does with somebody."""
     alone = tuple(at for storage in report.storages if len(storage.members) == 1 for at in storage.members)
-    if not alone:
-        return ""
-    if not report.shared:
-        return f"{names(report, alone)} share no memory: each has its own storage" if len(alone) > 1 else ""
-    return f"{names(report, alone)} {'has its' if len(alone) == 1 else 'have their'} own storage"
+    if report.shared and alone:
+        return f"{names(report, alone)} {'has its' if len(alone) == 1 else 'have their'} own storage"
+    return f"{names(report, alone)} share no memory: each has its own storage" if len(alone) > 1 else ""
 
 
 def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
@@ -122,8 +99,8 @@ def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
         unit = in_elements(report, storage)
         parts.append(f"a cell is {plural(storage.cell_bytes // unit, 'element' if unit > 1 else 'byte')}")
     elif len({report.members[at].element_size for at in storage.members}) > 1:
-        parts.append(f"the ruler counts bytes, in steps of {storage.cell_bytes}" if storage.cell_bytes > 1 else
-                     "the ruler counts bytes")  # fmt: skip
+        step = f", in steps of {storage.cell_bytes}" if storage.cell_bytes > 1 else ""
+        parts.append(f"the ruler counts bytes{step}")
     if storage.start > 0 or storage.stop < storage.nbytes:
         parts.append(f"bytes {count(storage.start)} to {count(storage.stop - 1)} of {count(storage.nbytes)} are drawn")
     if not storage.exact:
@@ -138,27 +115,24 @@ def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
         return f"{both} may overlap: checking would take too long"
     if pair.common_bytes is None:
         return f"{both} overlap; counting how much would take too long"
-    common = f"{number_of_bytes(pair.common_bytes)} in common"
+    common = f"{both} have {number_of_bytes(pair.common_bytes)} in common"
     if pair.left_elements is None or pair.right_elements is None:
-        return f"{both} have {common}"
-    if left.element_size == right.element_size and pair.left_elements == pair.right_elements:
-        return f"{both} have {plural(pair.left_elements, 'element')} in common"
+        return common
     first, second = plural(pair.left_elements, "element"), plural(pair.right_elements, "element")
-    return f"{both} have {common}: {first} of {name(left)}, {second} of {name(right)}"
+    if left.element_size == right.element_size and first == second:
+        return f"{both} have {first} in common"
+    return f"{common}: {first} of {name(left)}, {second} of {name(right)}"
 
 
-def _unrelated(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ...]:
+def _unrelated(report: OverlayReport, pairs: list[OverlayPair]) -> str:
     """Return who has no byte in common with whom: all at once where that holds for each two of them."""
-    if not pairs:
-        return ()
     members = sorted({at for pair in pairs for at in (pair.left, pair.right)})
-    found = {(pair.left, pair.right) for pair in pairs}
-    if len(members) > 2 and found >= set(combinations(members, 2)):
-        return (f"no two of {names(report, tuple(members))} have a byte in common",)
-    each = (f"{name(report.members[pair.left])} and {name(report.members[pair.right])}" for pair in pairs)
-    left = len(pairs) - MOST_UNNAMED_REFERRERS
-    more = f"; and {plural(left, 'more pair')}" if left > 0 else ""
-    return (f"nothing in common: {'; '.join(islice(each, MOST_UNNAMED_REFERRERS))}{more}",)
+    if len(members) > 2 and {(pair.left, pair.right) for pair in pairs} >= {*combinations(members, 2)}:
+        return f"no two of {names(report, tuple(members))} have a byte in common"
+    each = [f"{name(report.members[pair.left])} and {name(report.members[pair.right])}" for pair in pairs]
+    left = len(each) - MOST_UNRELATED
+    more = [f"and {plural(left, 'more pair')}"] if left > 0 else []
+    return f"nothing in common: {'; '.join(each[:MOST_UNRELATED] + more)}" if each else ""
 
 
 def name(member: OverlayMember) -> str:
@@ -198,7 +172,7 @@ _STRIP_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class OverlayPicture(Picture):
+class OverlayPicture(nodes.Picture):
     """The tensors of one storage, over its bytes (overlay)."""
 
     report: OverlayReport  # Whose members they are.
@@ -208,11 +182,10 @@ class OverlayPicture(Picture):
     def html(self) -> str:
         """Return a table of cells, coloured where they are read."""
         cells = self._cells()
-        width = round(cells.left + cells.unit * cells.columns)
-        style = f"width:100%;max-width:{width}px"
+        style = f"width:100%;max-width:{round(cells.left + cells.unit * cells.columns)}px"
         code = code_of("overlay", "overlay_viewer.js", mount="mountStrips", words=json.dumps(_STRIP_WORDS))
-        script = code + loader() if self.viewer else ""
-        return cells.html("tm-storage", style=style, labels=round(cells.left)) + script
+        drawn = cells.html("tm-storage", style=style, labels=round(cells.left))
+        return drawn + code + loader() if self.viewer else drawn
 
     def text(self, width: int) -> Iterable[str]:
         """Return a line of characters a tensor, and the ruler."""
@@ -251,23 +224,20 @@ def _pixels(storage: OverlayStorage) -> float:
 
 def _single(storage: OverlayStorage, member: OverlayMember, row: OverlayRow, colour: str) -> Iterator[Cell]:
     """Yield a cell for every element and for every gap, each as wide as it has bytes."""
-    at = storage.start
-    for element in (*row.elements, None):
-        stop = storage.stop if element is None else element.start
-        yield from _gaps(storage, member, at, stop)
-        if element is not None:
-            span = member.element_size // storage.cell_bytes
-            label = ",".join(map(str, element.index)) + (f" \u00d7{element.reads}" if element.reads > 1 else "")
-            short = f"\u00d7{element.reads}" if element.reads > 1 else ""
-            room = _pixels(storage) * span - 3
-            text = next((text for text in (label, short) if len(text) * CHARACTER <= room), "")
-            # Pointing at it says which element this is, which bytes it takes, and how often it is read.
-            which = f"{name(member)}[{', '.join(map(str, element.index))}]" if element.index else name(member)
-            first, last = element.start, element.start + member.element_size - 1
-            where = f"byte {count(first)}" if first == last else f"bytes {count(first)} to {count(last)}"
-            often = f", read {count(element.reads)} times" if element.reads > 1 else ""
-            yield Cell(text, colour, f"{which}: {where}{often}", span)
-            at = element.start + member.element_size
+    at, span = storage.start, member.element_size // storage.cell_bytes
+    for element in row.elements:
+        yield from _gaps(storage, member, at, element.start)
+        at = element.start + member.element_size
+        index, times = ",".join(map(str, element.index)), f"\u00d7{element.reads}" if element.reads > 1 else ""
+        room = _pixels(storage) * span - 3
+        fitting = (text for text in (f"{index} {times}".rstrip(), times) if len(text) * CHARACTER <= room)
+        # Pointing at it says which element this is, which bytes it takes, and how often it is read.
+        which = f"{name(member)}[{', '.join(map(str, element.index))}]" if element.index else name(member)
+        where = f"bytes {count(element.start)} to {count(at - 1)}"
+        where = f"byte {count(element.start)}" if member.element_size == 1 else where
+        often = f", read {count(element.reads)} times" if element.reads > 1 else ""
+        yield Cell(next(fitting, ""), colour, f"{which}: {where}{often}", span)
+    yield from _gaps(storage, member, at, storage.stop)
 
 
 def _gaps(storage: OverlayStorage, member: OverlayMember, start: int, stop: int) -> Iterator[Cell]:
@@ -297,9 +267,8 @@ def _readers(storage: OverlayStorage) -> Iterator[Cell]:
     """Yield how many of them read each cell, neighbours with the same number in one."""
     at = 0
     for readers, same in groupby(storage.readers):
-        end = at + len(list(same))
+        end = at + len([*same])
         title = f"bytes {storage.start + at * storage.cell_bytes} to {storage.start + end * storage.cell_bytes - 1}"
-        words = str(readers) if readers else "\u2013"
         title += f": read by {readers} of {len(storage.members)}"
-        yield Cell(words, title=title, span=end - at, look="tm-many" if readers > 1 else "")
+        yield Cell(str(readers or "\u2013"), title=title, span=end - at, look="tm-many" if readers > 1 else "")
         at = end

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from statistics import median
+from typing import NamedTuple
 
-from tensormagic.reports import UNTOUCHED, RankReport, RankRow
+from tensormagic.reports import UNTOUCHED, RankReport
 from tensormagic.views import svg_paths
 from tensormagic.views.markup import tag, text_width
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, Table, table_of
-from tensormagic.views.pictures.cells import PAPER, rect, text as words
+from tensormagic.views.pictures.cells import PAPER, text as words
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
     RankLanes,
@@ -26,7 +27,7 @@ from tensormagic.views.pictures.placement import (
 )
 from tensormagic.views.svg_paths import hatching, moved, number
 from tensormagic.views.text_canvas import wrapped
-from tensormagic.views.theme import BAD_COLOUR, MEDIAN_COLOUR, OTHER_COLOUR
+from tensormagic.views.theme import BAD_COLOUR, MEDIAN_COLOUR
 from tensormagic.views.to_html import scroll
 from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
@@ -42,7 +43,7 @@ from tensormagic.words import (
 )
 
 _MOST_ROWS, _MOST_COLUMNS = 1024, 590  # cells of the image: as many as 720 pixels have room for
-_TEXT_ROWS, _TEXT_COLUMNS = 24, 96  # signs in a terminal
+_TEXT_ROWS, _TEXT_LABEL = 24, 32
 _MOST_BEHIND = 60  # rows of the table behind the image
 _LIMITS = (-1.0, -0.3, -0.05, 0.05, 0.3, 1.0)  # log10 of a norm over the median: where the next level begins
 _SAME, _BAD, _NONE = 3, 7, 8  # levels: as the median; not finite; no gradient
@@ -87,11 +88,11 @@ _OF_BITS = {"start", "gradients", "parameters"}  # differences by which a rank s
 
 def view(report: RankReport) -> Panel:
     """Return the panel."""
-    there = list(report.reports)
-    ended = {one.rank for one in report.ranks if one.state != "running"}
+    there, every = list(report.reports), {one.rank for one in report.ranks}
     differ = {rank for one in report.differences if one.what in _OF_BITS for rank in one.ranks} | {*report.bad_ranks}
     failed = {one.rank for one in report.ranks if one.state != "finished"}
-    missing = sorted(({0} | differ | failed) & {one.rank for one in report.ranks} - {*there}) if ended else []
+    ended = any(one.state != "running" for one in report.ranks)
+    missing = sorted(({0} | differ | failed) & every - {*there}) if ended else []
     command = f"`--rank {there[-1]}` or " if there and report.title else ""
     reports = "full report" if len(there) == 1 else "full reports"
     parts = [f"{reports} of {ranks_text(there)}: {command}`.reports[{there[-1]}]`"] if there else []
@@ -102,9 +103,8 @@ def view(report: RankReport) -> Panel:
         Findings(report.findings, report.gaps, all_clear(report)),
         Section("Ranks", [table_of(RANKS, report.ranks, more=("rank", "ranks"), label="Ranks")], "; ".join(parts)),
     ]
-    step = f"step {count(report.compared_step)}"
-    if report.compared_after:
-        step = f"the step after pass {count(report.compared_after)}"
+    after = f"the step after pass {count(report.compared_after)}"
+    step = after if report.compared_after else f"step {count(report.compared_step)}"
     maps = (
         ("Gradients before they are reduced", f"pass {count(report.compared_pass)}", report.pass_norms),
         ("What the optimizer used", step, report.step_norms),
@@ -119,25 +119,17 @@ def view(report: RankReport) -> Panel:
         what = "collectives" if report.arrivals.group else "steps"
         body.append(Section(f"When ranks came to {what}", [RankLanes(report.arrivals)], folded=not is_asked))
     if report.spread:
+        groups = groups_of(report.spread)
+        placements = table_of(PLACEMENTS, groups, more=("group", "groups"), label="Placements")
+        grids = [PlacementGrid(group[0]) for group in groups[:_MOST_GRIDS]]
         note = "which rank holds which part of a parameter"
-        body.append(Section("Placement", list(_placement(report)), note, folded=True))
-    return Panel("ranks", "graph", "ranks", [summary(report)], body, label="Ranks of a run")
-
-
-def _placement(report: RankReport) -> Iterable[Node]:
-    groups = groups_of(report.spread)
-    yield table_of(PLACEMENTS, groups, more=("group", "groups"), label="Placements")
-    yield from (PlacementGrid(group[0]) for group in groups[:_MOST_GRIDS])
-
-
-def summary(report: RankReport) -> str:
-    """Return what was compared with each other, in one line."""
-    there = plural(len(report.ranks), "rank")
+        body.append(Section("Placement", [placements, *grids], note, folded=True))
     of = "" if len(report.ranks) == report.world_size else f" of {count(report.world_size)}"
     steps = max((one.steps for one in report.ranks), default=0)
-    where = f", from `{shortened(report.title, 48)}`" if report.title else ""
     seconds = max((one.seconds for one in report.ranks), default=0.0)
-    return f"{there}{of}, {plural(steps, 'step')} in {seconds_text(seconds)}{where}"
+    where = f", from `{shortened(report.title, 48)}`" if report.title else ""
+    summary = f"{plural(len(report.ranks), 'rank')}{of}, {plural(steps, 'step')} in {seconds_text(seconds)}{where}"
+    return Panel("ranks", "graph", "ranks", [summary], body, label="Ranks of a run")
 
 
 def all_clear(report: RankReport) -> str:
@@ -153,8 +145,7 @@ def all_clear(report: RankReport) -> str:
     return f"Nothing found: ranks that hold the same parameters used the same gradients, and stayed the same.{more}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(NamedTuple):
     """The norms of a rank, the medians that they are held against, and a level for each."""
 
     rank: int
@@ -172,13 +163,8 @@ def _folded(rows: Rows, most: int) -> Rows:
     for ranks, each in rows:
         size = -(-len(each) // most) or 1
         parts = (each[at : at + size] for at in range(0, len(each), size))
-        alike.setdefault(each if size == 1 else tuple(max(part, key=_distance) for part in parts), []).extend(ranks)
+        alike.setdefault(tuple(max(part, key=_distance) for part in parts), []).extend(ranks)
     return [(ranks, each) for each, ranks in alike.items()]
-
-
-def _replicas_of(one: RankRow) -> tuple[int, ...]:
-    """Return the ranks that hold the same as this one; none where it is alone, or that is not known."""
-    return one.replicas if len(one.replicas) > 1 else ()
 
 
 def _level(norm: float, middle: float) -> int:
@@ -194,7 +180,7 @@ def _level(norm: float, middle: float) -> int:
 
 
 def _distance(level: int) -> int:
-    return -1 if level == _NONE else 9 if level == _BAD else abs(level - _SAME)
+    return {_NONE: -1, _BAD: 9}.get(level, abs(level - _SAME))
 
 
 @dataclass(frozen=True)
@@ -209,33 +195,34 @@ class RankMap(Picture):
         """Each norm beside the median of those that hold the same; where nobody is known to, beside that of all."""
         report, width = self.report, len(self.report.names)
         rows = [self.norms[at * width : (at + 1) * width] for at in range(len(report.ranks))]
+        held_by = [one.replicas if len(one.replicas) > 1 else () for one in report.ranks]
         replicas: dict[tuple[int, ...], list[Sequence[float]]] = {}
-        for one, row in zip(report.ranks, rows, strict=True):
-            replicas.setdefault(_replicas_of(one), []).append(row)
+        for of, row in zip(held_by, rows, strict=True):
+            replicas.setdefault(of, []).append(row)
         middles: dict[tuple[int, ...], list[float]] = {}
         for of, held in replicas.items():
             finite = ([norm for norm in one if norm >= 0 and math.isfinite(norm)] for one in zip(*held, strict=True))
             middles[of] = [median(column) if column else 0.0 for column in finite]
-        each = ((one.rank, row, middles[_replicas_of(one)]) for one, row in zip(report.ranks, rows, strict=True))
-        return [_Measured(rank, row, middle, tuple(map(_level, row, middle))) for rank, row, middle in each]
+        return [
+            _Measured(one.rank, row, middles[of], tuple(map(_level, row, middles[of])))
+            for one, of, row in zip(report.ranks, held_by, rows, strict=True)
+        ]
 
     @cached_property
     def rows(self) -> Rows:
         """Ranks that look alike, with a level for each parameter."""
         return _folded([([one.rank], one.levels) for one in self._measured], _MOST_COLUMNS)
 
-    @cached_property
-    def odd(self) -> list[tuple[_Measured, int]]:
-        """The norms that are not like the median, by rank and number of the parameter, the furthest first."""
-        every = ((one, at) for one in self._measured for at, level in enumerate(one.levels) if level not in _USUAL)
-        return sorted(every, key=lambda each: -_distance(each[0].levels[each[1]]))
-
     def behind(self) -> Table:
-        """Return the numbers of the norms that are not like the median."""
-        shown = self.odd[:_MOST_BEHIND]
-        of = [(one.rank, self.report.names[at], one.norms[at], one.middles[at]) for one, at in shown]
-        left = (len(self.odd) - len(shown), 0)
-        return table_of(BEHIND, of, most=(_MOST_BEHIND, 12), more=("norm", "norms"), left_out=left, label="Norms")
+        """Return the numbers of the norms that are not like the median, the furthest first."""
+        places = ((one, at) for one in self._measured for at, level in enumerate(one.levels) if level not in _USUAL)
+        odd = [
+            (one.rank, self.report.names[at], one.norms[at], one.middles[at])
+            for one, at in sorted(places, key=lambda place: -_distance(place[0].levels[place[1]]))
+        ]
+        left = (len(odd[_MOST_BEHIND:]), 0)
+        return table_of(BEHIND, odd[:_MOST_BEHIND], most=(_MOST_BEHIND, 12), more=("norm", "norms"), left_out=left,
+                        label="Norms")  # fmt: skip
 
     @property
     def sentence(self) -> str:
@@ -248,117 +235,92 @@ class RankMap(Picture):
     def _legend(self) -> list[int]:
         return sorted({level for _, each in self.rows for level in each} - {_NONE})
 
-    def _below(self, names: Sequence[str], columns: int, rows: int) -> list[str]:
-        """Say which parameter a column is, and what is not shown."""
+    def _columns(self, columns: int) -> str:
+        """Return which parameter a column is."""
+        names = [shortened(name, 40) for name in self.report.names]
         several = "" if len(names) <= columns else f", {-(-len(names) // columns)} in each"
-        described = listed(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
-        return [f"columns: {described}{several}", *([f"and {plural(rows, 'row')} more"] if rows > 0 else [])]
+        return f"columns: {listed(names) if len(names) <= 4 else f'{names[0]} to {names[-1]}'}{several}"
 
     def text(self, width: int) -> Iterable[str]:
-        """Return a sign for each parameter."""
-        every = _folded(self.rows, _TEXT_COLUMNS)
-        rows = [(ranks_text(ranks, most=2), each) for ranks, each in every[:_TEXT_ROWS]]
-        label, columns = max(len(ranks) for ranks, _ in rows), len(rows[0][1])
-        room = max(width - label - 4, 8)
-        for start in range(0, max(columns, 1), room):
-            for ranks, each in rows:
-                signs = "".join(_SIGNS[level] for level in each[start : start + room])
-                yield f"  {ranks.ljust(label)}  {signs}".rstrip()
-        below = self._below(self._names, columns, len(every) - len(rows))
+        """Return a sign for each parameter, or for several."""
+        every = _folded(self.rows, max(width - _TEXT_LABEL - 4, 4))
+        shown = [(shortened(ranks_text(ranks, most=2), _TEXT_LABEL), each) for ranks, each in every[:_TEXT_ROWS]]
+        label = max(len(ranks) for ranks, _ in shown)
+        for ranks, each in shown:
+            yield f"  {ranks.ljust(label)}  {''.join(_SIGNS[level] for level in each)}".rstrip()
         legend = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend()]
-        yield from wrapped("; ".join([*legend, *below[1:], below[0]]), width, "  ", "  ")
+        more = [f"and {plural(len(every) - _TEXT_ROWS, 'row')} more"] if len(every) > _TEXT_ROWS else []
+        yield from wrapped("; ".join([*legend, *more, self._columns(len(every[0][1]))]), width, "  ", "  ")
 
-    def _image(self, width: float) -> tuple[str, float]:
-        """Return the image, ranks beside it, and parameters above it where there is room."""
-        rows, names = self.rows[:_MOST_ROWS], self._names
-        columns, wide = max(len(rows[0][1]), 1), self._wide(width)
-        top = _ROW if wide else 0.0
-        wide = wide or min((width - _LABEL - 8) / columns, _NARROW)
-        high = min(max(_MOST_HIGH / len(rows), 1.0), _ROW)
-        drawn = [words(_LABEL + at * wide, 9.5, name) for at, name in enumerate(names if top else ())]
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the image, ranks beside it, parameters above it where there is room, else below it; and a legend."""
+        rows, names = self.rows[:_MOST_ROWS], [shortened(name, 40) for name in self.report.names]
+        columns, room = max(len(rows[0][1]), 1), width - _LABEL - 8
+        wide = max([_NARROW, *(text_width(name, _SMALL) + 6 for name in names)])
+        if named := len(names) == columns and wide * columns <= room:
+            drawn = [words(_LABEL + at * wide, 9.5, name) for at, name in enumerate(names)]
+        else:
+            wide, drawn = min(room / columns, _NARROW), []
+        top, high = _ROW * named, min(max(_MOST_HIGH / len(rows), 1.0), _ROW)
         stripes = _BAD if min(wide, high) >= _APART else _STRIPE  # there is no room for a line across a cell
-        lines = (
+        lines = [
             bytes(stripes if level == _BAD and (y + x) % 4 == 0 else level for x, level in enumerate(each))
-            if _BAD in each else bytes(each) for y, (_, each) in enumerate(rows)
-        )  # fmt: skip
-        pixels = svg_paths.indexed([*lines], _PALETTE)
+            for y, (_, each) in enumerate(rows)
+        ]
         size = {"width": number(wide * columns), "height": number(high * len(rows)), "preserveAspectRatio": "none"}
+        pixels = svg_paths.indexed(lines, _PALETTE)
         drawn.append(
             tag("image", x=number(_LABEL), y=number(top), **size, href=pixels, style="image-rendering:pixelated")
         )
         drawn += self._over(rows, (_LABEL, top, wide, high))
-        return lettered("".join(drawn)), top + len(rows) * high
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return [shortened(name, 40) for name in self.report.names]
-
-    def _wide(self, width: float) -> float:
-        """Return how wide a column is that has its name above it; 0 where there is no room for the names."""
-        columns = max(len(self.rows[0][1]), 1)
-        needed = max((text_width(name, _SMALL) for name in self._names), default=0.0) + 6
-        return max(needed, _NARROW) if len(self._names) == columns and needed * columns <= width - _LABEL - 8 else 0.0
-
-    def svg(self, width: float) -> tuple[str, float]:
-        """Return the image; below it which columns there are where their names are not above, and a legend."""
-        image, high = self._image(width)
-        lines = self._below(self._names, len(self.rows[0][1]), len(self.rows) - _MOST_ROWS)
-        lines = lines[1:] if self._wide(width) else lines
-        said = lettered("".join(words(_LABEL, 12 + 15 * at, line) for at, line in enumerate(lines)))
+        below = [] if named else [self._columns(columns)]
+        below += [f"and {plural(len(self.rows) - _MOST_ROWS, 'row')} more"] if len(self.rows) > _MOST_ROWS else []
+        bottom = top + len(rows) * high
+        drawn += [words(_LABEL, bottom + 12 + 15 * at, line) for at, line in enumerate(below)]
         legend, deep = legend_svg([(_colour(level), _LEGEND[level]) for level in self._legend()], width)
-        y = 15.0 * len(lines) + 6
-        return image + moved(0, high, said, moved(4, y, legend)), high + y + deep
+        bottom += 15.0 * len(below) + 6
+        return lettered("".join(drawn)) + moved(4, bottom, legend), bottom + deep
 
     def _over(self, rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
-        """Yield what lies over the image: lines between its cells, hatching, tips, and ranks beside rows with room.
+        """Yield what lies over the image: lines between its cells, hatching, and ranks beside rows with room.
 
         ``cell`` says where the first cell is, its width and its height.
         """
         left, top, wide, high = cell
-        right, bottom = left + wide * len(rows[0][1]), top + high * len(rows)
+        columns = len(rows[0][1])
         if min(wide, high) >= _APART:
-            across = (f"M{number(left)} {number(top + at * high)}H{number(right)}" for at in range(1, len(rows)))
-            down = (f"M{number(left + at * wide)} {number(top)}V{number(bottom)}" for at in range(1, len(rows[0][1])))
+            right, bottom = number(left + wide * columns), number(top + high * len(rows))
+            across = (f"M{number(left)} {number(top + at * high)}H{right}" for at in range(1, len(rows)))
+            down = (f"M{number(left + at * wide)} {number(top)}V{bottom}" for at in range(1, columns))
             yield tag("path", d="".join([*across, *down]), stroke=PAPER, stroke_width="1", fill="none")
-            for at, (_, each) in enumerate(rows):
-                for level, run in groupby(range(len(each)), key=each.__getitem__):
+            for y, (_, each) in enumerate(rows):
+                for level, run in groupby(range(columns), key=each.__getitem__):
+                    x, *others = run
                     if level == _BAD:
-                        first, *others = run
-                        lines = hatching(left + first * wide, top + at * high, wide * (1 + len(others)), high, 5)
+                        lines = hatching(left + x * wide, top + y * high, wide * (1 + len(others)), high, 5)
                         yield tag("path", d=lines, stroke=PAPER, stroke_width="1.4", fill="none")
-            if right - left == wide * len(self.report.names):
-                places = {rank: at for at, (ranks, _) in enumerate(rows) for rank in ranks}
-                for one, at in self.odd[:_MOST_BEHIND]:
-                    middle = f"where the median of the ranks is {short_number(one.middles[at])}"
-                    tip = f"rank {one.rank}, {self.report.names[at]}: {short_number(one.norms[at])}, {middle}"
-                    box = (left + at * wide, top + places[one.rank] * high, wide, high)
-                    yield rect(box, "transparent", title=tip, stroke="none")
-        worst = sorted(range(len(rows)), key=lambda at: -max(map(_distance, rows[at][1]), default=0))
+        furthest = [max(map(_distance, each), default=0) for _, each in rows]
         shown: list[int] = []
-        for at in dict.fromkeys([worst[0], 0, len(rows) - 1, *worst]):
-            apart = _BETWEEN * (3 if high < _BETWEEN and max(map(_distance, rows[at][1]), default=0) < 2 else 1)
-            if all(abs(at - other) * high >= apart for other in shown):
+        for at in sorted(range(len(rows)), key=lambda at: -furthest[at]):  # the worst have their ranks beside them
+            if all(abs(at - other) * high >= _BETWEEN for other in shown):
                 shown.append(at)
-                y = max(top + (at + 0.5) * high, 6.0)
                 text = ranks_text(rows[at][0], most=4)
                 label = text if len(text) <= 20 else plural(len(rows[at][0]), "rank")
-                yield words(4, y + 3.5, label, title="" if label == text else text)
-                if high < _BETWEEN:
-                    yield tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR)
+                middle = max(top + (at + 0.5) * high, 6.0)
+                yield words(4, middle + 3.5, label, title="" if label == text else text)
 
     def html(self) -> str:
         """Return it as a picture; one with small cells keeps its size, and is scrolled."""
         drawn = inline(*self.svg(720.0), self.sentence)
         if len(self.rows) <= 30 and len(self.rows[0][1]) <= 60:
             return drawn
-        drawn = drawn.replace("width:100%;max-width", "width")
-        return scroll("Ranks by parameters", drawn, class_="tm-tall")
+        return scroll("Ranks by parameters", drawn.replace("width:100%;max-width", "width"), class_="tm-tall")
 
 
 def _colour(level: int) -> str:
-    if level in {_BAD, _SAME}:
-        return BAD_COLOUR if level == _BAD else MEDIAN_COLOUR
-    return f"rgba({_LESS if level < _SAME else _MORE},{_OPAQUE[_distance(level)]})"
+    if level == _BAD:
+        return BAD_COLOUR
+    return MEDIAN_COLOUR if level == _SAME else f"rgba({_LESS if level < _SAME else _MORE},{_OPAQUE[_distance(level)]})"
 
 
 _STRIPE = _NONE + 1

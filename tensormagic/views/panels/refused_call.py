@@ -12,23 +12,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
+from tensormagic.views import nodes
 from tensormagic.views.graph.marks import REFUSED, crash_words
-from tensormagic.views.nodes import (
-    Cell,
-    Clash,
-    Column,
-    Findings,
-    Line,
-    Node,
-    Panel,
-    Paragraph,
-    Section,
-    Shape,
-    Source,
-    Table,
-    Words,
-    table_of,
-)
+from tensormagic.views.nodes import Cell, Clash, Column, Line, Node, Paragraph, Section, Shape, Words
 from tensormagic.views.panels import memory
 from tensormagic.views.panels.memory_run import out_of_memory_words
 from tensormagic.views.pictures.gradient_graph import EndedGraph
@@ -59,64 +45,61 @@ class Given(NamedTuple):
     kind: str
 
 
-def view(report: FailureReport) -> Panel:
-    """Return the panel; where memory ran out, with the panel of memory below it."""
-    graph = report.graph
-    drawn = EndedGraph(graph, graph.roots[0], crash_words(report, REFUSED)) if graph is not None else None
-    return _panel(report, drawn)
-
-
-def top_of(report: TraceReport, failure: FailureReport) -> tuple[Panel, TraceReport]:
-    """Return the call that ended a run as the top of the run's panel, and the run without what is shown there."""
-    drawn = None  # a node that failed in backward is marked in the run's own graph
-    if failure.node is None and failure.graph is not None and report.graphs:
-        drawn = EndedGraph(failure.graph, failure.graph.roots[0], crash_words(failure, REFUSED))
-    rest = tuple(found for found in report.findings if found not in failure.findings)
-    return _panel(failure, drawn), replace(report, findings=rest, error="")  # the error is shown above
-
-
-def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
+def view(report: FailureReport, *, graph: bool = True) -> nodes.Panel:
+    """Return the panel; where memory ran out, with the panel of memory below it; the ``graph`` may be left out."""
     known = any(one.is_tensor or one.shape or one.text for one in report.operands)
     gaps = report.gaps if known else [gap for gap in report.gaps if gap.section != "operands"]
-    body: list[Node] = [Findings(report.findings, gaps), Section("", rule_nodes(report)), way(report)]
+    body: list[Node] = [nodes.Findings(report.findings, gaps), Section("", rule_nodes(report)), way(report)]
     if known and (report.node is None or report.mismatch is not None):
         body.append(Section("", [operands(report)]))
-    body += [] if drawn is None else [drawn]
+    if graph and report.graph is not None:
+        body.append(EndedGraph(report.graph, report.graph.roots[0], crash_words(report, REFUSED)))
     body.append(Paragraph(("torch said", Words(torch_message(report), "code")), "quiet"))
-    below = [memory.view(report.memory, below=True)] if report.memory is not None else []
     name = report.function or report.call or "a call of torch"
     name = next((short + name.removeprefix(long) for long, short in _SHORT.items() if name.startswith(long)), name)
-    what = "torch refused this"
+    within, what = report.phase == "backward", "torch refused this"
     if report.out_of_memory is not None:
         what = "memory ran out"
     elif report.mismatch is not None:
         what = _KINDS[report.mismatch.kind]
-    elif report.phase == "backward" and report.node is not None:
+    elif within and report.node is not None:
         what = "failed within backward"
-    parts = [report.location.label] if report.location is not None else []
-    parts += [f"in {report.module}"] if report.module else []
-    parts += [f"inside {report.inside.replace('torch.nn.functional.', 'F.')}"] if report.inside else []
-    parts += ["within backward"] if report.phase == "backward" and report.node is None else []
-    return Panel("failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
-                 second=[", ".join(parts)], after=below, sheets=("failure.css",))  # fmt: skip
+    parts = (
+        report.location.label if report.location is not None else "", report.module and f"in {report.module}",
+        report.inside and f"inside {report.inside.replace('torch.nn.functional.', 'F.')}",
+        "within backward" if within and report.node is None else "",
+    )  # fmt: skip
+    return nodes.Panel(
+        "failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
+        second=[", ".join(filter(None, parts))], sheets=("failure.css",),
+        after=[memory.view(report.memory, below=True)] if report.memory is not None else [],
+    )  # fmt: skip
 
 
-def way(report: FailureReport) -> Source:
+def top_of(report: TraceReport, failure: FailureReport) -> tuple[nodes.Panel, TraceReport]:
+    """Return the call that ended a run as the top of the run's panel, and the run without what is shown there."""
+    rest = tuple(found for found in report.findings if found not in failure.findings)
+    # A node that failed in backward is marked in the run's own graph; the error is shown above.
+    graph = failure.node is None and bool(report.graphs)
+    return view(failure, graph=graph), replace(report, findings=rest, error="")
+
+
+def way(report: FailureReport) -> nodes.Source:
     """Return the lines that lead there, a long way without its middle; in the last the call is marked."""
-    before, left = list(report.stack[:-1]), len(report.stack) - MOST_WAY
-    if left > 0:
-        before = [before[0], *before[-MOST_WAY + 2 :]]
-    failed = [report.location] if report.location is not None else []
-    lines, several = [], len({place.label.rsplit(", line ", 1)[0] for place in (*before, *failed)}) > 1
-    for file, places in groupby((*before, *failed), lambda place: place.label.rsplit(", line ", 1)[0]):
-        lines += [Line(0, file)] if several else []
+    failed, left = [report.location] if report.location is not None else [], len(report.stack) - MOST_WAY
+    before = report.stack[:-1] if left <= 0 else (report.stack[0], *report.stack[-MOST_WAY + 1 : -1])
+    files = [(file, [*places]) for file, places in groupby(
+        (*before, *failed), lambda place: place.label.rsplit(", line ", 1)[0])]  # fmt: skip
+    lines: list[Line] = []
+    for file, places in files:
+        lines += [Line(0, file)] if len(files) > 1 else []
         lines += [Line(each.line, each.text) for each in places]
     if left > 0:
-        at = next(at for at, line in enumerate(lines) if line.number) + 1
+        at = 2 if len(files) > 1 else 1
         lines.insert(at, Line(0, f"{ELLIPSIS} {plural(left + 1, 'line')} more"))
     if failed:
         lines[-1] = replace(lines[-1], sign="error", marked=marked(failed[0], report.call))
-    return Source(lines)
+    return nodes.Source(lines)
 
 
 def marked(place: Location, call: str) -> str:
@@ -151,7 +134,7 @@ def torch_message(report: FailureReport) -> str:
     return f"{report.error_type}: {sentence}" if sentence else report.error_type
 
 
-def operands(report: FailureReport) -> Table:
+def operands(report: FailureReport) -> nodes.Table:
     """Return the operands as rows, with what does not fit marked; columns that are empty are left out."""
     mismatch, each = report.mismatch, report.operands
     parts, kind = (mismatch.parts, mismatch.kind) if mismatch is not None else ((), "")
@@ -161,19 +144,22 @@ def operands(report: FailureReport) -> Table:
               for part in parts if part.dimension is not None]  # fmt: skip
     several = len({operand for _, operand in places}) > 1
     aligned = "number" if several and len({place for place, _ in places}) == 1 else ""
-    given_as = Column("given as", lambda given: given.operand.place or given.operand.role, "quiet")
-    shown = [Column("operand", _name, "name"), given_as, Column("shape", _shape, aligned)]
-    shown += [Column("dtype", _fact("dtype"))] if any(one.dtype for one in each) else []
-    elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
-    shown += [Column("device", _fact("device"))] if elsewhere else []
-    shown += [Column("strides", _fact("view"), "code")] if any(_facts(one)["view"] for one in each) else []
 
     def made(given: Given) -> Cell:
         place = given.operand.location
         return None if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label
 
-    shown += [Column("made in", made, "quiet wide")] if any(one.location for one in each) else []
-    return table_of(shown, given)
+    elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
+    columns = (
+        (Column("operand", _name, "name"), True),
+        (Column("given as", lambda given: given.operand.place or given.operand.role, "quiet"), True),
+        (Column("shape", _shape, aligned), True),
+        (Column("dtype", _fact("dtype")), any(one.dtype for one in each)),
+        (Column("device", _fact("device")), elsewhere),
+        (Column("strides", _fact("view"), "code"), any(_facts(one)["view"] for one in each)),
+        (Column("made in", made, "quiet wide"), any(one.location for one in each)),
+    )
+    return nodes.table_of([column for column, is_there in columns if is_there], given)
 
 
 def _facts(operand: Operand) -> dict[str, str]:
@@ -192,14 +178,10 @@ def _fact(kind: str) -> Callable[[Given], Cell]:
     return cell
 
 
-def _whole(given: Given) -> str:
-    """Return what would have fitted in place of an operand as a whole."""
-    return next((_fitting(part) for part in given.parts if part.dimension is None), "")
-
-
-def _aside(given: Given) -> str:
-    """Return the same where none of the facts shows it."""
-    return "" if _facts(given.operand).get(given.kind) else _whole(given)
+def _whole(given: Given, *, aside: bool = False) -> str:
+    """Return what would have fitted in place of an operand as a whole; ``aside`` where none of the facts shows it."""
+    shown = aside and _facts(given.operand).get(given.kind)
+    return "" if shown else next((_fitting(part) for part in given.parts if part.dimension is None), "")
 
 
 def _fitting(part: Clashing) -> str:
@@ -210,9 +192,8 @@ def _fitting(part: Clashing) -> str:
 
 
 def _name(given: Given) -> Cell:
-    operand = given.operand
-    name = shortened(operand.name, _NAME)
-    aside = _aside(given) if operand.is_tensor or operand.shape else ""
+    operand, name = given.operand, shortened(given.operand.name, _NAME)
+    aside = _whole(given, aside=True) if operand.is_tensor or operand.shape else ""
     if aside:
         return Clash(name, aside)
     return (name if " of " in name else Words(name, "code")) if name else Words("\u2014", "quiet")
@@ -221,7 +202,7 @@ def _name(given: Given) -> Cell:
 def _shape(given: Given) -> Cell:
     operand, text = given.operand, shortened(given.operand.text, _TEXT)
     if not operand.is_tensor and not operand.shape:
-        aside = _aside(given)
+        aside = _whole(given, aside=True)
         return Clash(text or _UNKNOWN_SHAPE, aside) if aside else text or _UNKNOWN_SHAPE
     clashes = {part.dimension: _fitting(part) for part in given.parts}
     sizes = (Clash(str(size), clashes[at]) if at in clashes else str(size) for at, size in enumerate(operand.shape))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import Cell as CellSource, Location
 from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
-from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Source, Table, Words, table_of
+from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Source, Table, Words, listing, table_of
 from tensormagic.words import TIMES, count, listed, plural, shortened
 
 WHOLE = 80  # a cell of at most so many lines is shown whole
@@ -14,65 +13,58 @@ _SEED_WIDTH = 28
 
 def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
     """Return the panel."""
+    name, facts, body = "random generators", list[Cell](), list[Node]()
     if isinstance(report, RngReport):
         entropy = sum(state.seeding == "entropy" for state in report.generators)  # no second run will have its numbers
         fact = plural(len(report.generators), "generator")
-        fact += f", {count(entropy)} of them seeded by the system" if entropy else ""
-        body: list[Node] = [Findings(report.findings, report.gaps), table_of(GENERATORS, report.generators)]
-        return Panel("rng", "random", "random generators", [fact], body)
-    if isinstance(report, RngRunReport):
-        is_short = 0 < len(report.cell.lines) <= WHOLE
-        body = [Findings(report.findings, report.gaps), _source(report) if is_short else _draws(report)]
-        body.append(Table(CHANGES, change_rows(report)))
+        facts = [fact + (f", {count(entropy)} of them seeded by the system" if entropy else "")]
+        body = [Findings(report.findings, report.gaps), table_of(GENERATORS, report.generators)]
+    elif isinstance(report, RngRunReport):
         state = Words(f"{report.state}: {report.error}", "error") if report.error else report.state
-        return Panel("rng", "random", "random numbers", [state, run_headline(report)], body)
-    sides = [(name, side_text(report, at)) for at, name in enumerate(report.names)]
-    parted = [Table(SIDES, sides)] if report.difference != "none" else []
-    return Panel("rng", "random", "two runs' random numbers", [verdict(report)], parted)
+        name, facts = "random numbers", [state, run_headline(report)]
+        body = [Findings(report.findings, report.gaps), _source(report), Table(CHANGES, change_rows(report))]
+    else:
+        name, facts = "two runs' random numbers", [verdict(report)]
+        sides = [(name, side_text(report, at)) for at, name in enumerate(report.names)]
+        body = [Table(SIDES, sides if report.difference != "none" else [])]
+    return Panel("rng", "random", name, facts, body)
 
 
 def _source(report: RngRunReport) -> Source:
-    """Return the cell with the draws of each line beside it."""
-    drawn: dict[int, list[Cell]] = {}
+    """Return the lines that drew, of a cell that is not long all of its lines, with the draws of each beside it."""
+    drawn: dict[tuple[str, int], list[Cell]] = {}
+    places, lines = [], list[Line]()
     for draw in report.sums:
         since, here = report.location(draw.since), report.location(draw.location)
-        place = here or since
-        if place is None or place.filename != report.cell.filename:
-            continue
-        between = f", since line {since.line}" if since and here and since != here else ""
+        between = ""
+        if since and here and since != here:
+            between = f", since {f'line {since.line}' if since.filename == here.filename else since.label}"
         between = ", after this line" if since and not here else between
         values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
         if draw.values is not None and draw.kind == "drew" and not draw.op:  # seen by how far the state has moved
             values = f", {_numbers(draw.values, report.before[draw.generator].bits)}"
         times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
         words = f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"
-        drawn.setdefault(place.line, []).append(Words(words, "quiet") if draw.kind == "set" else words)
-    lines = enumerate(report.cell.lines, 1)
-    return Source([Line(at, text, drawn.get(at, ()), sign="mark" if at in drawn else "") for at, text in lines])
-
-
-def _draws(report: RngRunReport) -> Table:
-    """Return a table of the draws of a cell that is long, or cannot be read."""
-    columns = (
-        Column("line", lambda draw: line_text(report, draw), "name"),
-        Column("call", call_text),
-        Column("generator", lambda draw: report.before[draw.generator].name),
-        Column("times", lambda draw: count(draw.calls), "number"),
-        Column("values", lambda draw: "" if draw.values is None else count(draw.values), "number"),
-    )
-    return table_of(columns, report.sums)
+        if (place := here or since) is None:
+            lines.append(Line(0, f"{NO_LINE}: {words}"))
+            continue
+        places.append(place)
+        beside = drawn.setdefault((place.filename, place.line), [])
+        beside.append(Words(words, "quiet") if draw.kind == "set" else words)
+    for filename, number, text in listing(report.cell, places, WHOLE):
+        said = drawn.get((filename, number), ())
+        lines.append(Line(number, text, said, sign="mark" if said else ""))
+    return Source(lines)
 
 
 def seed_text(state: GeneratorState) -> str:
     """Return where a generator's numbers come from."""
-    seed = shortened(state.seed, _SEED_WIDTH)
-    if state.seeding == "entropy" and not seed:
-        return "none: each number is the system's"
     if state.seeding == "entropy":
-        return f"the system's, different in each run: {shortened(state.seed, 12)}"
+        seed = shortened(state.seed, 12)
+        return f"the system's, different in each run: {seed}" if seed else "none: each number is the system's"
     if state.seeding == "default":
         return "never seeded (torch's default seed: the same in each run)"
-    return seed or "not known (never seeded, or a state was set)"
+    return shortened(state.seed, _SEED_WIDTH) or "not known (never seeded, or a state was set)"
 
 
 def drawn_text(state: GeneratorState) -> str:
@@ -92,10 +84,9 @@ def run_headline(report: RngRunReport) -> str:
     """Return how often random numbers were drawn, and from what."""
     if not report.count:
         return "nothing was drawn"
-    used = {draw.generator for draw in report.sums if draw.kind == "drew"}
-    drew = sum(draw.calls for draw in report.sums if draw.kind == "drew")
-    set_ = sum(draw.calls for draw in report.sums if draw.kind == "set")
-    *most, last = [report.before[index].name for index in sorted(used)] or [""]  # a name may hold a comma
+    used = sorted({draw.generator for draw in report.sums if draw.kind == "drew"})
+    drew, set_ = (sum(draw.calls for draw in report.sums if draw.kind == kind) for kind in ("drew", "set"))
+    *most, last = [report.before[index].name for index in used] or [""]  # a name may hold a comma
     names = f"{'; '.join(most)} and {last}" if most else last
     described = f"{plural(drew, 'draw')} from {names}" if used else "nothing was drawn"
     return described + (f"; a generator was set {plural(set_, 'time') if set_ > 1 else 'once'}" if set_ else "")
@@ -108,33 +99,20 @@ def call_text(draw: Draw | DrawSum) -> str:
     return draw.op.removeprefix("aten.") or "drew (between statements)"
 
 
-def line_text(report: RngRunReport, draw: Draw | DrawSum) -> str:
-    """Return the line of a draw; two where between them."""
-    here, since = report.location(draw.location), report.location(draw.since)
-    if here is None:
-        return f"after {_label(since, report.cell)}" if since is not None else NO_LINE
-    if since is None or since == here:
-        return _label(here, report.cell)
-    return f"{_label(since, report.cell)} to {_label(here, report.cell)}"
-
-
-def _label(place: Location, cell: CellSource) -> str:
-    return str(place.line) if place.filename == cell.filename else place.label
-
-
 def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
     """Return what the run did to each generator that it touched, under `CHANGES`."""
-    touched = {draw.generator for draw in report.sums}
-    set_ = {draw.generator for draw in report.sums if draw.kind == "set"}
     rows: list[tuple[str, ...]] = []
     for at, (before, after) in enumerate(zip(report.before, report.after, strict=False)):
-        moved = [draw.values for draw in report.sums if draw.generator == at and not draw.op]
-        taken = "reseeded" if at in set_ else "not known"
-        if at not in set_ and before.drawn is not None and after.drawn is not None:
+        draws = [draw for draw in report.sums if draw.generator == at]
+        moved = [draw.values for draw in draws if not draw.op]
+        taken = "not known"
+        if any(draw.kind == "set" for draw in draws):
+            taken = "reseeded"
+        elif before.drawn is not None and after.drawn is not None:
             taken = _numbers(after.drawn - before.drawn, after.bits)
-        elif at not in set_ and None not in moved:  # how far it has come in all nobody knows, but how far it moved
+        elif None not in moved:  # how far it has come in all nobody knows, but how far it moved
             taken = _numbers(sum(filter(None, moved)), after.bits)
-        rows += [(before.name, _stand(before), _stand(after), taken)] if at in touched else []
+        rows += [(before.name, _stand(before), _stand(after), taken)] if draws else []
     return rows
 
 
@@ -148,26 +126,17 @@ def _stand(state: GeneratorState) -> str:
 def verdict(report: RngComparison) -> str:
     """Return in one sentence whether two runs drew the same numbers, and where they part."""
     first, second = report.names
-    agree = "is" if report.same == 1 else "are"
-    same = plural(report.same, "draw")
-    after = f"After {same} that {agree} the same,"
-    moved = f"{report.generator} was set to something else, or used elsewhere."
-    described = {
+    agree, same = "is" if report.same == 1 else "are", plural(report.same, "draw")
+    after = f"After {same} that {agree} the same," if report.same else "From the first draw on,"
+    said = {
         "none": f"{first} and {second} drew the same: {same}.",
         "start": f"{report.generator} was not in the same state when {first} and {second} began.",
-        "state": f"{after} {moved}",
+        "state": f"{after} {report.generator} was set to something else, or used elsewhere.",
         "call": f"{after} {first} and {second} draw with different calls.",
         "values": f"{after} the next call draws a different number of values.",
-        "end": f"{same} {agree} the same; then one of the runs stops drawing.",
-    }
-    if not report.same:
-        described |= {
-            "state": f"Before the first draw, {moved}",
-            "call": f"{first} and {second} draw with different calls from the first on.",
-            "values": "The first call draws a different number of values.",
-            "end": "Only one of the runs draws.",
-        }
-    said = described[report.difference]
+        "end": f"{same} {agree} the same; then one of the runs stops drawing." if report.same else
+               "Only one of the runs draws.",
+    }[report.difference]  # fmt: skip
     return said if report.complete else f"{said} Only the first draws of these long runs were recorded."
 
 

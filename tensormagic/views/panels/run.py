@@ -6,7 +6,6 @@ The panel of each question stands below, as it is alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from tensormagic.reports import SEVERITIES, Finding, RunReport
@@ -36,9 +35,9 @@ def body(report: RunReport) -> list[Node]:
     if not report.findings:
         return [Findings((), report.gaps, CLEAR)]
 
-    def answers(findings: Sequence[Finding]) -> Findings:
+    def answers(findings: Sequence[Finding], most: int = SHOWN_FINDINGS) -> Findings:
         asked = [[ASKED[part.kind_name] for part in report.parts if one in part.findings] for one in findings]
-        return Findings(findings, where=["".join(each[:1]) for each in asked])
+        return Findings(findings, where=["".join(each[:1]) for each in asked], most=most)
 
     nodes: list[Node] = [Findings((), report.gaps)] if report.gaps else []
     worst = sorted(report.findings, key=lambda finding: SEVERITIES.index(finding.severity))[:SHOWN_FINDINGS]
@@ -55,4 +54,4 @@ def body(report: RunReport) -> list[Node]:
             place, note = group[0].location, f"{plural(len(group), 'finding')} about one line"
             line = "" if place is None else f"{place.label}: `{shortened(place.text, _LINE)}`"
             nodes.append(Section(line, [answers(group)], note))
-    return [*nodes, replace(answers(folded), most=0)] if folded else nodes
+    return [*nodes, answers(folded, most=0)] if folded else nodes

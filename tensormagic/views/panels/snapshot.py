@@ -6,33 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tensormagic.reports import (
-    Location,
-    RangeState,
-    RefusedAllocation,
-    Segment,
-    SnapshotBlock,
-    SnapshotDevice,
-    SnapshotRange,
-    SnapshotReport,
-    Timeline,
-)
+from tensormagic import reports
+from tensormagic.reports import Location, Segment, SnapshotBlock, SnapshotRange, SnapshotReport
+from tensormagic.views import nodes
 from tensormagic.views.markup import escape, tag
-from tensormagic.views.nodes import (
-    Cell,
-    Column,
-    Findings,
-    Node,
-    Panel,
-    Paragraph,
-    Picture,
-    Section,
-    Table,
-    Words,
-    table_of,
-)
+from tensormagic.views.nodes import Column, Node, Paragraph, Section, Words, table_of
+from tensormagic.views.panels import memory
 from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks
-from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
+from tensormagic.views.pictures.treemap import Tile, TreemapPicture
 from tensormagic.views.theme import BEFORE
 from tensormagic.views.to_html import key
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
@@ -40,7 +21,7 @@ from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seco
 # Segments of a CUDA allocator: what it has reserved, each as long as it is large, and the blocks in it.
 
 RANGES = 48  # of a segment that is drawn
-STATES: dict[RangeState, str] = {
+STATES: dict[reports.RangeState, str] = {
     "allocated": "in use",
     "awaiting free": "waiting for another stream",
     "mixed": "small blocks, in use and free",
@@ -51,7 +32,7 @@ _GLYPHS = {"allocated": "\u2588", "awaiting free": "\u2592", "mixed": "\u2593", 
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentsPicture(Picture):
+class SegmentsPicture(nodes.Picture):
     """Segments, the largest first (snapshots)."""
 
     segments: Sequence[Segment]  # What is drawn.
@@ -60,26 +41,23 @@ class SegmentsPicture(Picture):
 
     def html(self) -> str:
         """Return a bar a segment, below its words, and a legend."""
-        largest = self.segments[0].nbytes or 1
-        drawn = (self._segment(segment, largest) for segment in self.segments)
+        drawn = map(self._segment, self.segments)
         keys = [tag("span", "in use: coloured by line, as above", class_="tm-key quiet")]
         keys += [key(_GROUNDS[state], escape(STATES[state])) for state in ("free", "awaiting free", "mixed")]
         return tag("ul", *drawn) + tag("div", " ".join(keys), class_="tm-keys")
 
-    def _segment(self, segment: Segment, largest: int) -> str:
-        described = segment_words(segment)
-        words = tag("p", tag("b", escape(segment.device)), " ", escape(described), class_="quiet")
-        spans = []
+    def _segment(self, segment: Segment) -> str:
+        described, spans = segment_words(segment), []
         for one in drawn_ranges(segment):
             ground = _GROUNDS.get(one.state, f"tm-l{self.ranks.get(one.line, len(self.ranks))}")
-            width = 100 * one.nbytes / segment.nbytes if segment.nbytes else 0
             what = f"{number_of_bytes(one.nbytes)} {STATES[one.state]}"
             what += f", {plural(one.blocks, 'block')}" if one.blocks > 1 else ""
             what += f", {self.line_words(one.line)}" if one.line >= 0 else ""
-            spans.append(tag("span", class_=ground, style=f"width:{width:.2f}%", title=what))
-        style = f"width:{max(100 * segment.nbytes / largest, 1):.1f}%"
+            width = f"width:{100 * one.nbytes / (segment.nbytes or 1):.2f}%"
+            spans.append(tag("span", class_=ground, style=width, title=what))
+        style = f"width:{max(100 * segment.nbytes / (self.segments[0].nbytes or 1), 1):.1f}%"
         bar = tag("div", *spans, class_="tm-bar tm-segment", style=style, role="img", aria_label=described)
-        return tag("li", words, bar)
+        return tag("li", tag("p", tag("b", escape(segment.device)), " ", escape(described), class_="quiet"), bar)
 
     def text(self, width: int) -> Iterator[str]:
         """Return a strip of characters a segment, below its words."""
@@ -113,21 +91,17 @@ def segment_words(segment: Segment) -> str:
 def drawn_ranges(segment: Segment, number: int = RANGES) -> list[SnapshotRange]:
     """Return the ranges of a segment that can be drawn: neighbours too narrow to be seen are one."""
     least = segment.nbytes / number
-    found: list[list[SnapshotRange]] = []
-    open_ = 0.0
+    groups: list[list[SnapshotRange]] = []
     for one in segment.ranges:
-        if found and one.nbytes < least and open_ < least:
-            found[-1].append(one)
+        if groups and one.nbytes < least and sum(each.nbytes for each in groups[-1]) < least:
+            groups[-1].append(one)
         else:
-            found.append([one])
-            open_ = 0.0
-        open_ += one.nbytes
+            groups.append([one])
     joined = []
-    for group in found:
+    for group in groups:
         largest = max(group, key=lambda one: one.nbytes)
-        state: RangeState = largest.state if len({one.state for one in group}) == 1 else "mixed"
-        nbytes, used = sum(one.nbytes for one in group), sum(one.used for one in group)
-        blocks = sum(one.blocks for one in group)
+        state: reports.RangeState = largest.state if len({one.state for one in group}) == 1 else "mixed"
+        nbytes, used, blocks = (sum(getattr(one, name) for one in group) for name in ("nbytes", "used", "blocks"))
         joined.append(SnapshotRange(state=state, nbytes=nbytes, used=used, blocks=blocks, line=largest.line))
     return joined
 
@@ -141,13 +115,13 @@ MOST_SEGMENTS, MOST_REFUSED, MOST_TIMELINES = 16, 5, 8
 MAP_HEIGHT, MOST_CELLS = 220.0, 100
 
 
-def view(report: SnapshotReport) -> Panel:
+def view(report: SnapshotReport) -> nodes.Panel:
     """Return the panel."""
     ranked = sorted(report.timelines, key=lambda one: -max(one.live, default=0))
     body: list[Node] = []
     for refused in report.refused[-MOST_REFUSED:]:
         body += [Paragraph(refused_words(refused), "error"), f"`{stack_words(refused.stack)}`"]
-    body.append(Findings(report.findings, report.gaps))
+    body.append(nodes.Findings(report.findings, report.gaps))
     note = "bytes asked for, by the line that allocated them"
     for at, timeline in enumerate(ranked[:MOST_TIMELINES]):
         drawn = TimelinePicture(timeline, partial(layer_words, report), UNIT, only_lines=True)
@@ -156,20 +130,27 @@ def view(report: SnapshotReport) -> Panel:
     lines = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out,
                      nbytes=[one.allocated for one in report.lines])  # fmt: skip
     body += [*_peak(report), Section("Line by line", [lines], "bytes asked for", folded=True)]
-    body += _segments(report, ranked[:1])
+    if report.segments:  # coloured by line as in the timeline that peaks highest
+        ranks = line_ranks(ranked[0]) if ranked and ranked[0].live else {}
+        segments = SegmentsPicture(report.segments[:MOST_SEGMENTS], ranks, partial(line_words, report))
+        hidden = [one.nbytes for one in report.segments[MOST_SEGMENTS:]]
+        number, nbytes = report.segments_left_out[0] + len(hidden), report.segments_left_out[1] + sum(hidden)
+        more = Paragraph(f"and {count(number)} more, {number_of_bytes(nbytes)}" if number else "", "quiet")
+        note = "what the allocator has reserved, and the blocks in it"
+        body.append(Section("Segments", [segments, more], note, folded=True))
     body.append(_blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out))
     body.append(_blocks("Blocks in use at the end", report, report.live, report.live_left_out))
     rows = []
     for one in report.devices:
         events = ", ".join(f"{count(number)} {name}" for name, number in sorted((one.actions or {}).items()))
         rows += [(f"events of {one.device}", events)] if events else []
-    rows += (report.settings or {}).items()
-    table = Table((Column(look="name"), Column(look="wide")), [(name, shortened(value, 200)) for name, value in rows])
+    rows += [(name, shortened(value, 200)) for name, value in (report.settings or {}).items()]
+    table = nodes.Table((Column(look="name"), Column(look="wide")), rows)
     body.append(Section("Events and settings of the allocator", [table], folded=True))
-    facts: list[Cell] = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
+    facts = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
     second = [f"{one.device}: {f' {DOT} '.join(device_notes(one))}" for one in report.devices]
-    name = "memory snapshot"
-    return Panel("memory tm-snapshot", "memory", name, facts, body, name.capitalize(), second, sheets=("memory.css",))
+    kind, name = "memory tm-snapshot", "memory snapshot"
+    return nodes.Panel(kind, "memory", name, facts, body, name.capitalize(), second, sheets=("memory.css",))
 
 
 def _peak(report: SnapshotReport) -> list[Section]:
@@ -179,9 +160,7 @@ def _peak(report: SnapshotReport) -> list[Section]:
         line = report.lines[block.line].location.label if 0 <= block.line < len(report.lines) else NO_LINE
         described = f"{line}\n{number_of_bytes(block.requested)}\n{stack_words(block.stack)}"
         tiles.append(Tile(line, block.label, "other", block.requested, described))
-    number, nbytes = report.peak_left_out
-    if nbytes:
-        tiles.append(Tile(LEFT_OUT, f"{count(number)} more", "other", nbytes, f"{count(number)} more", number))
+    tiles += [memory.left_out(*report.peak_left_out)] if report.peak_left_out[1] else []
     if not tiles:
         return []
     drawn = TreemapPicture(tiles, "what was in use at the peak, by line", MAP_HEIGHT, MOST_CELLS)
@@ -189,30 +168,16 @@ def _peak(report: SnapshotReport) -> list[Section]:
     return [Section("In use at the peak", [drawn], f"{total} by line", folded=True)]
 
 
-def _size(nbytes: int) -> str:
-    return number_of_bytes(nbytes) if nbytes else ""
+def _size(name: str) -> Callable[[reports.LineMemory], str]:
+    return lambda line: number_of_bytes(getattr(line, name)) if getattr(line, name) else ""
 
 
 LINES = (
-    Column("at the peak", lambda line: _size(line.at_peak), "number"),
-    Column("allocated", lambda line: _size(line.allocated), "number"),
-    Column("kept", lambda line: _size(line.kept), "number"),
-    Column("largest", lambda line: _size(line.largest), "number"),
+    Column("at the peak", _size("at_peak"), "number"),
+    *(Column(name, _size(name), "number") for name in ("allocated", "kept", "largest")),
     Column("times", lambda line: count(line.calls), "number"),
     Column("line", lambda line: Words(place_words(line.location), "code"), "wide"),
 )
-
-
-def _segments(report: SnapshotReport, highest: Sequence[Timeline]) -> list[Section]:
-    """Return what the allocator has reserved; the lines of the timeline that peaks highest have their colours."""
-    if not report.segments:
-        return []
-    ranks = next((line_ranks(one) for one in highest if one.live), {})
-    drawn = SegmentsPicture(report.segments[:MOST_SEGMENTS], ranks, partial(line_words, report))
-    hidden = [one.nbytes for one in report.segments[MOST_SEGMENTS:]]
-    number, nbytes = report.segments_left_out[0] + len(hidden), report.segments_left_out[1] + sum(hidden)
-    more: list[Node] = [Paragraph(f"and {count(number)} more, {number_of_bytes(nbytes)}", "quiet")] if number else []
-    return [Section("Segments", [drawn, *more], "what the allocator has reserved, and the blocks in it", folded=True)]
 
 
 def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]) -> Section:
@@ -224,11 +189,13 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
         size = number_of_bytes(block.nbytes) + (" (waiting)" if block.state == "awaiting free" else "")
         row = size, number_of_bytes(block.requested), block.device, label + where
         alike.setdefault(row, []).append(block)
-    columns = (*(Column(title, look="number") for title in ("blocks", "bytes each", "asked for", "device")),
-               Column("allocated by", look="wide"))  # fmt: skip
-    rows: list[Sequence[Cell]] = [(count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()]
+    columns = [Column(title, look="number") for title in ("blocks", "bytes each", "asked for", "device")]
+    columns.append(Column("allocated by", look="wide"))
+    rows: list[tuple[nodes.Cell, ...]] = [
+        (count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()
+    ]
     sizes = [sum(block.nbytes for block in some) for some in alike.values()]
-    table = Table(columns, rows, most=(40, 10), left_out=left_out, nbytes=sizes, label=name)
+    table = nodes.Table(columns, rows, most=(40, 10), left_out=left_out, nbytes=sizes, label=name)
     return Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)
 
 
@@ -242,7 +209,7 @@ def summary(report: SnapshotReport) -> str:
     return "; ".join(described) or "it is empty"
 
 
-def device_notes(device: SnapshotDevice) -> Iterator[str]:
+def device_notes(device: reports.SnapshotDevice) -> Iterator[str]:
     """Yield what else is known of a device, a sentence each."""
     rounding = number_of_bytes(device.allocated - device.requested)
     blocks = f"{plural(device.blocks, 'block')} in {plural(device.segments, 'segment')}"
@@ -256,7 +223,7 @@ def device_notes(device: SnapshotDevice) -> Iterator[str]:
         yield plural(device.events, "event")
 
 
-def refused_words(refused: RefusedAllocation) -> str:
+def refused_words(refused: reports.RefusedAllocation) -> str:
     """Return an allocation that was refused, in a sentence."""
     when = f" after {seconds_text(refused.seconds)}" if refused.seconds is not None else ""
     live = f"; {number_of_bytes(refused.live)} were in use" if refused.live is not None else ""

@@ -17,9 +17,8 @@ _STATES: dict[str, tuple[str, Look]] = {
 def view(report: StartReport) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(report.findings, report.gaps), table_of(PROBES, report.probes)]
-    what = "parameter" if report.function is None else "argument"
+    what, when = ("parameter", "before training") if report.function is None else ("argument", "in one call")
     facts: list[Cell] = [plural(report.parameters, what), seconds_text(report.seconds)]
-    when = "before training" if report.function is None else "in one call"
     return Panel("start", "graph", f"check {report.model}", facts, body, f"Check of {report.model} {when}",
                  lead=summary(report))  # fmt: skip
 
@@ -35,12 +34,11 @@ def summary(report: StartReport) -> str:
     """Return the answer in one sentence."""
     states = [probe.state for probe in report.probes]
     wrong, odd, unknown = states.count("wrong"), states.count("look"), states.count("unknown")
-    rest = [f"{unknown} not known"] * bool(unknown)
-    if unknown == len(report.probes):
+    if unknown == len(states):
         return "Nothing could be asked."
+    rest = [f"{unknown} not known"] * bool(unknown)
     if not wrong and not odd:
         ready = "Ready: " if report.function is None else ""
-        fine = f"{ready}{plural(len(states) - unknown, 'question')} found nothing wrong"
-        return ", ".join([fine, *rest]) + "."
+        return ", ".join([f"{ready}{plural(len(states) - unknown, 'question')} found nothing wrong", *rest]) + "."
     parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd) + rest
     return f"Of {plural(len(report.probes), 'question')}, {listed(parts)}."

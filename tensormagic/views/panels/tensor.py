@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tensormagic.reports import Barrier, KindReport, LayoutReport, Statistics, TensorReport, ViewReport
+from tensormagic.reports import KindReport, LayoutReport, TensorReport
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
@@ -32,8 +32,6 @@ from tensormagic.words import DOT, count, listed, number_of_bytes, plural, short
 # Text between backticks is code; renderers turn it into ``<code>`` or drop the backticks.
 
 MOST_BARRIERS = 3
-_FORMAT_NAMES = {"contiguous_format": "contiguous"}
-_FORMAT_ARGUMENTS = {"channels_last": "torch.channels_last", "channels_last_3d": "torch.channels_last_3d"}
 
 
 def verdicts(layout: LayoutReport, *, of_array: bool = False) -> tuple[tuple[str, str], ...]:
@@ -44,24 +42,23 @@ def verdicts(layout: LayoutReport, *, of_array: bool = False) -> tuple[tuple[str
 
 def format_verdict(layout: LayoutReport) -> str:
     """Return which memory formats hold, which dimension breaks the first that does not, and what a copy takes."""
-    held = [each for each in layout.formats if each.holds]
+    held = [each.name for each in layout.formats if each.holds]
     plain = next((each for each in layout.formats if each.name == "contiguous_format"), None)
     if plain is None:
         return ""
     if plain.holds:
-        good = listed(["contiguous", *(each.name for each in held if each is not plain)])
+        good = listed(["contiguous", *(name for name in held if name != plain.name)])
         return f"{good}: `.contiguous()` returns the tensor itself, without a copy"
-    copies = f"`.contiguous()` copies {number_of_bytes(layout.contiguous_bytes)}"
-    dim = plain.breaking_dim
-    because = ""
+    because, dim = "", plain.breaking_dim
     if dim is not None:
         stride = f"{layout.dim_names[dim]} has stride {layout.stride[dim]}"
         because = f"{stride}, a contiguous tensor has {plain.stride[dim]} there"
+    because += f"; `.contiguous()` copies {number_of_bytes(layout.contiguous_bytes)}"
     if held:
-        kept = f"`.contiguous(memory_format={_FORMAT_ARGUMENTS.get(held[0].name, held[0].name)})` nothing"
-        return f"{held[0].name}, not contiguous: {because}; {copies}, {kept}"
-    names = [_FORMAT_NAMES.get(each.name, each.name) for each in layout.formats]
-    return f"{'not' if len(names) == 1 else 'neither'} {' nor '.join(names)}: {because}; {copies}"
+        kept = f"`.contiguous(memory_format=torch.{held[0]})` nothing"
+        return f"{held[0]}, not contiguous: {because}, {kept}"
+    names = ["contiguous", *(each.name for each in layout.formats if each is not plain)]
+    return f"{'not' if len(names) == 1 else 'neither'} {' nor '.join(names)}: {because}"
 
 
 def view_verdict(layout: LayoutReport) -> str:
@@ -71,49 +68,33 @@ def view_verdict(layout: LayoutReport) -> str:
         return ""
     if report.flat:
         return f"every `.view(shape)` of {count(numel)} elements works, as does `.view(-1)`"
-    barriers = [barrier_text(layout, barrier) for barrier in report.barriers[:MOST_BARRIERS]]
-    left_out = len(report.barriers) - len(barriers)
-    barriers += [f"{plural(left_out, 'barrier')} more"] if left_out > 0 else []
-    fails = f"`.view(-1)` raises, `.reshape(-1)` copies {number_of_bytes(report.copy_bytes)}"
-    return "; ".join([part for part in (_merges(layout, report), *barriers, fails) if part])
-
-
-def _merges(layout: LayoutReport, report: ViewReport) -> str:
-    merged = [group for group in report.groups if len(group) > 1]
-    if not merged:
-        return ""
-    names = listed((DOT.join(layout.dim_names[dim] for dim in group) for group in merged), most=len(merged))
-    return f"{names} merge: `.view{tuple_text(report.sizes)}` works"
-
-
-def barrier_text(layout: LayoutReport, barrier: Barrier) -> str:
-    """Return ``i and j cannot merge: i has stride 1, but size·stride of j is 4·6 = 24``."""
-    outer, inner = layout.dim_names[barrier.outer], layout.dim_names[barrier.inner]
-    product = f"{barrier.inner_size}{DOT}{barrier.inner_stride} = {barrier.needed}"
-    numbers = f"{outer} has stride {barrier.stride}, but size{DOT}stride of {inner} is {product}"
-    return f"{outer} and {inner} cannot merge: {numbers}"
+    merged = [DOT.join(layout.dim_names[dim] for dim in group) for group in report.groups if len(group) > 1]
+    parts = [f"{listed(merged, most=len(merged))} merge: `.view{tuple_text(report.sizes)}` works"] if merged else []
+    for barrier in report.barriers[:MOST_BARRIERS]:  # i has stride 1, but size·stride of j is 4·6 = 24
+        outer, inner = layout.dim_names[barrier.outer], layout.dim_names[barrier.inner]
+        product = f"{barrier.inner_size}{DOT}{barrier.inner_stride} = {barrier.needed}"
+        numbers = f"{outer} has stride {barrier.stride}, but size{DOT}stride of {inner} is {product}"
+        parts.append(f"{outer} and {inner} cannot merge: {numbers}")
+    left_out = len(report.barriers) - MOST_BARRIERS
+    parts += [f"{plural(left_out, 'barrier')} more"] if left_out > 0 else []
+    parts.append(f"`.view(-1)` raises, `.reshape(-1)` copies {number_of_bytes(report.copy_bytes)}")
+    return "; ".join(parts)
 
 
 def order_verdict(layout: LayoutReport) -> str:
     """Return in which order the dimensions lie in memory, where that is not the order in which they are read."""
-    moving = [
-        dim for dim, (size, step) in enumerate(zip(layout.shape, layout.stride, strict=True)) if size > 1 and step
-    ]
+    moving = [dim for dim, size in enumerate(layout.shape) if size > 1 and layout.stride[dim]]
     memory = sorted(moving, key=lambda dim: -layout.stride[dim])
     if memory == moving or 0 in layout.shape:
         return ""
-    names = layout.dim_names
-    return (
-        f"in memory {', '.join(names[dim] for dim in memory)} from slowest to fastest, "
-        f"read as {', '.join(names[dim] for dim in moving)}"
-    )
+    lies, read = (", ".join(layout.dim_names[dim] for dim in dims) for dims in (memory, moving))
+    return f"in memory {lies} from slowest to fastest, read as {read}"
 
 
 def repeats_verdict(layout: LayoutReport) -> str:
     """Return which dimensions repeat what they read, or that different indices meet in one element."""
-    numel = math.prod(layout.shape)
     still = [dim for dim, step in enumerate(layout.stride) if step == 0 and layout.shape[dim] > 1]
-    if numel == 0 or layout.internal_overlap == "no":
+    if 0 in layout.shape or layout.internal_overlap == "no":
         return ""
     parts = [
         f"{layout.dim_names[dim]} has stride 0: all {count(layout.shape[dim])} of its indices read the same"
@@ -131,12 +112,9 @@ def gaps_verdict(layout: LayoutReport) -> str:
     """Return how much is skipped between the first element read and the last."""
     if layout.lowest is None or layout.highest is None or layout.distinct is None:
         return ""
-    span = layout.highest - layout.lowest + 1
+    span, ends = layout.highest - layout.lowest + 1, f"{count(layout.lowest)} to {count(layout.highest)}"
     skipped = span - layout.distinct
-    if not skipped:
-        return ""
-    ends = f"{count(layout.lowest)} to {count(layout.highest)}"
-    return f"{count(skipped)} of the {count(span)} elements from {ends} are skipped"
+    return f"{count(skipped)} of the {count(span)} elements from {ends} are skipped" if skipped else ""
 
 
 _VERDICTS: dict[str, Callable[[LayoutReport], str]] = {
@@ -172,25 +150,25 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     hidden = lone or (brief and drawn is not None and drawn.drawable and not drawn.as_table)
     small: list[Node] = []
     large: list[Node] = []
-    styled = False
     for kind in report.kinds:  # what it is besides plain memory
         facts = (f"{fact.label} {fact.value}" + (f" ({fact.note})" if fact.note else "") for fact in kind.facts)
-        parts = Words(shortened(kind.label, 40), "strong"), kind.summary, Words("; ".join(facts), "quiet")
-        is_large = bool(kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3)
-        styled |= is_large
-        if kind.label and is_large:
+        if kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3:
             large.append(_large(kind))
         elif kind.label:
-            small.append(Paragraph(parts))
+            called = Words(shortened(kind.label, 40), "strong")
+            small.append(Paragraph((called, kind.summary, Words("; ".join(facts), "quiet"))))
     picture: list[Node] = []
     if (shot := report.picture) is not None:
-        words = Paragraph("; ".join(notes(shot)), "quiet")
-        picture = [Section("Picture", [Shot(report, shot), words], heading(report, shot))]
-    statistics = None if single else report.statistics
+        about = Paragraph("; ".join(notes(shot)), "quiet")
+        picture = [Section("Picture", [Shot(report, shot), about], heading(report, shot))]
+    statistics, values = None if single else report.statistics, list[Node]()
+    if statistics is not None:
+        inside: list[Node] = [Histogram(statistics), Table(_STATISTICS, statistics_rows(statistics))]
+        values = [Section("Values", inside, statistics_scope(statistics), folded=brief)]
     body: list[Node] = [
         *verdict_nodes(report.verdict), Findings(report.findings, report.gaps), *picture, *large, Section("", small),
         Section("", [] if hidden else layout),
-        Section("", [Section("", sharing_nodes(report)), *_values(statistics, folded=brief)]),
+        Section("", [Section("", sharing_nodes(report)), *values]),
     ]  # fmt: skip
     folded = [Section("Autograd", autograd_nodes(report), summary(report), folded=not broken(report))]
     if report.slices:
@@ -198,12 +176,13 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     elements = "one element" if lone else shown(report)
     folded.append(Section("Layout", layout if hidden else [], elements, folded=True))
     folded.append(Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True))
-    folded.append(Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True))
+    fields = plural(len(report.metadata.keys() - {"data"}) + bool(report.data_text), "field")
+    folded.append(Section("All metadata", [Metadata(report)], fields, folded=True))
     folded.sort(key=lambda part: part.folded)  # what is urgent first
     body += folded
     lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
     second, facts_ = [" \u00b7 ".join(_details(report))], [*_facts(report, single)]
-    sheets, label = SHEETS if styled else SHEETS[:1], f"Tensor {name(report)}"
+    sheets, label = SHEETS if large else SHEETS[:1], f"Tensor {name(report)}"
     return Panel("tensor", "tensor", name(report), facts_, body, label, second, lead, sheets=sheets)
 
 
@@ -253,13 +232,6 @@ def _details(report: TensorReport) -> Iterator[str]:
     yield "no version counter" if report.version is None else f"version `{report.version}`"
 
 
-def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:
-    if statistics is None:
-        return []
-    rows = Table(_STATISTICS, statistics_rows(statistics))
-    return [Section("Values", [Histogram(statistics), rows], statistics_scope(statistics), folded=folded)]
-
-
 def _large(kind: KindReport) -> Section:
     facts = [[fact.label, shortened(fact.value, 120), shortened(fact.note, 150)] for fact in kind.facts]
     body: list[Node] = [
@@ -278,17 +250,11 @@ class Metadata(Picture):
 
     report: TensorReport
 
-    @property
-    def sentence(self) -> str:
-        """How many there are."""
-        return plural(len(self.report.metadata.keys() - {"data"}) + bool(self.report.data_text), "field")
-
     def html(self) -> str:
         """Return a name and a value each, in as many columns as there is room for, then what ``x.data`` prints."""
-        fields = {key: value for key, value in self.report.metadata.items() if key != "data"}
         pairs = (
             tag("div", tag("dt", escape(key)), " ", tag("dd", escape(shortened(value, _METADATA_WIDTH))))
-            for key, value in fields.items()
-        )
+            for key, value in self.report.metadata.items() if key != "data"
+        )  # fmt: skip
         data = tag("pre", escape(self.report.data_text[:_DATA_WIDTH])) if self.report.data_text else ""
         return tag("dl", *pairs) + (tag("p", "data", class_="quiet") + data if data else "")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, Step, TensorReport
-from tensormagic.views.nodes import Column, Node, Paragraph, Section, Table, Words, table_of
+from tensormagic.views.nodes import Cell, Column, Node, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.pictures.tensor_elements import name
-from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.words import count, listed, number_of_bytes, part_of, plural, shortened, tuple_text
 
 WORDS = {
     "same object": "Same object",
@@ -46,12 +46,11 @@ def verdict_nodes(verdict: CopyVerdict | None) -> list[Node]:
     """Return whether an expression made a copy or a view, and what each call of a chain did."""
     if verdict is None:
         return []
-    body: list[Node] = [sentence(verdict)]
-    if len(verdict.steps) == 1 and verdict.steps[0].reason:
-        body.append(Paragraph(verdict.steps[0].reason, "quiet"))
-    elif len(verdict.steps) > 1:
-        left_out = f"{plural(verdict.more_steps, 'earlier step')} not shown"
-        body += [table_of(STEPS, verdict.steps), Paragraph(left_out, "quiet") if verdict.more_steps else ""]
+    steps = verdict.steps
+    body: list[Node] = [sentence(verdict), Paragraph(steps[0].reason if len(steps) == 1 else "", "quiet")]
+    if len(steps) > 1:
+        left_out = f"{plural(verdict.more_steps, 'earlier step')} not shown" if verdict.more_steps else ""
+        body += [table_of(STEPS, steps), Paragraph(left_out, "quiet")]
     copied = f"{number_of_bytes(verdict.copied_bytes)} copied" if verdict.copied_bytes else ""
     return [Section(WORDS[verdict.outcome], body, note=copied)]
 
@@ -64,9 +63,8 @@ def sharing_nodes(report: TensorReport) -> list[Node]:
         looked = plural(report.aliases_searched, "name and attribute", "names and attributes")
         nothing = f"nothing found among {looked}" if report.aliases_searched else "not searched"
         return [Section("Shares with", [Paragraph(nothing, "quiet")])]
-    left = (len(report.aliases[MOST_ALIASES:]), 0)
-    on = ("more on this storage", "more on this storage")
-    return [table_of(ALIASES, report.aliases[:MOST_ALIASES], left_out=left, more=on)]
+    rows, on = [*map(_alias, report.aliases)], ("more on this storage", "more on this storage")
+    return [Table(ALIASES, rows, most=(MOST_ALIASES, MOST_ALIASES), more=on)]
 
 
 def memory_nodes(report: TensorReport) -> list[Node]:
@@ -77,8 +75,7 @@ def memory_nodes(report: TensorReport) -> list[Node]:
             at = one.breaking_dim
             because = "" if at is None else f"dim {at} ({layout.dim_names[at]}) has stride {layout.stride[at]}"
             rows.append((one.name, "yes" if one.holds else "no", tuple_text(one.stride), because))
-    formats = [Table(FORMATS, rows)] if rows else []
-    return [*memory_lines(report), *holders_nodes(report.holders, name(report)), *formats]
+    return [*memory_lines(report), *holders_nodes(report.holders, name(report)), Table(FORMATS, rows)]
 
 
 FORMATS = (Column("memory format", look="name"), Column("holds"), Column("its stride"), Column("broken by"))
@@ -109,9 +106,7 @@ def sentence(verdict: CopyVerdict) -> str:
             elif one.elements is None or one.of_elements is None:
                 shared.append(f"memory with `{one.name}`")
             else:
-                whole = "the one element" if one.of_elements == 1 else f"all {count(one.of_elements)} elements"
-                part = f"{count(one.elements)} of the {count(one.of_elements)} elements"
-                shared.append(f"{whole if one.elements >= one.of_elements else part} of `{one.name}`")
+                shared.append(f"{part_of(one.elements, one.of_elements)} of `{one.name}`")
         transparent = ", and autograd does not notice" if sharing[0].shares_version is False else ""
         certain = any(one.relation != "may overlap" for one in sharing)
         writing = f": writing to one changes the other{transparent}" if certain else ""
@@ -134,61 +129,43 @@ def outcome(step: Step) -> str:
     """Return what a step gave: ``view of `x```, ``copy, 48 B``, ``new, 48 B``."""
     if step.outcome in {"copy", "new"}:
         return f"{step.outcome}, {number_of_bytes(step.nbytes)}"
-    if step.outcome == "same object" and step.of.isidentifier():
-        return f"`{step.of}` itself"
-    if step.outcome == "view" and step.of.isidentifier():
-        return f"view of `{step.of}`"
+    if step.outcome in {"same object", "view"} and step.of.isidentifier():
+        return f"view of `{step.of}`" if step.outcome == "view" else f"`{step.of}` itself"
     return {"separate": "separate memory", "unknown": "cannot tell"}.get(step.outcome, step.outcome)
 
 
 STEPS = (
-    Column("", lambda step: Words(step.code, "code"), "name"),
-    Column("", outcome),
-    Column("", lambda step: step.reason, "quiet wide"),
+    Column(cell=lambda step: Words(step.code, "code"), look="name"),
+    Column(cell=outcome),
+    Column(cell=lambda step: step.reason, look="quiet wide"),
 )
 
 
-def _how(alias: Alias) -> str:
+def _alias(alias: Alias) -> tuple[Cell, ...]:
+    """Return who shares the storage as a row: which elements, and whether writes are counted together."""
     how = alias.relation if alias.kind in {"Tensor", "ndarray"} else f"{alias.relation}, {alias.kind}"
-    return shortened(how, 34)
+    overlap = "none" if alias.overlap == "no" else "may overlap"
+    if alias.overlap == "yes" and alias.overlap_elements is not None:
+        overlap = f"{count(alias.overlap_elements)} of {count(alias.of_elements)}"
+    counter = f"{'shared' if alias.shares_version else 'its own'}, now {alias.version}"
+    counter = counter if alias.version is not None else "none: writes not counted"
+    return Words(shortened(alias.name, 28, tail=12), "code"), shortened(how, 34), overlap, counter
 
 
-def _overlap(alias: Alias) -> str:
-    if alias.overlap == "no":
-        return "none"
-    if alias.overlap == "maybe" or alias.overlap_elements is None:
-        return "may overlap"
-    return f"{count(alias.overlap_elements)} of {count(alias.of_elements)}"
-
-
-def _counter(alias: Alias) -> str:
-    if alias.version is None:
-        return "none: writes not counted"
-    return f"shared, now {alias.version}" if alias.shares_version else f"its own, now {alias.version}"
-
-
-ALIASES = (
-    Column("Shares with", lambda alias: Words(shortened(alias.name, 28, tail=12), "code"), "name"),
-    Column("how", _how),
-    Column("overlap", _overlap),
-    Column("version counter", _counter),
-)
+ALIASES = (Column("Shares with", look="name"), Column("how"), Column("overlap"), Column("version counter"))
 
 
 def memory_summary(report: TensorReport) -> str:
     """Return the storage and who keeps it, for a closed disclosure."""
-    if report.storage is None:
-        return holders_summary(report.holders, name(report)) or "no storage"
-    size = number_of_bytes(report.storage.nbytes)
-    held = holders_summary(report.holders, name(report))
-    if report.storage.device == "meta":
+    storage, held = report.storage, holders_summary(report.holders, name(report))
+    if storage is None:
+        return held or "no storage"
+    size = number_of_bytes(storage.nbytes)
+    if storage.device == "meta":
         return f"none: on the meta device; elsewhere it would take {size}"
-    if held:
-        return f"{size}, {held}"
-    holders = 1 + sum(alias.kind != "ndarray" for alias in report.aliases)
     arrays = sum(alias.kind == "ndarray" for alias in report.aliases)
-    text = f"{size}, {plural(holders, 'tensor')}"
-    return f"{text}, {plural(arrays, 'array')}" if arrays else text
+    known = plural(1 + len(report.aliases) - arrays, "tensor") + (f", {plural(arrays, 'array')}" if arrays else "")
+    return f"{size}, {held or known}"
 
 
 def memory_lines(report: TensorReport) -> tuple[str, ...]:
@@ -238,13 +215,14 @@ def _root(holder: Holder) -> str:
     return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
 
 
+def _which(one: Holder) -> str:
+    return _KINDS[one.kind] + (f", {one.location.label}" if one.location is not None else "")
+
+
 HOLDERS = (
     Column("held by", lambda one: Words(shortened(one.path, _PATH), "code"), "name"),
     Column("keeps alive", lambda one: "tensor" if one.holds == "tensor" else f"storage, {number_of_bytes(one.nbytes)}"),
-    Column(
-        "which is",
-        lambda one: Words(_KINDS[one.kind] + (f", {one.location.label}" if one.location is not None else ""), "quiet"),
-    ),
+    Column("which is", _which, "quiet"),
 )
 
 

@@ -43,8 +43,8 @@ class TensorRows(Picture):
         shown, every = self.drawn(MOST_ROWS), len(self.table.rows)
         cut = f"The {MOST_ROWS} largest of {count(every)} are listed; the totals are over all."
         listed = tag("p", cut if len(shown.rows) < every else "", class_="quiet tm-listed")
-        rows = tag("div", to_html.html(shown), listed, class_="tm-rows") if shown.rows else ""
-        return rows + _panels(self.table) + _viewer(self.table)
+        rows = tag("div", to_html.html(shown), listed, class_="tm-rows") if every else ""
+        return rows + _panels(self.table) + (_viewer(self.table) if every > 1 else "")
 
     def text(self, width: int) -> Iterator[str]:
         """Return a line a tensor, and how to see one in full."""
@@ -60,20 +60,16 @@ class TensorRows(Picture):
         return to_svg.table_svg(self.drawn(), width)
 
     def drawn(self, most: int = MOST_LINES) -> Table:
-        """Return the rows as a table; the device is in the line above where there is but one."""
+        """Return the rows, or the largest, as a table; the device is in the line above where there is but one."""
         several = len(self.table.totals) > 1
         columns = [Column(title, look=_LOOKS.get(title, ""), in_terminal=title != "device" or several)
                    for title in HEAD]  # fmt: skip
         rows: list[tuple[Cell, ...]] = []
-        for row in shown_rows(self.table.rows, most):
+        every = self.table.rows
+        for row in every if len(every) <= most else sorted(every, key=lambda row: -row.nbytes)[:most]:
             *cells, _, gradient = (Words(text, "literal") for text in row_cells(row))
             rows.append((*cells, Chip(row.group), gradient))
         return Table(columns, rows, label="Tensors")
-
-
-def shown_rows(rows: tuple[TensorRow, ...], most: int) -> tuple[TensorRow, ...]:
-    """Return all rows in their order, or the largest where there are too many."""
-    return rows if len(rows) <= most else tuple(sorted(rows, key=lambda row: -row.nbytes)[:most])
 
 
 def row_cells(row: TensorRow) -> tuple[str, ...]:
@@ -95,25 +91,21 @@ def row_cells(row: TensorRow) -> tuple[str, ...]:
 def _panels(table: TensorTable) -> str:
     if not table.panels:
         return ""
-    panels = map(folded, table.panels)
-    left_out = len(table.rows) - len(table.panels)
-    title, more = "The panel of each", ""
+    title, left_out = "The panel of each", len(table.rows) - len(table.panels)
+    more = ""
     if left_out > 0:
         title = f"The panels of the first {count(len(table.panels))}"
         more = tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")
-    return once(folds(fold(title, tag("div", *panels, more, class_="tm-panels"))))
+    html = folds(fold(title, tag("div", *map(folded, table.panels), more, class_="tm-panels")))
+    # Without their style sheets, which are the table's, and each script only where it is last.
+    html = _STYLE.sub("", html)
+    last = {match.group(): match.start() for match in _BLOCK.finditer(html)}
+    return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)
 
 
 def folded(report: TensorReport) -> str:
     """Return the panel of a tensor folded under one line that says which it is."""
     return fold(tag("code", escape(tensor_elements.summary(report))), to_html.render(tensor.view(report)))
-
-
-def once(html: str) -> str:
-    """Return panels without their style sheets, which are the table's, and each script only where it is last."""
-    html = _STYLE.sub("", html)
-    last = {match.group(): match.start() for match in _BLOCK.finditer(html)}
-    return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)
 
 
 # What the viewer says of the rows (`words.worded`).
@@ -127,8 +119,6 @@ _TABLE_WORDS = {
 
 
 def _viewer(table: TensorTable) -> str:
-    if len(table.rows) < 2:
-        return ""
     # Of each row its cells, then what they are sorted by where that is not the text itself.
     rows = [[*row_cells(row), abs(math.prod(row.shape)), row.nbytes, row.group] for row in table.rows]
     text = json_block({"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": rows})
@@ -153,12 +143,11 @@ def table_title(table: TensorTable) -> str:
 
 def total(part: MemoryTotal, table: TensorTable) -> str:
     """Return what lies on one device of a table."""
+    on = f"{number_of_bytes(part.nbytes)} on {part.device}: {count(part.tensors)}"
     if part.tensors == part.storages and not table.groups:
-        alone = f"{count(part.tensors)}, each in its own memory" if part.tensors > 1 else "1"
-        return f"{number_of_bytes(part.nbytes)} on {part.device}: {alone}"
-    pieces = plural(part.storages, "piece") + " of memory"
-    described = f"{number_of_bytes(part.nbytes)} on {part.device}: {count(part.tensors)} in {pieces}"
-    return f"{described}, each counted once" if part.tensors > part.storages else described
+        return f"{on}, each in its own memory" if part.tensors > 1 else on
+    each = ", each counted once" if part.tensors > part.storages else ""
+    return f"{on} in {plural(part.storages, 'piece')} of memory{each}"
 
 
 def table_summary(table: TensorTable) -> str:

@@ -7,15 +7,15 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensormagic.views import to_html, to_svg
-from tensormagic.views.graph.drawing import Drawing, draw
+from tensormagic.views.graph.drawing import draw
 from tensormagic.views.graph.marks import Crash, value_of, with_crash
 from tensormagic.views.graph.words import cut_heading, cut_sentence, cut_sentences
 from tensormagic.views.markup import packed, svg_image, tag
 from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
-from tensormagic.views.page.document import SAVED_LIMITS, Draw, trace_document
+from tensormagic.views.page.document import SAVED_LIMITS, trace_document
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
 from tensormagic.views.panels import refused_call
 from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, run_lines, run_text, state_text, touched
@@ -71,15 +71,14 @@ def _cuts(report: TraceReport) -> Iterator[Section]:
 
 def _forward(report: TraceReport) -> Section:
     """Return what the forward made, a line a box, with the gradient beside it; nothing where that was not asked for."""
-    graph = report.graphs[0] if report.graphs else None
-    frames = reversed(graph.frames) if graph is not None else ()
-    frame = next((each for each in frames if each.forward is not None), None)  # the newest that was measured
-    if graph is None or frame is None or frame.forward is None:
+    measured = [(graph, frame) for graph in report.graphs[:1] for frame in graph.frames if frame.forward is not None]
+    if not measured:
         return Section("", [])
+    graph, frame = measured[-1]  # the newest
     boxes = draw(graph, max_boxes=_MOST_BOXES, inside=False).boxes
     rows = []
     for box in boxes:  # a box has the value that it hands on: that of the first of its nodes seen
-        found = (forward_numbers(frame.forward, node) for node in box.nodes)
+        found = (forward_numbers(frame.forward, node) for node in box.nodes if frame.forward is not None)
         numbers = next((each for each in found if each is not None), None)
         gradient = value_of(box.nodes, frame).text.removeprefix("gradient norm ").removeprefix("gradient ")
         rows += [(box.label, *numbers, gradient)] if numbers is not None else []
@@ -91,11 +90,8 @@ def _forward(report: TraceReport) -> Section:
     return Section("Forward values", body, note, folded=True)
 
 
-_FORWARD = (
-    Column("box", look="name"), Column("norm", look="number"), Column("|max|", look="number"),
-    Column("mean", look="number"), Column("std", look="number"), Column("zeros", look="number"),
-    Column("gradient", look="number"),
-)  # fmt: skip
+_NUMBERS = ("norm", "|max|", "mean", "std", "zeros", "gradient")
+_FORWARD = (Column("box", look="name"), *(Column(name, look="number") for name in _NUMBERS))
 
 
 def forward_numbers(values: ForwardValues, index: int) -> tuple[str, ...] | None:
@@ -127,33 +123,29 @@ def _operations(report: TraceReport) -> Section:
     if ops is None or not ops.uses:
         return Section("", [])
     whole = ops.total.seconds
-    written: dict[str, str] = {}
-    for use in ops.uses:
-        if use.mutations:
-            written.setdefault(short_name(use.op), use.mutated[0])
+    written = {short_name(use.op): use.mutated[0] for use in reversed(ops.uses) if use.mutations}
     lines = []
     for at, total in ops.by(lambda use: use.location):
         place = report.location(at)
-        label = "line unknown" if place is None else f"{place.label}: {place.text}" if place.text else place.label
+        label = "line unknown" if place is None else f"{place.label}: {place.text}".rstrip(": ")
         lines.append((label, total, ""))
     names = [(name, total, written.get(name, "")) for name, total in ops.by(lambda use: short_name(use.op))]
     phases = ops.by(lambda use: use.phase)  # forward 41 %, backward 37 %, optimizer 20 %, other 2 %
     remarks = [", ".join(f"{phase} {percent(total.seconds, whole)}" for phase, total in phases)]
     if ops.is_launch_time:
         remarks.append("time on the host; for an accelerator, the time to launch an operation, not to run it")
-    missing = plural(ops.unattributed.calls, "call")
-    share = percent(ops.unattributed.seconds, whole)
-    known = f"the line is unknown for {missing}, {share} of the time"
-    remarks.append(known if ops.unattributed.calls else "every call has its line")
+    missing, share = plural(ops.unattributed.calls, "call"), percent(ops.unattributed.seconds, whole)
+    unknown = f"the line is unknown for {missing}, {share} of the time"
+    remarks.append(unknown if ops.unattributed.calls else "every call has its line")
     body: list[Node] = [
         Paragraph("; ".join(remarks), "quiet"),
         table_of(_columns("line", whole, "name code"), lines, most=(10, 6), label="Operations by line"),
         table_of(_columns("operation", whole, "name"), names, most=(20, 10), label="Operations"),
     ]
-    note = f"{plural(ops.total.calls, 'call')} in {seconds_text(whole)}"
-    note += f" {DOT} {number_of_bytes(ops.total.nbytes)} allocated"
-    note += f" {DOT} {plural(ops.total.mutations, 'write')}" if ops.total.mutations else ""
-    return Section("Operations", body, note, folded=True)
+    notes = [f"{plural(ops.total.calls, 'call')} in {seconds_text(whole)}"]
+    notes.append(f"{number_of_bytes(ops.total.nbytes)} allocated")
+    notes += [plural(ops.total.mutations, "write")] if ops.total.mutations else []
+    return Section("Operations", body, f" {DOT} ".join(notes), folded=True)
 
 
 def _columns(title: str, whole: float, look: str) -> tuple[Column, ...]:
@@ -163,8 +155,8 @@ def _columns(title: str, whole: float, look: str) -> tuple[Column, ...]:
         short = shortened(row[0], _LABEL)
         return Words(short, "code", "" if short == row[0] else row[0]) if "code" in look else short
 
-    def number(name: str, cell: Callable[[Total], Cell]) -> Column:
-        return Column(name, lambda row: cell(row[1]), "number")
+    def number(name: str, amount: Callable[[Total], float], text: Callable[[Any], str]) -> Column:
+        return Column(name, lambda row: text(amount(row[1])) if amount(row[1]) else "", "number")
 
     def writes(row: tuple[str, Total, str]) -> str:
         _, total, to = row
@@ -172,14 +164,15 @@ def _columns(title: str, whole: float, look: str) -> tuple[Column, ...]:
 
     return (
         Column(title, label, look),
-        number("calls", lambda total: count(total.calls)), number("time", lambda total: seconds_text(total.seconds)),
+        number("calls", lambda total: total.calls, count),
+        number("time", lambda total: total.seconds, seconds_text),
         Column("share", lambda row: Bar(row[1].seconds / (whole or 1)), "silent", in_terminal=False),
-        number("share", lambda total: percent(total.seconds, whole)),
-        number("forward", lambda total: (total.forward_seconds and seconds_text(total.forward_seconds)) or ""),
-        number("backward", lambda total: (total.backward_seconds and seconds_text(total.backward_seconds)) or ""),
-        number("memory", lambda total: number_of_bytes(total.nbytes) if total.nbytes else ""),
+        number("share", lambda total: total.seconds, lambda seconds: percent(seconds, whole)),
+        number("forward", lambda total: total.forward_seconds, seconds_text),
+        number("backward", lambda total: total.backward_seconds, seconds_text),
+        number("memory", lambda total: total.nbytes, number_of_bytes),
         Column("writes", writes, "number"),
-    )  # fmt: skip
+    )
 
 
 def short_name(op: str) -> str:
@@ -197,14 +190,12 @@ def short_name(op: str) -> str:
 # output stands on a page twice without a quarrel.
 
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
-PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
 ROOM, SMALL, ROOM_PER_NODE = 114_000, 200, 100
 # What is kept of the passes where there is not enough room for all that usually is.
 LESS = (
     SAVED_LIMITS,
     replace(SAVED_LIMITS, frame_values=2_000, measure_values=1_500, series_values=1_500),
-    replace(SAVED_LIMITS, frame_values=1_000, measure_values=0, series_values=800),
     replace(SAVED_LIMITS, frame_values=400, measure_values=0, series_values=300),
 )
 
@@ -220,14 +211,8 @@ def render(report: TraceReport, *, wall: bool = False) -> str:
     if ended is not None and place is not None and not place[0]:  # the first graph, drawn below, is marked there
         ended = replace(ended, body=[node for node in ended.body if not isinstance(node, EndedGraph)])
     failure = to_html.top(ended) if ended is not None else ""
-    drawings = {graph.number: draw(graph, max_boxes=SAVED_LIMITS.boxes) for graph in report.graphs[:1]}
-
-    def drawn(graph: Graph, *, max_boxes: int) -> Drawing:
-        return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
-
-    graph = GradientGraph(report, crash, drawing=next(iter(drawings.values()), None), tips=False)
-    view = panel(report, graph)
-    style, picture = tag("style", panel_style()), _static(_picture(graph))
+    style, picture = tag("style", panel_style()), _static(_picture(report, crash))
+    view = panel(report, GradientGraph(report, crash, tips=False))
     if wall:
         rows = (finding_html(each, is_open=True) for each in report.findings)
         top = replace(_top(view), body=[]) if report.findings else _top(view)
@@ -237,32 +222,22 @@ def render(report: TraceReport, *, wall: bool = False) -> str:
         parts = (style, failure, picture, _below(view))
     nodes = sum(len(graph.nodes) for graph in report.graphs)
     taken = sum(map(len, (*(part.encode() for part in parts), viewer_code(), loader())))
-    packed_document = _packed_document(report, drawn, crash, ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - taken,
-                                       wall=wall)  # fmt: skip
-    document = tag("script", packed_document, type="text/plain", class_="tm-document")
-    return tag("section", *parts, viewer_code(), document, loader(), class_="tm tm-trace", data_tm_waiting="")
-
-
-def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room: int, *, wall: bool) -> str:
-    """Return what the viewer reads, with fewer of the passes where it would not fit into so many bytes."""
-    document = ""
-    for limits in LESS:
-        whole_document = trace_document(report, limits=limits, draw=draw, crash=crash)
-        del whole_document["words"]  # which come with the viewer
-        if wall:
-            whole_document["wall"] = True
-        document = packed(json.dumps(whole_document, allow_nan=False, separators=(",", ":")))
-        if len(document) <= room:
+    room = ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - taken
+    for limits in LESS:  # fewer of the passes where they would not fit
+        document = trace_document(report, limits=limits, crash=crash) | ({"wall": True} if wall else {})
+        del document["words"]  # which come with the viewer
+        read = packed(json.dumps(document, allow_nan=False, separators=(",", ":")))
+        if len(read) <= room:
             break
-    return document
+    carried = tag("script", read, type="text/plain", class_="tm-document")
+    return tag("section", *parts, viewer_code(), carried, loader(), class_="tm tm-trace", data_tm_waiting="")
 
 
 def render_static(report: TraceReport, *, picture: bool = True) -> str:
     """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
     report, crash = with_crash(report)
-    drawing = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
-    graph = GradientGraph(report, crash, drawing=drawing, tips=False)
-    shown = _picture(graph) if picture else "".join(to_html.inside(_top(panel(report, graph))))
+    graph = GradientGraph(report, crash, tips=False)
+    shown = _picture(report, crash) if picture else "".join(to_html.inside(_top(panel(report, graph))))
     return tag("section", tag("style", panel_style()), _static(shown), class_="tm tm-trace")
 
 
@@ -302,14 +277,15 @@ def _static(shown: str) -> str:
     return tag("div", shown, class_="tm-static")
 
 
-def _picture(graph: GradientGraph) -> str:
+def _picture(report: TraceReport, crash: Crash | None) -> str:
     """Return the panel as an ``<img>``, its graph folded further where it would be too large."""
-    svg = to_svg.render(panel(graph.report, graph))
-    for boxes in PICTURE_BOXES[1:]:
-        if len(svg) <= PICTURE_BYTES or not graph.report.graphs:
+    for boxes in (SAVED_LIMITS.boxes, 24, 16):
+        whole = boxes == SAVED_LIMITS.boxes
+        drawing = draw(report.graphs[0], max_boxes=boxes, inside=whole) if report.graphs else None
+        graph = GradientGraph(report, crash, drawing=drawing, tips=False)
+        svg = to_svg.render(panel(report, graph))
+        if len(svg) <= PICTURE_BYTES or not report.graphs:
             break
-        smaller = draw(graph.report.graphs[0], max_boxes=boxes, inside=False)
-        svg = to_svg.render(panel(graph.report, replace(graph, drawing=smaller)))
     return svg_image(svg.replace(".tms .", "."), graph.sentence)  # nothing else stands in this picture
 
 

@@ -6,37 +6,16 @@ The same sentences stand in every form of the panel, in the viewer, in live outp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tensormagic.reports import (
-    UNTOUCHED,
-    FirstNonfinite,
-    ParameterSeries,
-    Pass,
-    PassContext,
-    SavedTotals,
-    Schedule,
-    StepSampling,
-    TraceReport,
-)
-from tensormagic.words import (
-    count,
-    is_or_are,
-    listed,
-    number_of_bytes,
-    percent,
-    plural,
-    seconds_text,
-    short_number,
-    tidy_exponent,
-)
+from tensormagic import reports, words
+from tensormagic.reports import UNTOUCHED, ParameterSeries, Pass, TraceReport
+from tensormagic.words import count, listed, number_of_bytes, percent, plural, seconds_text, short_number
 
 NOT_MEASURABLE = "not measurable"
 
 _LONG = 1.0  # seconds of a run from which on the share of the tracer is shown: of a shorter run it is noise
 UNTITLED = "traced run"  # what a run without a title is called
-NO_BACKWARD_YET = "no backward was seen yet"
-NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
 
 
 def touched(norm: float) -> bool:
@@ -58,7 +37,7 @@ def norm_text(norm: float) -> str:
     above = math.nextafter(norm, math.inf) if norm else 0.0  # a tie is rounded up, as JavaScript does
     if norm == 0 or 1e-3 <= norm < 9999.5:
         return f"{above:.2g}" if norm < 99.5 else f"{above:.0f}"
-    return tidy_exponent(f"{above:.1e}").replace(".0e", "e")
+    return words.tidy_exponent(f"{above:.1e}").replace(".0e", "e")
 
 
 def bad_text(nan: int, inf: int) -> str:
@@ -85,10 +64,10 @@ def run_text(report: TraceReport) -> str:
     passes = plural(report.passes_seen, "backward pass", "backward passes")
     inner = plural(report.inner_passes_seen, "pass inside them", "passes inside them")
     passes += f" and {inner}" if report.inner_passes_seen else ""
-    steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
-    loss = loss_text(report)
+    steps = plural(report.steps_seen, "step") if report.steps_seen else ""
     cost = sampling_text(report) or overhead_text(report)
-    return f"{steps}{passes} in {seconds_text(report.seconds)}{cost and f', {cost}'}{loss and f', {loss}'}"
+    parts = (steps, f"{passes} in {seconds_text(report.seconds)}", cost, loss_text(report))
+    return ", ".join(filter(None, parts))
 
 
 def loss_text(report: TraceReport) -> str:
@@ -118,31 +97,44 @@ def all_clear(report: TraceReport) -> str:
         return f"the run ended with the call above, which torch refused{_until(report)}"
     if not report.passes_seen:
         return _no_backward(report)
+    passes = _looked_at(report)
     if not report.passes_traced:
         return f"none of {plural(report.passes_seen, 'backward pass', 'backward passes')} was traced"
-    passes = _looked_at(report)
     if report.state == "failed":
         return f"no problems found in the gradients of {passes}; the error comes from your code"
     return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
+
+
+def _existing(kept: reports.SavedTotals) -> str:
+    """Return whether backward can run through an existing graph, as far as what it saved says."""
+    if kept.freed:
+        return "backward already ran through this graph and freed its saved tensors: it cannot run again"
+    if kept.changed:
+        what = plural(kept.changed, "saved tensor was", "saved tensors were")
+        return f"backward would fail: {what} changed in place afterwards"
+    hidden = f"; {plural(kept.unread, 'saved tensor')} could not be read" if kept.unread else ""
+    return f"backward can run through this graph: no saved tensor was freed or changed{hidden}"
 
 
 def _no_backward(report: TraceReport) -> str:
     """Return that no backward was seen, and what to do; where processes were forked, that nobody looked there."""
     if any(finding.code == "TM306" for finding in report.findings):
         return "no backward ran: what it was called on has no graph"
-    if not report.forked:
-        return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
-    were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"
-    where = "trace inside the function that runs there, with tensormagic.trace()"
-    return f"{were} {is_or_are(report.forked)} not followed from here: {where}"
+    if report.forked:
+        were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"
+        where = "trace inside the function that runs there, with tensormagic.trace()"
+        return f"{were} {words.is_or_are(report.forked)} not followed from here: {where}"
+    if report.state == "running":
+        return "no backward was seen yet"
+    return "no backward was seen; call .backward() on a scalar loss inside the traced code"
 
 
 def _until(report: TraceReport) -> str:
     """Return what came before the call that ended the run; where that was a backward, it is the last of the passes."""
-    within = bool(report.failure and report.failure.phase == "backward") and bool(report.passes)
-    if within and report.passes[-1].outcome == "failed":
-        earlier = report.passes_seen - 1
-        return f", in the last of {count(report.passes_seen)} backward passes" if earlier else " in the first backward"
+    failed = bool(report.passes) and report.passes[-1].outcome == "failed"
+    if failed and report.failure is not None and report.failure.phase == "backward":
+        first = report.passes_seen == 1
+        return " in the first backward" if first else f", in the last of {count(report.passes_seen)} backward passes"
     return f"; {_looked_at(report)} before it" if report.passes_seen else " before any backward ran"
 
 
@@ -161,31 +153,22 @@ def verdict(report: TraceReport) -> tuple[str, str, str, str] | None:
     """
     if report.state == "running" or (report.failure is not None and not report.passes_seen):
         return None
+    said, severities = all_clear(report), {finding.severity for finding in report.findings}
+    if report.state == "drawn" or (report.state != "finished" and report.failure is not None):
+        can_run = report.saved is not None and not report.saved.freed and not report.saved.changed
+        return "healthy" if report.state == "drawn" and can_run else "failed", said, "", ""
     if report.state != "finished":
-        return _not_finished(report)
+        ended = "failed" if report.state == "failed" else "was interrupted"
+        rest = f"after {_looked_at(report)}" if severities else said
+        rest = rest if report.passes_seen else "before any backward"
+        return "failed", f"the cell {ended}", report.error.rstrip(": "), rest
     if not report.passes_traced:
         made = "" if report.passes_seen else f"the forward made {plural(report.forward_nodes, 'autograd node')}"
-        return "nothing", all_clear(report), "", made
-    if any(finding.severity != "note" for finding in report.findings):
+        return "nothing", said, "", made
+    if severities - {"note"}:
         return None
-    if report.findings:
-        notes = f"{plural(len(report.findings), 'note')}, no errors or warnings in {_looked_at(report)}"
-        return "nothing", notes, "", checked_text(report)
-    return "healthy", all_clear(report), "", checked_text(report)
-
-
-def _not_finished(report: TraceReport) -> tuple[str, str, str, str]:
-    """Return the verdict on an existing graph, and on a run that was ended by an error, or by a user."""
-    words = all_clear(report)
-    if report.state == "drawn":
-        can_run = report.saved is not None and not report.saved.freed and not report.saved.changed
-        return "healthy" if can_run else "failed", words, "", ""
-    if report.failure is not None:
-        return "failed", words, "", ""
-    ended = "failed" if report.state == "failed" else "was interrupted"
-    rest = words if not report.findings else f"after {_looked_at(report)}"
-    rest = rest if report.passes_seen else "before any backward"
-    return "failed", f"the cell {ended}", report.error.rstrip(": "), rest
+    notes = f"{plural(len(report.findings), 'note')}, no errors or warnings in {_looked_at(report)}"
+    return ("nothing", notes, "", checked_text(report)) if severities else ("healthy", said, "", checked_text(report))
 
 
 def checked_text(report: TraceReport) -> str:
@@ -200,17 +183,6 @@ def checked_text(report: TraceReport) -> str:
     zero = sum(bool(series.norms) and series.norms[-1] == 0 for series in report.parameters)
     parts += [f"{count(zero)} of {plural(len(report.parameters), 'parameter')} got a gradient of zero"] if zero else []
     return ", ".join(parts)
-
-
-def _existing(kept: SavedTotals) -> str:
-    """Return whether backward can run through an existing graph, as far as what it saved says."""
-    if kept.freed:
-        return "backward already ran through this graph and freed its saved tensors: it cannot run again"
-    if kept.changed:
-        what = "saved tensor was" if kept.changed == 1 else "saved tensors were"
-        return f"backward would fail: {count(kept.changed)} {what} changed in place afterwards"
-    hidden = f"; {plural(kept.unread, 'saved tensor')} could not be read" if kept.unread else ""
-    return f"backward can run through this graph: no saved tensor was freed or changed{hidden}"
 
 
 def last_move(series: ParameterSeries) -> float:
@@ -232,7 +204,7 @@ def pass_text(one: Pass) -> str:
     return f"pass {one.number}, step {one.step}{failed}{loss}"
 
 
-def first_nonfinite_text(first: FirstNonfinite) -> str:
+def first_nonfinite_text(first: reports.FirstNonfinite) -> str:
     """Return what happened at the node whose backward made the first NaN or Inf of a pass."""
     kinds = (
         (first.saved_zero, "zero"), (first.saved_negative, "negative value"), (first.saved_bad, "non-finite value"),
@@ -289,11 +261,13 @@ def sampling_lines(report: TraceReport) -> Iterator[str]:
     if report.state == "running":
         ahead = f", next traced about {count(sampling.next_step)}" if sampling.next_step else ""
         yield from [f"paused: step {count(report.steps_seen)}{ahead}"] if sampling.paused else []
-    else:
-        yield from _end(report, sampling)
+    elif not sampling.steps:
+        yield f"no step was traced: the run had {plural(report.steps_seen, 'step')}"
+    elif not sampling.last_traced:
+        yield f"the last step, {count(report.steps_seen)}, was not traced{_left(sampling.last_norms)}"
 
 
-def asked_text(asked: Schedule) -> str:
+def asked_text(asked: reports.Schedule) -> str:
     """Return what was asked for: ``budget 5 %``, ``every 10``, ``steps 10 to 20``, ``steps from 10, every 5``."""
     if asked.budget is not None:
         return f"budget {percent(asked.budget)}"
@@ -303,22 +277,16 @@ def asked_text(asked: Schedule) -> str:
     return ", ".join([*parts, f"every {asked.every}"] if asked.every > 1 else parts)
 
 
-def _end(report: TraceReport, sampling: StepSampling) -> Iterator[str]:
-    if not sampling.steps:
-        yield f"no step was traced: the run had {plural(report.steps_seen, 'step')}"
-    if sampling.last_traced or not sampling.steps:
-        return
-    there = [norm for norm in sampling.last_norms if norm != UNTOUCHED]
-    finite = [norm for norm in there if 0 <= norm < math.inf]
+def _left(norms: Sequence[float]) -> str:
+    """Return what the gradients that the last step left are like."""
+    there = [norm for norm in norms if touched(norm)]
     bad = sum(not math.isfinite(norm) for norm in there)
-    last = f"the last step, {count(report.steps_seen)}, was not traced"
     if not there:
-        yield f"{last}, and left no .grad"
-    elif bad:
-        yield f"{last}; of the .grad left at the end {count(bad)} of {count(len(there))} hold NaN or Inf"
-    else:
-        norm = f"{math.hypot(*finite):.3g}"
-        yield f"{last}; the {count(len(there))} .grad left at the end have a total norm of {norm}"
+        return ", and left no .grad"
+    if bad:
+        return f"; of the .grad left at the end {count(bad)} of {count(len(there))} hold NaN or Inf"
+    total = math.hypot(*filter(measured, there))
+    return f"; the {count(len(there))} .grad left at the end have a total norm of {total:.3g}"
 
 
 # -- other processes --------------------------------------------------------------------------------------------------
@@ -342,25 +310,16 @@ def run_lines(report: TraceReport) -> Iterator[str]:
     yield f"rank {parallel.rank} of {parallel.world_size}{what if parallel.kinds else ''}"
     known = [one for one in report.passes if one.reduced is not None]  # whether it reduced gradients over the ranks
     kept_back = [one.number for one in known if not one.reduced]
-    passes = plural(len(known), "pass", "passes")
-    if len(known) == 1:
-        yield f"the pass {'kept gradients back on each rank' if kept_back else 'reduced gradients over the ranks'}"
-    elif known and not kept_back:
-        yield f"all {passes} reduced gradients over the ranks"
-    elif known and len(kept_back) == len(known):
-        yield f"none of {passes} reduced gradients over the ranks: each rank has its own"
-    elif known:
-        shown = f"{'pass' if len(kept_back) == 1 else 'passes'} {listed(map(count, kept_back), most=6)}"
-        reduced = count(len(known) - len(kept_back))
-        yield f"{reduced} of {passes} reduced gradients over the ranks; {shown} kept them back"
+    if known:
+        kept = f"; {'pass' if len(kept_back) == 1 else 'passes'} {listed(map(count, kept_back), most=6)} kept them back"
+        reduced = f"{count(len(known) - len(kept_back))} of {plural(len(known), 'pass', 'passes')}"
+        yield f"{reduced} reduced gradients over the ranks{kept if kept_back else ''}"
     described = ((one.name, *last_used(one)) for one in report.parameters)  # the step's own beside the backward's
     norms = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described if measured(used)]
     if norms:
         here = " of this process's shards" if set(parallel.kinds) - {"DDP"} else ""
-        left = len(norms) - _MOST_LISTED
-        more = f", and {plural(left, 'parameter')} more" if left > 0 else ""
-        listed_ = ", ".join(norms[:_MOST_LISTED])
-        yield f"norms used at the optimizer's last step{here}, in brackets those before: {listed_}{more}"
+        every = listed(norms, most=_MOST_LISTED)
+        yield f"norms used at the optimizer's last step{here}, in brackets those before: {every}"
 
 
 def last_used(series: ParameterSeries) -> tuple[float, float]:
@@ -374,15 +333,9 @@ def pass_context_text(report: TraceReport, one: Pass) -> str:
     described = one.pass_context
     if described is None:
         return ""
-    inside = f"inside {_maker(report, described) or 'another'}" if described.inside else ""
+    maker = next((graph.nodes[described.node : described.node + 1] for graph in report.graphs
+                  if graph.number == described.graph and described.node is not None), ())  # fmt: skip
+    inside = f"inside {maker[0].op if maker else 'another'}" if described.inside else ""  # the node that made the call
     thread = f"on thread {described.thread}" if described.thread else ""
     levels = f"in {' > '.join(described.levels)}" if described.levels else ""
     return ", ".join(filter(None, (inside, thread, levels)))
-
-
-def _maker(report: TraceReport, described: PassContext) -> str:
-    """Return the name of the node whose backward made the call, where it is known."""
-    graph = next((graph for graph in report.graphs if graph.number == described.graph), None)
-    if graph is None or described.node is None or described.node >= len(graph.nodes):
-        return ""
-    return graph.nodes[described.node].op

@@ -18,20 +18,15 @@ SIZES = (
 
 def view(report: WatchReport) -> Panel:
     """Return the panel."""
-    body: list[Node] = [Findings(report.findings, report.gaps, all_clear(report))]
-    if report.sizes:
-        first = report.sizes[0]
-        sizes = table_of(SIZES, report.sizes[:MOST_SIZES])
-        body.append(
-            Section("What holds the most", [sizes], f"{first.name}: {number_of_bytes(first.nbytes)}", folded=True)
-        )
-    return Panel("watch", "memory", "check", [summary(report)], body, label="Check of the session")
-
-
-def summary(report: WatchReport) -> str:
-    """Return what was looked at, in one line."""
+    first = f"{report.sizes[0].name}: {number_of_bytes(report.sizes[0].nbytes)}" if report.sizes else ""
+    sizes = table_of(SIZES, report.sizes[:MOST_SIZES])
+    body: list[Node] = [
+        Findings(report.findings, report.gaps, all_clear(report)),
+        Section("What holds the most", [sizes], first, folded=True),
+    ]
     met = f"{plural(report.tensors, 'tensor')} in {plural(report.storages, 'storage')}"
-    return f"{met}, {number_of_bytes(report.nbytes)}; {plural(report.looked, 'object')} searched"
+    fact = f"{met}, {number_of_bytes(report.nbytes)}; {plural(report.looked, 'object')} searched"
+    return Panel("watch", "memory", "check", [fact], body, label="Check of the session")
 
 
 def all_clear(report: WatchReport) -> str:

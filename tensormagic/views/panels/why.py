@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tensormagic.reports import BEYOND, Path, PathNode, PathStep, WhyReport
 from tensormagic.views import nodes
@@ -11,9 +12,9 @@ from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.svg_paths import arrowhead, document, line, moved, number, rect, within
 from tensormagic.views.text_canvas import cut, table
-from tensormagic.views.theme import inked, role
-from tensormagic.views.to_svg import text_svg
-from tensormagic.words import count, listed, plural, short_number, shortened, tuple_text
+from tensormagic.views.theme import inked
+from tensormagic.views.to_svg import table_svg, text_svg
+from tensormagic.words import TIMES, count, listed, plural, short_number, shortened, tuple_text
 
 # The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
 #
@@ -46,20 +47,11 @@ class PathPicture(nodes.Picture):
     path: Path
     name: str
 
-    @property
-    def sentence(self) -> str:
-        """The tree."""
-        return "\n".join(tree(self.path, self.name))
-
-    @property
-    def legend(self) -> str:
-        """How it is to be read."""
-        return "; ".join(filter(None, ("arrows: direction of the gradient; blue: leaves", path_note(self.path))))
-
     def html(self) -> str:
-        """Return it as an ``<img>``."""
-        image = svg_image(path_svg(self.path, self.name), self.sentence)
-        return tag("div", image, tag("p", escape(self.legend), class_="quiet"), class_="tm-path")
+        """Return it as an ``<img>``, and how it is to be read."""
+        image = svg_image(path_svg(self.path, self.name), "\n".join(tree(self.path, self.name)))
+        legend = "; ".join(filter(None, ("arrows: direction of the gradient; blue: leaves", path_note(self.path))))
+        return tag("div", image, tag("p", escape(legend), class_="quiet"), class_="tm-path")
 
     def text(self, width: int) -> Iterator[str]:
         """Return the tree."""
@@ -71,9 +63,8 @@ class PathPicture(nodes.Picture):
         return within(path_svg(self.path, self.name), width)
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """One box: what is in it, and how it is drawn."""
+class _Box(NamedTuple):
+    """One box: what is in it, and the class by which it is drawn."""
 
     label: str
     detail: str
@@ -98,33 +89,30 @@ def path_svg(path: Path, name: str) -> str:
         edges += [(far if made == BEYOND else made, place) for made in node.inputs if made >= 0 or made == BEYOND]
     spacing = Spacing(column_gap=26.0, wrap_width=WIDTH - 2 * PAD)
     layout = lay_out([box.size for box in boxes], list(dict.fromkeys(edges)), spacing)
-    wires = ""
+    drawn = [f'<style>{STYLE}</style><rect class="g" width="100%" height="100%"/>']
+    inside = []
     for (x, y), *rest in layout.routes:  # from right to left, its head at the left end
-        head = arrowhead((x, y), _HEAD, 3)
-        wires += f'<path class="w" d="{line([(x + _HEAD, y), *rest])}"/><path class="h" d="{head}"/>'
-    drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
-    content = f'<style>{STYLE}</style><rect class="g" width="100%" height="100%"/>{moved(PAD, PAD, wires, drawn)}'
-    return document(content, layout.width + 2 * PAD, layout.height + 2 * PAD, ' class="a"')
+        inside.append(tag("path", class_="w", d=line([(x + _HEAD, y), *rest])))
+        inside.append(tag("path", class_="h", d=arrowhead((x, y), _HEAD, 3)))
+    for box, (x, y) in zip(boxes, layout.positions, strict=True):
+        wide, high = box.size
+        label, detail = fitted(box.label, wide - 8, LABEL, bold=True), fitted(box.detail, wide - 6, DETAIL)
+        middle = number(x + wide / 2)
+        inside.append(rect(x, y, wide, high, class_=box.style, rx=4))
+        inside.append(tag("text", escape(label), class_="l", x=middle, y=number(y + (15 if detail else 22))))
+        inside += [tag("text", escape(detail), class_="d", x=middle, y=number(y + 29))] if detail else []
+    drawn.append(moved(PAD, PAD, *inside))
+    return document("".join(drawn), layout.width + 2 * PAD, layout.height + 2 * PAD, ' class="a"')
 
 
 def _box(node: PathNode) -> _Box:
-    shape = "\u00d7".join(map(str, node.shape)) or "scalar"
+    shape = TIMES.join(map(str, node.shape)) or "scalar"
     if node.is_leaf:
         return _Box(shortened(node.name, 24) or "leaf", f"{shape}, grad there" if node.has_grad else shape, "leaf")
     if node.saved:
         style = "bad" if node.saved == "changed in place" else "freed"  # freed is what every graph is after backward
         return _Box(shortened(node.op, 24), f"saved: {node.saved}", style)
     return _Box(shortened(node.op, 24), f"{shortened(node.name, 16)} {shape}".strip(), "op")
-
-
-def _draw(box: _Box, x: float, y: float) -> str:
-    width, middle = box.size[0], x + box.size[0] / 2
-    label, detail = fitted(box.label, width - 8, LABEL, bold=True), fitted(box.detail, width - 6, DETAIL)
-    down = 15 if detail else 22
-    where = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(BOX_HEIGHT)}" rx="4"'
-    text = f'<text class="l" x="{number(middle)}" y="{number(y + down)}">{escape(label)}</text>'
-    below = f'<text class="d" x="{number(middle)}" y="{number(y + 29)}">{escape(detail)}</text>' if detail else ""
-    return f'<rect class="{box.style}" {where}/>{text}{below}'
 
 
 def tree(path: Path, title: str) -> list[str]:
@@ -162,10 +150,12 @@ def path_note(path: Path) -> str:
 
 # The way from a tensor to the loss as a row of boxes: where the gradient flows, and where it ends.
 
+_ENDS = {"cut", "nothing"}
+_HEADS = ("", "", "line", "gradient", "")
+_UPWARDS = "from the tensor to the loss; the gradient flows upwards"
 DETACHED = "//"
 ARROW = "\u2190"
 _LABEL = 40  # characters
-_HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, between boxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,75 +164,46 @@ class WayPicture(nodes.Picture):
 
     report: WhyReport
 
-    @property
-    def sentence(self) -> str:
-        """How it is to be read."""
-        if any(step.kind == "cut" for step in self.report.path):
-            return "the gradient flows from right to left, and stops at the cut"
-        measured = any(step.norm is not None for step in self.report.path)
-        below = "; below each stop, the norm of the gradient that reached it in the last pass" if measured else ""
-        return f"the gradient flows from right to left{below}"
-
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
-        came, way, drawn = reached(self.report), self.report.path, []
-        for at, step in enumerate(way):
+        path, drawn = self.report.path, []
+        last = max((at for at, step in enumerate(path) if step.kind in _ENDS), default=-1)  # it comes no further
+        for at, step in enumerate(path):
             if at:
-                ended = _ends(way[at - 1], step)
-                kind = "tm-ended" if ended else "tm-some" if came[at - 1] else "tm-none"
+                ended = step.kind in _ENDS or path[at - 1].kind in _ENDS
+                kind = "tm-ended" if ended else "tm-some" if at - 1 > last else "tm-none"
                 drawn.append(tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}"))
-            kinds = ["tm-stop", f"tm-{step.kind}", "" if came[at] or step.kind == "cut" else "tm-none"]
-            kinds += ["tm-bad"] if step.bad else []
-            label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
-            below = [text for text in (step.detail, line_words(self.report, step)) if text]
-            words = [label, *(tag("span", escape(text), class_="tm-small") for text in below)]
-            norm = came_words(step)
-            words += [tag("span", escape(norm), class_="tm-small tm-norm")] if norm else []
+            words = [tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")]
+            below = filter(None, (step.detail, line_words(self.report, step)))
+            words += [tag("span", escape(text), class_="tm-small") for text in below]
+            words += [tag("span", escape(came_words(step)), class_="tm-small tm-norm")] if came_words(step) else []
+            kind = f"tm-stop tm-{step.kind}" + ("" if at > last or step.kind == "cut" else " tm-none")
+            kind += " tm-bad" if step.bad else ""
             hint = step.location.text if step.location is not None else ""
-            drawn.append(tag("span", " ".join(words), class_=" ".join(filter(None, kinds)), title=hint or None))
-        return tag("div", " ".join(drawn), class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
+            drawn.append(tag("span", " ".join(words), class_=kind, title=hint or None))
+        told = "; below each stop, the norm of the gradient that reached it in the last pass"
+        told = told if any(step.norm is not None for step in path) else ""
+        told = ", and stops at the cut" if any(step.kind == "cut" for step in path) else told
+        sentence = tag("p", f"the gradient flows from right to left{told}", class_="quiet")
+        return tag("div", " ".join(drawn), class_="tm-way") + sentence
 
     def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""
-        rows = []
-        for at, step in enumerate(self.report.path):
-            sign = " " if not at else DETACHED if step.kind in {"cut", "nothing"} else ARROW
-            label = f"{sign} {shortened(step.label, _LABEL)}"
-            rows.append((label, step.detail, line_words(self.report, step), came_words(step), "!" if step.bad else ""))
-        yield "from the tensor to the loss; the gradient flows upwards"
-        yield from table([("", "", "line", "gradient", ""), *rows], indent=2, width=width)
+        yield _UPWARDS
+        yield from table([_HEADS, *self._rows()], indent=2, width=width)
 
     def svg(self, width: float) -> tuple[str, float]:
-        """Return the boxes in rows."""
-        came, x, y, parts = reached(self.report), 0.0, 0.0, list[str]()
+        """Return a line a stop."""
+        drawn, high = table_svg(nodes.Table([nodes.Column(title) for title in _HEADS], self._rows()), width)
+        return text_svg(0, 12, _UPWARDS, size=12, quiet=True) + moved(0, 20, drawn), high + 20
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = list[tuple[str, ...]]()
         for at, step in enumerate(self.report.path):
-            label = shortened(step.label, _LABEL)
-            below = " \u00b7 ".join(filter(None, (step.detail, line_words(self.report, step), came_words(step))))
-            room = max(text_width(label, 13, bold=True), text_width(below, 11)) + 20
-            wide = min(max(room, 52.0), width - _BETWEEN)
-            if x and x + _BETWEEN + wide > width:
-                x, y = 0.0, y + _ROW
-            if at:
-                ended = _ends(self.report.path[at - 1], step)
-                ink = role("error" if ended else "ink" if came[at - 1] else "hatch")
-                parts.append(text_svg(x + _BETWEEN / 2, y + 28, DETACHED if ended else ARROW, size=16, anchor="middle",
-                                      ink=ink, bold=ended))  # fmt: skip
-                x += _BETWEEN
-            inside, ink = x + wide / 2, role("error" if step.bad else "ink")
-            edge = role("error" if step.bad else "accent" if step.kind == "tensor" else "line-2")
-            ground = role("error-bg" if step.bad else "bg")
-            parts.append(rect(x, y, wide, _HIGH, rx=4, fill=ground, stroke=edge))
-            parts.append(text_svg(inside, y + 19, fitted(label, wide - 8, 13, bold=True), size=13, anchor="middle",
-                                  bold=True, ink=ink))  # fmt: skip
-            described = fitted(below, wide - 8, 11)
-            parts.append(text_svg(inside, y + 36, described, size=11, anchor="middle", quiet=not step.bad, ink=None))
-            x += wide
-        parts.append(text_svg(0, y + _ROW + 8, self.sentence, size=12, quiet=True))
-        return "".join(parts), y + _ROW + 14
-
-
-def _ends(before: PathStep, after: PathStep) -> bool:
-    return not {"cut", "nothing"}.isdisjoint({before.kind, after.kind})
+            sign = " " if not at else DETACHED if step.kind in _ENDS else ARROW
+            label, line = f"{sign} {shortened(step.label, _LABEL)}", line_words(self.report, step)
+            rows.append((label, step.detail, line, came_words(step), "!" if step.bad else ""))
+        return rows
 
 
 def came_words(step: PathStep) -> str:
@@ -260,34 +221,25 @@ def line_words(report: WhyReport, step: PathStep) -> str:
     return step.location.label if len(files) > 1 else f"line {step.location.line}"
 
 
-def reached(report: WhyReport) -> list[bool]:
-    """Return for each stop whether the gradient came there: not before the last cut, seen from the tensor."""
-    ends = [at for at, step in enumerate(report.path) if step.kind in {"cut", "nothing"}]
-    last = ends[-1] if ends else -1
-    return [at > last for at in range(len(report.path))]
-
-
 MOST_NAMES = 12
 
 
 def view(report: WhyReport) -> nodes.Panel:
     """Return the panel."""
-    body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
-    if len(report.path) > 1:
-        body.append(WayPicture(report))
-    if report.remedy:
-        # Sentences, or what is code as a whole as code.
-        remedies = [text if "`" in text or text.endswith(".") else nodes.Words(text, "code") for text in report.remedy]
-        body.append(nodes.Section("What to do", [nodes.Items(remedies, len(remedies))]))
+    # Sentences, or what is code as a whole as code.
+    remedies = [text if "`" in text or text.endswith(".") else nodes.Words(text, "code") for text in report.remedy]
     rests: list[nodes.Node] = [*report.evidence]
     if report.location is not None and report.location.text:
         rests.append(f"{report.location.label}: `{report.location.text}`")
-    if report.source:
-        rests.append(nodes.Paragraph(f"from {report.source}", "quiet"))
-    body.append(nodes.Section("", rests))
-    body += [nodes.table_of(GROUPS, report.groups)] if report.groups else []
-    facts = ""
+    rests.append(nodes.Paragraph(f"from {report.source}" if report.source else "", "quiet"))
+    body: list[nodes.Node] = [
+        nodes.Findings(report.findings, report.gaps), *([WayPicture(report)] if len(report.path) > 1 else []),
+        nodes.Section("What to do", [nodes.Items(remedies, len(remedies))] if remedies else []),
+        nodes.Section("", rests), nodes.table_of(GROUPS, report.groups),
+    ]  # fmt: skip
+    name, facts = report.name, ""
     if (known := report.facts) is not None:
+        name = f"{name}.grad"
         kind = "parameter" if known.is_parameter else "leaf" if known.is_leaf else "not a leaf"
         asked = f"shown for {known.expression}" if known.expression else ""
         norm = f"grad of norm {short_number(known.norm)}" if known.norm is not None else "grad not read"
@@ -295,9 +247,8 @@ def view(report: WhyReport) -> nodes.Panel:
         shape = f"{known.dtype} {tuple_text(known.shape)}"
         parts = (asked, kind, shape, f"requires_grad={known.requires_grad}", grad)
         facts = " \u00b7 ".join(filter(None, parts))
-    name, label = title(report), f"Why {title(report)} is what it is"
-    shown = [nodes.Words(facts, "quiet")] if facts else []
-    return nodes.Panel("why", "graph", f"why {name}", shown, body, label, lead=report.answer, sheets=("why.css",))
+    return nodes.Panel("why", "graph", f"why {name}", [nodes.Words(facts, "quiet")], body, f"Why {name} is what it is",
+                       lead=report.answer, sheets=("why.css",))  # fmt: skip
 
 
 GROUPS = (
@@ -306,8 +257,3 @@ GROUPS = (
     nodes.Column("which", lambda group: nodes.Words(listed(group.names, most=MOST_NAMES), "code"), "wide"),
     nodes.Column("the first of them", lambda group: group.answer),
 )
-
-
-def title(report: WhyReport) -> str:
-    """Return what was asked about: ``net.fc1.weight.grad``; of a module its name."""
-    return report.name if report.facts is None else f"{report.name}.grad"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from tensormagic.reports import ChangedName, Clash, Write, WritesReport
 from tensormagic.views import nodes
@@ -19,13 +18,10 @@ _NAME = 48  # characters
 def view(report: WritesReport) -> nodes.Panel:
     """Return the panel."""
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps, all_clear(report))]
-    if lines := source_lines(report):
-        body.append(nodes.Source(lines, ("line, and what else it changes", "writes to")))
-    if report.writes:
-        more = ("more line that writes", "more lines that write")
-        every = nodes.table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
-        note = plural(len(report.writes), "operation")
-        body.append(nodes.Section("Every write", [every], note, folded=True))
+    body.append(nodes.Source(source_lines(report), ("line, and what else it changes", "writes to")))
+    more = ("more line that writes", "more lines that write")
+    every = nodes.table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
+    body.append(nodes.Section("Every write", [every], plural(len(report.writes), "operation"), folded=True))
     ended = f"{report.state}: {report.error}" if report.error else report.state
     facts: list[nodes.Cell] = [nodes.Words(ended, "error") if report.state != "finished" else ended, headline(report)]
     return nodes.Panel("writes", "code", "in-place writes", facts, body)
@@ -83,40 +79,33 @@ def clash_text(clash: Clash) -> str:
     return f"{what}: {plural(clash.wrong, 'wrong element')}" if clash.wrong else (f"{what}: correct this time")
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One thing to say of what a line changed besides."""
-
-    name: str  # Of the tensor, or of the variable that holds several.
-    amount: str  # How much of it.
-    changed: ChangedName | None = None  # The one name; None for several together.
+Effect = tuple[str, str, ChangedName | None]  # what was changed, how much of it; None for several names together
 
 
 def effects(changed: Iterable[ChangedName]) -> list[Effect]:
     """Return what was changed, three or more tensors that one variable holds together."""
     by_root: dict[str, list[ChangedName]] = {}
     for one in {one.name: one for one in changed}.values():
-        root = re.split(r"[.\[]", one.name, maxsplit=1)[0]
-        by_root.setdefault(root, []).append(one)
-    found = []
+        by_root.setdefault(re.split(r"[.\[]", one.name, maxsplit=1)[0], []).append(one)
+    found: list[Effect] = []
     for root, held in by_root.items():
         if len(held) < 3:
-            found += [Effect(one.name, amount_text(one), one) for one in held]
+            found += [(one.name, amount_text(one), one) for one in held]
             continue
         touched, elements = sum(one.elements or 0 for one in held), sum(one.of_elements for one in held)
-        part = f"{count(touched)} of {plural(elements, 'element')}"
         most = "" if all(one.certain for one in held) else "at most "
-        found.append(Effect(root, f"{plural(len(held), 'tensor')} in it, {most}{part}"))
+        part = f"{most}{count(touched)} of {plural(elements, 'element')}"
+        found.append((root, f"{plural(len(held), 'tensor')} in it, {part}", None))
     return found
 
 
-def phrases_of(write: Write) -> list[str]:
-    """Return what a write did besides, a phrase each."""
-    sentence = [clash_text(write.clash)] if write.clash is not None else []
+def phrases_of(write: Write) -> str:
+    """Return what a write did besides."""
     found = effects(write.changed)
-    sentence += [f"{effect.name}: {effect.amount}" for effect in found[:MOST_CHANGED]]
+    sentences = [clash_text(write.clash)] if write.clash is not None else []
+    sentences += [f"{name}: {amount}" for name, amount, _ in found[:MOST_CHANGED]]
     left = len(found) - MOST_CHANGED
-    return sentence + ([f"and {plural(left, 'more name')}"] if left > 0 else [])
+    return "; ".join([*sentences, f"and {plural(left, 'more name')}"] if left > 0 else sentences)
 
 
 def target_text(write: Write) -> str:
@@ -125,7 +114,7 @@ def target_text(write: Write) -> str:
     return f"{name} and others" if write.several and write.target else name
 
 
-def written_text(writes: tuple[Write, ...]) -> str:
+def written_text(writes: Sequence[Write]) -> str:
     """Return what a line writes to and how often: ``b``, ``e ×18``; those without a name only where no other is."""
     targets: dict[str, int] = {}
     named = [write for write in writes if write.target]
@@ -148,7 +137,7 @@ WRITES = (
     nodes.Column("writes to", target_text, "code"),
     nodes.Column("shape", lambda write: tuple_text(write.shape), "code"),
     nodes.Column("times", lambda write: count(write.count), "number"),
-    nodes.Column("changes besides", lambda write: "; ".join(phrases_of(write)), in_terminal=False),
+    nodes.Column("changes besides", phrases_of, in_terminal=False),
     nodes.Column("autograd", noticed_text, in_terminal=False),
 )
 
@@ -160,22 +149,23 @@ def source_lines(report: WritesReport) -> list[nodes.Line]:
         if finding.location is not None:
             signs.setdefault((finding.location.filename, finding.location.line), finding.severity)
     writing: dict[tuple[str, int], list[Write]] = {}
+    places = []
     for write in report.writes:
         if write.location is not None:
+            places.append(write.location)
             writing.setdefault((write.location.filename, write.location.line), []).append(write)
-    places = [write.location for write in report.writes if write.location is not None]
     lines = []
     for filename, number, text in nodes.listing(report.cell, places, WHOLE, AROUND):
-        writes = tuple(writing.get((filename, number), ()))
+        writes = writing.get((filename, number), [])
         # Where no finding is: its note may stand at another line of the same names.
         plain = "note" if any(write.changed for write in writes) else "mark" if writes else ""
-        sign = signs.get((filename, number), plain)
-        lines.append(_line(number, text.rstrip(), writes, sign) if number else nodes.Line(0, text))
+        beside = [f"`{written_text(writes)}`"] if writes else []
+        lines.append(nodes.Line(number, text.rstrip(), beside, _below(writes), signs.get((filename, number), plain)))
     return lines
 
 
-def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> nodes.Line:
-    """Return a line with what it did: of several ops that changed the same name, the first is shown."""
+def _below(writes: Sequence[Write]) -> list[nodes.Cell]:
+    """Return what a line did: of several ops that changed the same name, the first is shown."""
     below: list[nodes.Cell] = [
         nodes.Words(f"\u2717 {clash_text(write.clash)}", "strong") for write in writes if write.clash is not None
     ]
@@ -183,14 +173,13 @@ def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> nodes
     found = effects(reversed(changed.values()))
     below += map(_effect, found[:MOST_CHANGED])
     left = len(found) - MOST_CHANGED
-    below += [nodes.Words(f"and {plural(left, 'more name')}, in the table below", "quiet")] if left > 0 else []
-    return nodes.Line(number, text, [f"`{written_text(writes)}`"] if writes else [], below, sign)
+    return below + ([nodes.Words(f"and {plural(left, 'more name')}, in the table below", "quiet")] if left > 0 else [])
 
 
 def _effect(effect: Effect) -> nodes.Cell:
     """Return what was changed, how much of it, and where in it that lies."""
-    described = f"\u2192 `{shortened(effect.name, _NAME)}`: {effect.amount}"
-    changed = effect.changed
+    name, amount, changed = effect
+    described = f"\u2192 `{shortened(name, _NAME)}`: {amount}"
     if changed is None or not changed.marks:
         return described
     row = changed.shape[-1] if len(changed.shape) > 1 and len(changed.marks) == changed.of_elements else 0

@@ -275,19 +275,6 @@ def test_a_long_series_keeps_its_extremes():
     assert nothing == ""
 
 
-def test_code_in_findings_is_set_as_code():
-    """What a finding quotes between backticks stands in the code font, over a line's end too; no backtick is left."""
-    run = samples.broken()
-    long = "`F.binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None)`"
-    remedy = f"{'Keep away from zero. ' * 3}Use {long} here; a ` stays"
-    svg = trace_forms.svg(replace(run, findings=(replace(run.findings[0], message="`a < b` is born", remedy=remedy),)))
-    spans = [span.text for span in ElementTree.fromstring(svg).iter(NAMESPACE + "tspan") if span.get("font-family")]
-    assert spans[0] == "a < b"
-    assert " ".join(spans[1:]) == long.strip("`")
-    assert len(spans) == 3
-    assert svg.count("`") == 1
-
-
 def unmeasured(*, always):
     """A run whose first parameter, and whose node nearest to the loss, could not be measured: always, or once."""
     base = samples_viewer.calm_run(4)
