@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import singledispatch
 from itertools import accumulate
@@ -83,6 +84,7 @@ _MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _MONO_EM = 0.61  # of the size of its letters
 _BOLD = 1.13  # times as wide
 _BESIDE = 140.0  # where what was found stands, beside its code
+_CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
 _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2"}
 
 
@@ -135,20 +137,38 @@ def _(node: nodes.Findings, page: Page) -> None:
 
 
 def _finding(finding: Finding, where: str) -> tuple[str, float]:
-    """Return a finding on a ground of its colour, and how high it is."""
+    """Return a finding on a ground of its colour, code set as code, and how high it is."""
     ink, ground, place = role(finding.severity), role(f"{finding.severity}-bg"), finding.location
-    code, room = f"{place.label}: {place.text}" if place is not None else "", WIDTH - _BESIDE - 12
-    lines = [(_INK, line) for line in wrapped(plain(where + finding.message), room, SIZE, 60)]
-    lines += [(_QUIET, fitted(code, room, SIZE))] if code else []
-    lines += [(_QUIET, line) for line in wrapped(plain(finding.remedy), room, SIZE, 60) if line]
+    lines = [(_INK, line) for line in _prose(where + finding.message)]
+    if place is not None:
+        lines.append((_QUIET, escape(one_line(fitted(f"{place.label}: {place.text}", WIDTH - _BESIDE - 12, SIZE)))))
+    lines += [(_QUIET, line) for line in _prose(finding.remedy)]
     height = (LINE - 1) * len(lines) + 10
-    words = (text_svg(_BESIDE, 18 + (LINE - 1) * at, line, size=SIZE, ink=tone)
+    words = (tag("text", line, x=number(_BESIDE), y=number(18 + (LINE - 1) * at), font_size=number(SIZE), fill=tone)
              for at, (tone, line) in enumerate(lines))  # fmt: skip
     sign = f'<path d="M14,7l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
     name = text_svg(28, 18, f"{finding.code} {finding.severity}", size=SIZE, ink=ink, bold=True)
     grounds = rect(0, 0, WIDTH, height, fill=ground) + rect(0, 0, 3, height, fill=ink)
     drawn = f"{grounds}{sign}{name}{''.join(words)}"
     return moved(0, 4, drawn), height
+
+
+def _prose(text: str) -> list[str]:
+    """Return a text broken into lines, as content of text elements; what is between backticks is set as code.
+
+    Code may go on from one line to the next: each line closes what it opened. A backtick without a partner stays.
+    """
+    inside, lines = False, []
+    for line in wrapped(_CODE.sub(f"{_MARK}\\1{_MARK}", text), WIDTH - _BESIDE - 12, SIZE, 60) if text else ():
+        pieces = []
+        for at, piece in enumerate(line.split(_MARK)):
+            inside ^= bool(at)
+            words = escape(one_line(piece))
+            pieces.append(
+                tag("tspan", words, font_family="ui-monospace,monospace", font_size="12") if inside and piece else words
+            )
+        lines.append("".join(pieces))
+    return lines
 
 
 @draw.register

@@ -7,6 +7,7 @@ the same column is the same memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
 from tensormagic.views import nodes
@@ -15,7 +16,7 @@ from tensormagic.words import DOT, capitalised, count, is_or_are, listed, number
 NAMES_SHOWN = 3
 MOST_CARDS = 8  # of the pieces of memory that are folded together; the others are a line each
 MOST_LINES, MOST_MATRIX, MOST_PAIRS, MOST_SAME = 40, 6, 12, 8
-MOST_MEMBERS, MOST_FOLDS = 8, 4  # of a card; cards that are not folded together
+MOST_MEMBERS, OPEN_MEMBERS, MOST_FOLDS = 8, 10, 4  # of a card; of the cards that stand open; not folded together
 _HOW = {
     "owner": "owns the memory",
     "view": "view of {base}",
@@ -39,13 +40,15 @@ _UNNAMED = {
 
 
 def view(report: AliasReport) -> nodes.Panel:
-    """Return the panel: the first card stands open, the others are folded."""
+    """Return the panel: the first card stands open, and those after it as long as they have few members together."""
     shared = [group for group in report.groups if len(group.members) > 1]
     same = [f"`{names(group.members[0])}`" for group in report.groups if len(group.members) == 1]
     body: list[nodes.Node] = [nodes.Findings(report.findings, report.gaps)]
-    body += [_card(group, folded=False) for group in shared[:1]]
+    members = accumulate(min(len(group.members), MOST_MEMBERS) for group in shared[:MOST_FOLDS])
+    opened = max(sum(total <= OPEN_MEMBERS for total in members), 1)
+    body += [_card(group, folded=False) for group in shared[:opened]]
     body.append(nodes.Section("One object, several names", [nodes.Items(same, MOST_SAME)] if same else []))
-    body += [_card(group, folded=True) for group in shared[1:MOST_FOLDS]]
+    body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
     rest, unlisted = shared[MOST_FOLDS:], report.groups_found - len(report.groups)
     if rest or unlisted:
         lines = [(nodes.Chip(group.number), group_line(group)) for group in rest[MOST_CARDS:MOST_LINES]]

@@ -12,9 +12,9 @@ from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.svg_paths import arrowhead, document, line, moved, number, rect, within
 from tensormagic.views.text_canvas import cut, table
-from tensormagic.views.theme import inked
-from tensormagic.views.to_svg import table_svg, text_svg
-from tensormagic.words import TIMES, count, listed, plural, short_number, shortened, tuple_text
+from tensormagic.views.theme import inked, role
+from tensormagic.views.to_svg import text_svg
+from tensormagic.words import DOT, TIMES, count, listed, plural, short_number, shortened, tuple_text
 
 # The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
 #
@@ -151,11 +151,10 @@ def path_note(path: Path) -> str:
 # The way from a tensor to the loss as a row of boxes: where the gradient flows, and where it ends.
 
 _ENDS = {"cut", "nothing"}
-_HEADS = ("", "", "line", "gradient", "")
-_UPWARDS = "from the tensor to the loss; the gradient flows upwards"
 DETACHED = "//"
 ARROW = "\u2190"
 _LABEL = 40  # characters
+_HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, between boxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,29 +180,49 @@ class WayPicture(nodes.Picture):
             kind += " tm-bad" if step.bad else ""
             hint = step.location.text if step.location is not None else ""
             drawn.append(tag("span", " ".join(words), class_=kind, title=hint or None))
+        return tag("div", " ".join(drawn), class_="tm-way") + tag("p", self._legend(), class_="quiet")
+
+    def _legend(self) -> str:
         told = "; below each stop, the norm of the gradient that reached it in the last pass"
-        told = told if any(step.norm is not None for step in path) else ""
-        told = ", and stops at the cut" if any(step.kind == "cut" for step in path) else told
-        sentence = tag("p", f"the gradient flows from right to left{told}", class_="quiet")
-        return tag("div", " ".join(drawn), class_="tm-way") + sentence
+        told = told if any(step.norm is not None for step in self.report.path) else ""
+        told = ", and stops at the cut" if any(step.kind == "cut" for step in self.report.path) else told
+        return f"the gradient flows from right to left{told}"
 
     def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""
-        yield _UPWARDS
-        yield from table([_HEADS, *self._rows()], indent=2, width=width)
-
-    def svg(self, width: float) -> tuple[str, float]:
-        """Return a line a stop."""
-        drawn, high = table_svg(nodes.Table([nodes.Column(title) for title in _HEADS], self._rows()), width)
-        return text_svg(0, 12, _UPWARDS, size=12, quiet=True) + moved(0, 20, drawn), high + 20
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows = list[tuple[str, ...]]()
+        rows = []
         for at, step in enumerate(self.report.path):
             sign = " " if not at else DETACHED if step.kind in _ENDS else ARROW
             label, line = f"{sign} {shortened(step.label, _LABEL)}", line_words(self.report, step)
             rows.append((label, step.detail, line, came_words(step), "!" if step.bad else ""))
-        return rows
+        yield "from the tensor to the loss; the gradient flows upwards"
+        yield from table([("", "", "line", "gradient", ""), *rows], indent=2, width=width)
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the boxes in rows."""
+        path, x, y, parts = self.report.path, 0.0, 0.0, list[str]()
+        for at, step in enumerate(path):
+            label, below = shortened(step.label, _LABEL), [step.detail, line_words(self.report, step), came_words(step)]
+            described = f" {DOT} ".join(filter(None, below))
+            room = max(text_width(label, 13, bold=True), text_width(described, 11)) + 20
+            wide = min(max(room, 52.0), width - _BETWEEN)
+            if x and x + _BETWEEN + wide > width:
+                x, y = 0.0, y + _ROW
+            if at:
+                ended = step.kind in _ENDS or path[at - 1].kind in _ENDS
+                sign, ink = (DETACHED, role("error")) if ended else (ARROW, role("ink"))
+                parts.append(text_svg(x + _BETWEEN / 2, y + 28, sign, size=16, anchor="middle", ink=ink, bold=ended))
+                x += _BETWEEN
+            edge = role("error" if step.bad else "accent" if step.kind == "tensor" else "line-2")
+            parts.append(rect(x, y, wide, _HIGH, rx=4, fill=role("error-bg" if step.bad else "bg"), stroke=edge))
+            for down, words, size in ((19, label, 13), (36, described, 11)):
+                ink = role("error" if step.bad and size == 13 else "ink" if size == 13 else "ink-2")
+                shown = fitted(words, wide - 8, size, bold=size == 13)
+                parts.append(text_svg(x + wide / 2, y + down, shown, size=size, anchor="middle", bold=size == 13,
+                                      ink=ink))  # fmt: skip
+            x += wide
+        parts.append(text_svg(0, y + _ROW + 8, self._legend(), size=12, quiet=True))
+        return "".join(parts), y + _ROW + 14
 
 
 def came_words(step: PathStep) -> str:
