@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM605", "modules in a plain list or dictionary", WatchReport, modules.hidden_modules),
     Rule("TM606", "a model in the wrong mode", TraceReport, losses.wrong_mode),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
-    Rule("TM608", "softmax or sigmoid applied twice around the loss", TraceReport,
+    Rule("TM608", "softmax or sigmoid twice, or missing, before the loss", TraceReport,
          losses.normalised_twice, "observations"),
     Rule("TM609", "tied weights that came apart", TraceReport, modules.untied_weights),
     Rule("TM609", "tied weights that came apart", WatchReport, modules.untied_weights),

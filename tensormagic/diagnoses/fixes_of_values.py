@@ -72,6 +72,8 @@ def let_through(finding: Finding, _report: Report, line: str) -> str:
 def expected_input(finding: Finding, _report: Report, line: str) -> str:
     """A loss is given what it takes: logarithms, or it is that of probabilities; a second softmax is left out."""
     call = call_on(line, "nll_loss")
+    if call is not None and finding.remedy.startswith("Use `cross_entropy`, which"):
+        return line.replace("nll_loss(", "cross_entropy(")
     if call is not None and call.args and finding.remedy.startswith("Use `log_softmax` in place"):
         return spliced(line, call.args[0], f"{atom(call.args[0])}.log()")
     call = call_on(line, "binary_cross_entropy_with_logits")

@@ -65,6 +65,11 @@ _LIKELIHOOD = _Clash(
     "logarithm",
     "Use `log_softmax` in place of softmax, or `cross_entropy` on the scores.",
 )
+_RAW_LIKELIHOOD = _Clash(
+    "warning",
+    "nll_loss takes log-probabilities, and {x} is what a layer made, without log_softmax: the loss has no lower bound",
+    "Use `cross_entropy`, which applies log_softmax itself.",
+)
 _TWICE = _Clash(
     "warning",
     "binary_cross_entropy is given {x}, to which {made} and then sigmoid were applied: every probability is {range}",
@@ -79,18 +84,20 @@ _CLASHES: dict[tuple[str, str], _Clash] = {
         for made in ("softmax", "sigmoid", "log_softmax", "logsigmoid")
     },
     **{("nll_loss", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
+    ("nll_loss", "layer"): _RAW_LIKELIHOOD,
     **{("binary_cross_entropy", made): _TWICE for made in ("softmax", "sigmoid")},
 }
 
 
 def normalised_twice(report: TraceReport) -> Iterator[Finding]:
-    """TM608: softmax or sigmoid, and then a loss that applies it itself."""
+    """TM608: softmax or sigmoid, and then a loss that applies it itself; or neither where a loss expects it."""
     for one in observed(report, "normalised"):
         clash = _CLASHES.get((one.op, one.detail))
         if clash is None or not one.operands:
             continue
         here, name = report.location(one.location), one.operands[0].name or "its input"
         side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
+        made = "made here" if one.detail == "layer" else f"{one.detail} applied here"
         words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
         yield Finding(
             code="TM608",
@@ -100,7 +107,7 @@ def normalised_twice(report: TraceReport) -> Iterator[Finding]:
             evidence={"loss": one.op, "made by": one.detail, "calls": one.calls},
             remedy=clash.remedy.format(**words),
             subject=one.operands[0].name,
-            related=related_lines((f"{one.detail} applied here", report.location(one.made)), besides=here),
+            related=related_lines((made, report.location(one.made)), besides=here),
         )
 
 

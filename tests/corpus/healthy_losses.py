@@ -34,6 +34,21 @@ def the_logarithm_of_probabilities():
 
 
 @healthy(nearly="TM608")
+def likelihoods_made_by_hand():
+    """Log-probabilities that no log_softmax made: normalised by hand, of distances, and of a log-linear mixture."""
+    net, means, gates = nn.Linear(64, 10), nn.Parameter(torch.randn(10, 64)), nn.Linear(64, 2)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(3):
+            x = images.flatten(1)
+            scores = net(x)
+            F.nll_loss(scores - scores.logsumexp(1, keepdim=True), classes).backward()
+            near = -torch.cdist(x, means)
+            both = torch.stack([near.log_softmax(1), net(x).log_softmax(1)], 1)
+            F.nll_loss((gates(x).log_softmax(1)[..., None] + both).logsumexp(1), classes).backward()
+    return trace.report
+
+
+@healthy(nearly="TM608")
 def attention_inside_and_scores_outside():
     """Gates and attention are softmaxes and sigmoids of their own; the scores after them are raw."""
     query, head = nn.Linear(64, 64), nn.Linear(64, 10)

@@ -60,6 +60,43 @@ def a_likelihood_without_a_logarithm():
     return trace.report
 
 
+@ill(
+    "TM608",
+    severity="warning",
+    line="loss = F.nll_loss(scores, classes)",
+    subject="scores",
+    related=("scores = net(images.flatten(1))",),
+    says=("the loss has no lower bound", "Use `cross_entropy`"),
+)
+def a_likelihood_of_scores():
+    """The loss falls and falls, and the classes are not learned."""
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            scores = net(images.flatten(1))
+            loss = F.nll_loss(scores, classes)
+            loss.backward()
+    return trace.report
+
+
+@ill(
+    "TM608",
+    severity="warning",
+    line="loss = criterion(net(images), classes)",
+    says=("net(images) is what a layer made",),
+)
+def a_map_of_scores_and_the_likelihood():
+    """A segmentation without log_softmax: a class for each pixel."""
+    net, criterion = nn.Conv2d(1, 2, 3, padding=1), nn.NLLLoss()
+    with tm.trace(namespace={"net": net}) as trace:
+        for pixels, _ in batches(3):
+            images = pixels.reshape(-1, 1, 8, 8)
+            classes = (images > 0.5).long().squeeze(1)
+            loss = criterion(net(images), classes)
+            loss.backward()
+    return trace.report
+
+
 @ill("TM608", severity="note", line="loss = criterion(net(images.flatten(1)), classes)",
      says=("is already the result of log_softmax", "the result is right"))  # fmt: skip
 def log_softmax_twice():

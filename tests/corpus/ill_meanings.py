@@ -248,6 +248,18 @@ def log_softmax_over_the_batch():
     return trace.report
 
 
+@ill("TM612", severity="warning", line="p = net(images.flatten(1)).softmax(0)", says=("dimension 0", "`dim=1`"),
+     related=("loss = F.nll_loss(p.log(), classes)",))  # fmt: skip
+def the_logarithm_of_a_softmax_over_the_batch():
+    net = nn.Linear(64, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(3):
+            p = net(images.flatten(1)).softmax(0)
+            loss = F.nll_loss(p.log(), classes)
+            loss.backward()
+    return trace.report
+
+
 @ill("TM612", severity="warning", line="weights = ", says=("samples of the batch compete", "dim=-1"),
      related=("return weights @ x",))  # fmt: skip
 def attention_over_the_batch():

@@ -27,6 +27,7 @@ def given(loss, made, shape=(8, 10), name="out", **facts):
         ("binary_cross_entropy_with_logits", "sigmoid", "warning", "every probability is above 0.5"),
         ("binary_cross_entropy_with_logits", "logsigmoid", "warning", "every probability is below 0.5"),
         ("nll_loss", "softmax", "warning", "nll_loss takes log-probabilities, and out is the result of softmax"),
+        ("nll_loss", "layer", "warning", "out is what a layer made, without log_softmax: the loss has no lower bound"),
         ("binary_cross_entropy", "softmax", "warning", "softmax and then sigmoid were applied"),
     ],
 )

@@ -21,14 +21,23 @@ from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import innermost_own
 
+_LIKELIHOODS = ("nll_loss_nd", "nll_loss")
 NAMES = (
-    "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
+    "cross_entropy_loss",
+    "cross_entropy",
+    "binary_cross_entropy_with_logits",
     "binary_cross_entropy",
-)  # fmt: skip
+    *_LIKELIHOODS,
+)
+_LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
+_LAYERS = _LINEAR | {"ConvolutionBackward0", "ReluBackward0"}  # whose results are no logarithms of probabilities
 
 
 def normalised(watch: CallNotes, call: Call) -> None:
-    """Note what normalised the first operand of a loss, where something did; twice, for a loss of probabilities."""
+    """Note what normalised the first operand of a loss, where something did; twice, for a loss of probabilities.
+
+    Of a loss of log-probabilities also that nothing did, where a layer made the operand.
+    """
     scores = call.args[0] if call.args else None
     if not isinstance(scores, torch.Tensor) or scores.grad_fn is None:
         return
@@ -38,6 +47,8 @@ def normalised(watch: CallNotes, call: Call) -> None:
     if node is not None:
         detail = NORMALISING[node.name()]
         watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail=detail, of=2)
+    elif call.name in _LIKELIHOODS and (node := past(scores.grad_fn)) is not None and node.name() in _LAYERS:
+        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail="layer", of=2)
 
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
@@ -79,7 +90,6 @@ def _is_read(x: torch.Tensor) -> bool:
 # Over which dimension a softmax went is saved by the node that it made.
 
 _SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
-_LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
 
 
 def _dim_of(node: Any, ndim: int) -> int:
@@ -98,11 +108,13 @@ def _weights(x: Any) -> Any:
 def likelihood_over(watch: CallNotes, call: Call) -> None:
     """Note log-probabilities that were normalised over another dimension than that of the classes."""
     x = call.args[0] if call.args else None
-    if not isinstance(x, torch.Tensor) or x.grad_fn is None or x.grad_fn.name() not in _SOFTMAX_NODES or x.dim() < 2:
+    node = x.grad_fn if isinstance(x, torch.Tensor) and x.dim() > 1 else None
+    node = first_input(node) if node is not None and node.name() == "LogBackward0" else node
+    if node is None or node.name() not in _SOFTMAX_NODES:
         return
-    dim = _dim_of(x.grad_fn, x.dim())
+    dim = _dim_of(node, x.dim())
     if dim != 1 and x.shape[dim] > 1:
-        watch.note("normalised over", call, operands=(x,), of=2, made=watch.line_of(x.grad_fn), detail=f"classes {dim}")
+        watch.note("normalised over", call, operands=(x,), of=2, made=watch.line_of(node), detail=f"classes {dim}")
 
 
 def weights_over(watch: CallNotes, call: Call) -> None:
