@@ -32,7 +32,7 @@ SHOWN = {
         "reshape": ("a.t() view of a", ".reshape(-1) copy, 48 B"),
         "view": ("TM101", "the stride of dimension 0 is 1, not 3 × 4 = 12"),
         "repeat": ("COPY (24 B copied) shares no memory with bias: writing to it leaves bias alone",),
-        "expand": ("VIEW shares all 2 elements of bias", "TM202", "6 elements are 2 stored elements"),
+        "expand": ("VIEW shares both elements of bias", "TM202", "6 elements are 2 stored elements"),
         "expand-write-cell": ("changes 6 elements of rows, not 2", "bias: 2 of 2 elements"),
         "detach": ("like w.data", "like w.detach()", "Autograd does not notice writes through by_data"),
     },

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tensormagic.views.theme import keys
+from tensormagic.views.theme import elements
 from tests.support.kernel import ROOT, notebook_of, run_notebook
 from tests.support.missing import missing, needs_module
 
@@ -210,6 +210,6 @@ def test_a_lesson_holds_the_viewer_once(tmp_path):
     cells = notebook_of("import torch\n%load_ext tensormagic\nx = torch.ones(3)", "%tensor x", "%tensor x.t()")
     outputs = run_notebook(cells, tmp_path).cells
     first, second = (shown.outputs[0]["data"]["text/html"] for shown in outputs[1:])
-    assert [name.partition("-")[0] for name in sorted(keys(first))] == ["export", "tensor"]
-    assert not keys(second)
+    assert [name.partition("-")[0] for name in sorted(elements(first))] == ["export", "tensor"]
+    assert not elements(second)
     assert re.findall(r"data-tm-cell=\W?(\d+)", second) == ["2", "2"]
