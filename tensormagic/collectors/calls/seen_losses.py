@@ -108,7 +108,9 @@ def _weights(x: Any) -> Any:
 def likelihood_over(watch: CallNotes, call: Call) -> None:
     """Note log-probabilities that were normalised over another dimension than that of the classes."""
     x = call.args[0] if call.args else None
-    node = x.grad_fn if isinstance(x, torch.Tensor) and x.dim() > 1 else None
+    if not isinstance(x, torch.Tensor) or x.dim() < 2:
+        return
+    node = x.grad_fn
     node = first_input(node) if node is not None and node.name() == "LogBackward0" else node
     if node is None or node.name() not in _SOFTMAX_NODES:
         return
