@@ -96,7 +96,7 @@ def test_ipython_in_a_terminal(tmp_path):
 
 
 def test_ipython_in_a_pipe_that_is_not_unicode(tmp_path):
-    """On Windows a pipe takes a code page: the report comes in characters that every code page has, nothing is raised."""
+    """On Windows a pipe takes a code page: the report comes in characters that it has, and nothing is raised."""
     path = tmp_path / "cell.ipy"
     path.write_text("%load_ext tensormagic\nimport torch\nx = torch.ones(2, 3)\n%tensor x\nprint('own')\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "cp1252"}
