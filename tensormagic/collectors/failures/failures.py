@@ -262,7 +262,7 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     return tuple(stack)
 
 
-# Each backend has its own words for memory that ran out (torch 2.6 to 2.13, older forms where they are still met):
+# Each backend has its own words for memory that ran out (torch 2.10 to 2.13):
 # ``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
 # ``c10/xpu/XPUCachingAllocator.cpp``, ``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's
 # is ``numpy/_core/_exceptions.py``.
@@ -280,13 +280,12 @@ _RAN_OUT = (
 )
 _NUMBERS = (
     rf"(?:[Tt]ried to allocate|Requested *:|unable to mmap|Unable to allocate) {_SIZE}",
-    rf"(?:of which|Free \(according to CUDA\):|;) {_SIZE}(?: is free| free;|$|\n)",
-    rf"(?:total capac\w*ty of|GPU \d+;|Device limit *:|max allowed:) {_SIZE}",
-    rf"(?:MPS allocated:|Currently allocated *:|allocated memory|total capacity;) {_SIZE}",
+    rf"(?:of which|Free \(according to CUDA\):) {_SIZE}",
+    rf"(?:total capacity of|Device limit *:|max allowed:) {_SIZE}",
+    rf"(?:MPS allocated:|Currently allocated *:|allocated memory) {_SIZE}",
     rf"{_SIZE} is reserved by PyTorch but unallocated",
-    rf"{_SIZE} reserved in total by PyTorch",
     rf"other allocations: {_SIZE}",
-)  # asked for, free, in all, in use, in reserve, in use and in reserve together, in use by others
+)  # asked for, free, in all, in use, in reserve, in use by others
 
 
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
@@ -298,11 +297,9 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
         kind, index = next(iter(said[0].groups()), None) or "CUDA", re.search(r"GPU (\d+)", message)
         device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
     sizes = [re.search(pattern, message) for pattern in _NUMBERS]
-    asked, free, total, allocated, reserved, together, others = (
+    asked, free, total, allocated, reserved, others = (
         found and int(float(found[1].rstrip(".")) * 2 ** (10 * _UNITS.index(found[2][0])) + 0.5) for found in sizes
     )
-    if together is not None and allocated is not None:
-        reserved = together - allocated
     if others is not None and total is not None:
         free = max(total - (allocated or 0) - others, 0)
     return OutOfMemory(

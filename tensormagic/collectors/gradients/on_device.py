@@ -57,7 +57,6 @@ class DeviceHistory:
     begun: int = 0  # passes begun
     # Nodes whose last norm may have vanished or overflowed in its type, or was of numbers that are not finite.
     careful: set[int] = field(default_factory=set)
-    asked_in_full: set[int] = field(default_factory=set)  # nodes of whose gradient everything was once asked
     _jumped: bool = False
     _asked_at: int = 0
     _norms: array[float] | None = None

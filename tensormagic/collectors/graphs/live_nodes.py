@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_uint64, c_void_p
 from functools import partial
-from heapq import heappop, heappush
 from itertools import chain
 from threading import Thread, get_ident
 from types import GetSetDescriptorType, ModuleType, SimpleNamespace
@@ -338,14 +337,12 @@ MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
 
 def reaches(node: Any, number: int) -> bool:
     """Return whether the node of that number is behind ``node``."""
-    waiting, seen = [(node._sequence_nr(), 0, node)], 0
-    while waiting and seen < MOST_DEPTH:
-        _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
-        for target in next_nodes(node):
-            at = -1 if hasattr(target, "variable") else target._sequence_nr()
-            if at == number:
-                return True
-            if at > number:
-                seen += 1
-                heappush(waiting, (at, seen, target))
+    waiting = [node]
+    for each in waiting:  # grows while it is gone through; what is older than the one looked for cannot lead to it
+        behind = [(target._sequence_nr(), target) for target in next_nodes(each) if not hasattr(target, "variable")]
+        if any(at == number for at, _ in behind):
+            return True
+        if len(waiting) > MOST_DEPTH:
+            return False
+        waiting += [target for at, target in behind if at > number]
     return False

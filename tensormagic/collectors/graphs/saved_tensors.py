@@ -125,13 +125,6 @@ def saved_tensor(node: Any, slot: str) -> torch.Tensor | None:
     return found if isinstance(found, torch.Tensor) else None
 
 
-def each_saved_tensor(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield these by the names of their slots; nothing of a custom Function."""
-    for slot, _, _ in () if is_custom(node) else slots_of(node):
-        if (found := saved_tensor(node, slot)) is not None:
-            yield slot, found
-
-
 def saved_argument(node: Any, name: str, default: Any = None) -> Any:
     """Return an argument that is no tensor, as a node has saved it."""
     return getattr(node, f"_saved_{name}", default)

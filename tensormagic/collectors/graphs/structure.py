@@ -212,11 +212,8 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     roots = tuple(index[place] for place in found.roots)
     for at in roots:
         sender[at] = -1
-    known = list(range(count))  # one object a number: the edges name each several times
     edges = tuple(
-        _edge(known[at], known[index[target]], which, slot)
-        for at, place in enumerate(order)
-        for which, target, slot in links[place]
+        _edge(at, index[target], which, slot) for at, place in enumerate(order) for which, target, slot in links[place]
     )
     return GraphStructure(
         number, found.signature, index, edges, roots, leaf_of, {leaf: at for at, leaf in leaf_of.items()}, contested,

@@ -1,4 +1,4 @@
-"""Messages of out-of-memory errors, as torch 2.0 to 2.13 and others write them, tell device and bytes."""
+"""Messages of out-of-memory errors, as torch 2.10 to 2.13 and others write them, tell device and bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def size(value: float, unit: int) -> int:
 
 
 CASES = {
-    # torch 2.1 to 2.13: c10/cuda/CUDACachingAllocator.cpp
+    # torch 2.10 to 2.13: c10/cuda/CUDACachingAllocator.cpp
     "CUDA": (
         ("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 1 has a total capacity of 14.74 GiB of which 10.55 GiB "
          "is free. Process 2345 has 4.19 GiB memory in use. Of the allocated memory 3.98 GiB is allocated by PyTorch, "
@@ -32,18 +32,11 @@ CASES = {
          "pools (e.g., CUDA Graphs), and 3.24 GiB is reserved by PyTorch but unallocated."),
         ("cuda:0", 764 * MIB, size(442.88, MIB), size(47.37, GIB), size(42.40, GIB), size(3.24, GIB)),
     ),
-    "CUDA with nothing free": (  # torch 2.0 wrote "capacty"
-        ("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacty of 8.00 GiB of which 0 bytes is "
+    "CUDA with nothing free": (
+        ("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 8.00 GiB of which 0 bytes is "
          "free. Of the allocated memory 14.51 GiB is allocated by PyTorch, and 15.90 MiB is reserved by PyTorch but "
          "unallocated."),
         ("cuda:0", 20 * MIB, 0, 8 * GIB, size(14.51, GIB), size(15.90, MIB)),
-    ),
-    "CUDA before 2.0": (
-        ("CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 14.76 GiB total capacity; 13.24 GiB "
-         "already allocated; 5.75 MiB free; 13.70 GiB reserved in total by PyTorch) If reserved memory is >> "
-         "allocated memory try setting max_split_size_mb to avoid fragmentation."),
-        ("cuda:0", size(1.5, GIB), size(5.75, MIB), size(14.76, GIB), size(13.24, GIB),
-         size(13.70, GIB) - size(13.24, GIB)),
     ),
     "ROCm": (
         ("HIP out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 23.98 GiB of which 1.00 "
