@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -211,8 +211,18 @@ def _numbers(x: Any) -> Numbers:
 Row = GradientStatistics
 
 
-Coming = list["Row | None"]
-"""A row that is on its way from a device; empty until it is here."""
+def together(rows: Sequence[Row]) -> Row:
+    """Return the numbers of the outputs of one node taken together."""
+    if len(rows) == 1:
+        return rows[0]
+    count = sum(row.count for row in rows)
+    mean = sum(row.mean * row.count for row in rows) / max(count, 1)
+    spread = sum(row.count * (row.std**2 + (row.mean - mean) ** 2) for row in rows)
+    counted = ("count", "zero", "nan", "inf", "subnormal", "saturated")
+    return replace(
+        rows[0], norm=math.hypot(*(row.norm for row in rows)), abs_max=max(row.abs_max for row in rows), mean=mean,
+        std=math.sqrt(spread / max(count, 1)), **{name: sum(getattr(row, name) for row in rows) for name in counted},
+    )  # fmt: skip
 
 
 class PassForward:
@@ -221,8 +231,8 @@ class PassForward:
     def __init__(self, structure: GraphStructure, pass_number: int, missed: Callable[[Exception], None]) -> None:
         self._structure, self._missed = structure, missed
         self._pass_number = pass_number
-        self.rows: dict[int, Row | Coming] = {}  # measured, or to come from a device,
-        self.far: DeviceNumbers | None = None  # which brings them; None where there is nothing to come
+        self.rows: dict[int, list[Row]] = {}  # of each output; those on a device are there when they have come
+        self.far: DeviceNumbers | None = None  # brings these; None where there is nothing to come
         self._measured: dict[int, Row] = {}  # those that are here, in order
         self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
 
@@ -232,9 +242,7 @@ class PassForward:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            here = ((index, [row] if isinstance(row, Row) else row) for index, row in sorted(self.rows.items()))
-            came = ((index, row) for index, rows in here for row in rows)
-            self._measured = {index: row for index, row in came if row is not None}
+            self._measured = {index: together(rows) for index, rows in sorted(self.rows.items()) if rows}
         except Exception as error:
             self._missed(error)
 

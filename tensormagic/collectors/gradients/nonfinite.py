@@ -12,7 +12,7 @@ import torch
 
 from tensormagic.collectors.gradients.gradient_statistics import PassValues, Statistics
 from tensormagic.collectors.gradients.measures import as_array, elements_read, flat, measure
-from tensormagic.collectors.graphs.live_nodes import next_nodes
+from tensormagic.collectors.graphs.live_nodes import VIEWS, next_nodes, nodes_named
 from tensormagic.collectors.graphs.saved_tensors import is_custom, read_slots, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
@@ -81,13 +81,10 @@ def first_nonfinite_of(
 MOST_ELEMENTS = 1 << 27  # looked at in all: about a fifth of a second
 
 # Ops that make no NaN and no Inf of finite numbers; of the first of them, all elements are those that went in.
-_SAME = ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Clone", "Alias",
-         "Relu", "LeakyRelu", "Neg", "Abs", "Clamp", "ToCopy")  # fmt: skip
+_SAME = (*VIEWS, "Relu", "LeakyRelu", "Neg", "Abs", "Clamp", "ToCopy")
 _CHOSEN = ("Expand", "Slice", "Select", "Index", "IndexSelect", "Cat", "Stack", "Split", "Unbind",
            "MaxPool2DWithIndices", "ClampMin")  # fmt: skip
-_HANDS_ALL_ON, _HANDS_ON = (
-    frozenset(f"{name}Backward{number}" for name in names for number in range(3)) for names in (_SAME, _SAME + _CHOSEN)
-)
+_HANDS_ALL_ON, _HANDS_ON = nodes_named(*_SAME), nodes_named(*_SAME, *_CHOSEN)
 
 
 class Counts(NamedTuple):

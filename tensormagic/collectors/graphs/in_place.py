@@ -164,10 +164,9 @@ def suspects_of(
     walk comes each saved tensor, and the writes to it.
     """
     for place, (node, number) in enumerate(zip(nodes, numbers, strict=True)):
-        writes = silent.since(number)
-        for saved in saved_by(node) if writes and not hasattr(node, "variable") else ():
+        for saved in saved_by(node) if not hasattr(node, "variable") else ():
             looked_at = saved.versions is None and matters(node, saved.slot)
-            if looked_at and (records := silent.reaching(node, saved.tensor, writes)):
+            if looked_at and (records := silent.reaching(node, number, saved.tensor)):
                 yield place, saved, records
 
 
@@ -221,13 +220,12 @@ class UntrackedWrites:
         """Return whether anything was written since the oldest of the nodes with these numbers was made."""
         return bool(self._writes) and len(numbers) > 0 and self._writes[-1][0].start > min(numbers)
 
-    def since(self, number: int) -> list[Untracked]:
-        """Return the writes since a node was made."""
-        return [one for one in self._writes if number < one[0].start]
+    def reaching(self, _: Any, number: int, saved: torch.Tensor) -> tuple[WriteRecord, ...]:
+        """Return the writes that reached what the node with that number had saved.
 
-    def reaching(self, _: Any, saved: torch.Tensor, writes: list[Untracked]) -> tuple[WriteRecord, ...]:
-        """Return which of them reached a tensor; none where what was there at first may have been put back."""
-        region = region_of(saved)
+        None where what was there at first may have been put back.
+        """
+        region, writes = region_of(saved), (one for one in self._writes if number < one[0].start)
         records = tuple(one for one, reached in writes if region is not None and overlap(region, reached) == "yes")
         # Weights are swapped for a while so.
         return () if len(records) > 1 and records[-1].call in _RESTORING else records

@@ -92,12 +92,18 @@ NORMALISING = {
     "SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax",
     "SigmoidBackward0": "sigmoid", "LogSigmoidBackward0": "logsigmoid",
 }  # fmt: skip
-PASSING = frozenset({
-    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1",
-    "UnsqueezeBackward0", "SliceBackward0", "SelectBackward0", "IndexBackward0", "TransposeBackward0",
-    "PermuteBackward0", "TBackward0", "CloneBackward0", "ToCopyBackward0", "ExpandBackward0", "AliasBackward0",
-    "SplitBackward0", "UnbindBackward0", "IndexSelectBackward0", "CopySlicesBackward0", "SqueezeBackward2",
-})  # fmt: skip
+
+
+def nodes_named(*names: str) -> frozenset[str]:
+    """Return the names of nodes: for ``"View"`` that is ``"ViewBackward0"``, and so on."""
+    return frozenset(f"{name}Backward{number}" for name in names for number in range(5))
+
+
+# Whose results have all the elements of what went in, unchanged, in their order or in another.
+VIEWS = ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Clone", "Alias")
+PASSING = nodes_named(
+    *VIEWS, "Slice", "Select", "Index", "ToCopy", "Expand", "Split", "Unbind", "IndexSelect", "CopySlices"
+)
 
 
 def past(node: Any, passing: Collection[str] = ()) -> Any:
