@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -79,7 +79,6 @@ class Surroundings:
     # Where names of models are looked up, besides the functions that were running.
     namespace: Mapping[str, Any] = field(default_factory=dict)
     cell_number: CellNumber | None = None  # Gives a cell's execution count from its file name; None outside a notebook.
-    mode_calls: frozenset[CodeType] = frozenset()  # The code of ``__torch_function__`` of the modes that were on.
     source: str = ""  # The source of the expression that a magic evaluates, which Python cannot know.
     # Gives the line that made a tensor, where that was recorded.
     origin: Callable[[Any], Location | None] | None = None
@@ -91,7 +90,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
     if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
     try:
-        steps = steps_of(error, around.mode_calls, around.source)
+        steps = steps_of(error, around.source)
         if (found := _ELSEWHERE.match(steps.message)) is not None:
             return _raised_elsewhere(error, steps, found, around)
         refused, inside, ran_out = *_as_called(steps, refused_in(steps)), out_of_memory_of(error)
@@ -288,14 +287,17 @@ _NUMBERS = (
 )  # asked for, free, in all, in use, in reserve, in use by others
 
 
-def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
-    """Return what a message shows, or the type of the exception alone; None where it shows something else."""
-    said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
-    if said is None and not is_memory_error:
+def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
+    """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
+    if not isinstance(error, MemoryError | RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
         return None
+    message, device = message_of(error), "cpu" if isinstance(error, MemoryError) else "cuda"
+    said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
     if said is not None:
         kind, index = next(iter(said[0].groups()), None) or "CUDA", re.search(r"GPU (\d+)", message)
         device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
+    elif not isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return None
     sizes = [re.search(pattern, message) for pattern in _NUMBERS]
     asked, free, total, allocated, reserved, others = (
         found and int(float(found[1].rstrip(".")) * 2 ** (10 * _UNITS.index(found[2][0])) + 0.5) for found in sizes
@@ -305,12 +307,3 @@ def read_message(message: str, *, is_memory_error: bool = False, device: str = "
     return OutOfMemory(
         device, asked, message=message, free=free, total=total, allocated=allocated, reserved=reserved,
     )  # fmt: skip
-
-
-def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
-    """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
-    if not isinstance(error, MemoryError | RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
-        return None
-    is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    device = "cpu" if isinstance(error, MemoryError) else "cuda"
-    return read_message(message_of(error), is_memory_error=is_memory_error, device=device)

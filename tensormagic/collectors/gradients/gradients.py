@@ -270,7 +270,7 @@ class PassRecorder:
         if self._may_ask is None:
             self._history.used = True
             self._may_ask = not self._history.rests()
-            wants_all = self.values.table is not None or None in self._first
+            wants_all = self.values.table is not None or not all(self._first)
             room = devices.there.room(device) if wants_all else None
             self._asks_all = room is None or room >= ROOM
             if not self._may_ask:

@@ -32,10 +32,6 @@ _dots: Callable[[Any, Any], Any] = getattr(np, "vecdot", None) or partial(np.ein
 vdot: Callable[[Any, Any], Any] = getattr(np.vdot, "__wrapped__", np.vdot)  # warns of no overflow, as ``a.dot(a)`` does
 
 
-def ignore(*_: Any) -> None:
-    """Do nothing with what has come."""
-
-
 def squared(numbers: Any, count: int) -> float:
     """Return the sum of the squares of float32 numbers: each piece in float32, the pieces in float64."""
     if count <= DOT_AT_ONCE:

@@ -225,7 +225,8 @@ class UntrackedWrites:
 
         None where what was there at first may have been put back.
         """
-        region, writes = region_of(saved), (one for one in self._writes if number < one[0].start)
+        writes = [one for one in self._writes if number < one[0].start]
+        region = region_of(saved) if writes else None
         records = tuple(one for one, reached in writes if region is not None and overlap(region, reached) == "yes")
         # Weights are swapped for a while so.
         return () if len(records) > 1 and records[-1].call in _RESTORING else records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tensormagic.collectors.failures.failures import out_of_memory_of, read_message
+from tensormagic.collectors.failures.failures import out_of_memory_of
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 DOCS = "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
@@ -94,7 +94,7 @@ CASES = {
 def test_each_backends_message_is_read(case):
     """Device, bytes asked for, free, in all, in use and in reserve, as the message has them."""
     message, expected = CASES[case]
-    told = read_message(message)
+    told = out_of_memory_of(RuntimeError(message))
     assert (told.device, told.asked, told.free, told.total, told.allocated, told.reserved) == expected
     assert told.message == message
 
@@ -112,27 +112,29 @@ def test_each_backends_message_is_read(case):
 )
 def test_other_messages_are_none(message):
     """What only sounds like it is left alone."""
-    assert read_message(message) is None
+    assert out_of_memory_of(RuntimeError(message)) is None
 
 
 def test_the_type_alone_is_enough():
     """A `MemoryError` without a message is one all the same; how much was asked for is not known."""
-    told = read_message("", is_memory_error=True)
+    told = out_of_memory_of(MemoryError())
     assert (told.device, told.asked, told.message) == ("cpu", None, "")
 
 
 def test_the_table_of_the_asynchronous_allocator():
     """``PYTORCH_ALLOC_CONF=backend:cudaMallocAsync`` writes lines of its own, and may leave all of them out."""
     first = "Allocation on device 1 would exceed allowed memory. (out of memory)"
-    told = read_message(
+    table = (
         f"{first}\nCurrently allocated     : 9.43 GiB\nRequested               : 640.00 MiB\n"
         "Device limit            : 11.59 GiB\nFree (according to CUDA): 7.12 MiB\n"
         "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB"
     )
+    told = out_of_memory_of(RuntimeError(table))
     assert (told.device, told.asked, told.reserved) == ("cuda:1", 640 * 2**20, None)
     assert (told.free, told.total) == (int(7.12 * 2**20 + 0.5), int(11.59 * 2**30 + 0.5))
     assert told.allocated == int(9.43 * 2**30 + 0.5)
-    assert (read_message(first).device, read_message(first).asked) == ("cuda:1", None)
+    told = out_of_memory_of(RuntimeError(first))
+    assert (told.device, told.asked) == ("cuda:1", None)
 
 
 def test_an_error_of_the_device_whose_message_tells_nothing_is_not_the_cpus():
