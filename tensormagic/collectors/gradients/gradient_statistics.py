@@ -217,7 +217,7 @@ def together(rows: Sequence[Row]) -> Row:
         return rows[0]
     count = sum(row.count for row in rows)
     mean = sum(row.mean * row.count for row in rows) / max(count, 1)
-    spread = sum(row.count * (row.std**2 + (row.mean - mean) ** 2) for row in rows)
+    spread = sum(row.count * (row.std * row.std + (row.mean - mean) * (row.mean - mean)) for row in rows)
     counted = ("count", "zero", "nan", "inf", "subnormal", "saturated")
     return replace(
         rows[0], norm=math.hypot(*(row.norm for row in rows)), abs_max=max(row.abs_max for row in rows), mean=mean,
@@ -228,43 +228,34 @@ def together(rows: Sequence[Row]) -> Row:
 class PassForward:
     """What the forward of one pass made, by node index; ``missed`` is called with why something could not be read."""
 
+    values: ForwardValues | None = None  # the numbers, packed; this and the next are there once they were fetched
+    nonfinite: ForwardNonfinite | None = None  # the first node in the order of the forward that made a NaN or Inf
+
     def __init__(self, structure: GraphStructure, pass_number: int, missed: Callable[[Exception], None]) -> None:
         self._structure, self._missed = structure, missed
         self._pass_number = pass_number
         self.rows: dict[int, list[Row]] = {}  # of each output; those on a device are there when they have come
         self.far: DeviceNumbers | None = None  # brings these; None where there is nothing to come
-        self._measured: dict[int, Row] = {}  # those that are here, in order
         self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
 
     def fetch(self) -> None:
         """Take what has come from devices; waits until it has. Never raises."""
+        table: Statistics = [None] * self._structure.size
+        norms, bad = array("f", [UNTOUCHED]) * self._structure.size, dict[str, tuple[int, int]]()
         try:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            self._measured = {index: together(rows) for index, rows in sorted(self.rows.items()) if rows}
+            for index, row in [(index, together(rows)) for index, rows in sorted(self.rows.items()) if rows]:
+                table[index], norms[index] = row, row.norm
+                if row.nan or row.inf:
+                    bad[str(index)] = found = (row.nan, row.inf)
+                    if self.nonfinite is None and index not in self._structure.leaf_of:
+                        given = self.given.get(index)
+                        self.nonfinite = ForwardNonfinite(self._pass_number, index, *found, row.count, given)
         except Exception as error:
             self._missed(error)
-
-    def report(self) -> ForwardValues:
-        """Return the numbers, packed."""
-        table: Statistics = [None] * self._structure.size
-        norms = array("f", [UNTOUCHED]) * self._structure.size
-        bad: dict[str, tuple[int, int]] = {}
-        for index, row in self._measured.items():
-            table[index], norms[index] = row, row.norm
-            if row.nan or row.inf:
-                bad[str(index)] = (row.nan, row.inf)
-        return ForwardValues(norms, measures_of(table), bad)
-
-    def first_nonfinite(self) -> ForwardNonfinite | None:
-        """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
-        is_bad = {index: row for index, row in self._measured.items() if row.nan or row.inf}
-        index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)
-        if index is None:
-            return None
-        row = is_bad[index]
-        return ForwardNonfinite(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
+        self.values = ForwardValues(norms, measures_of(table), bad)
 
 
 @dataclass(slots=True)
