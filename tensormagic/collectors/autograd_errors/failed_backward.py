@@ -18,7 +18,6 @@ from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, 
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
-from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
@@ -44,14 +43,12 @@ _MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
 _ROUNDING = 1e-3
 
 
-def _sends(followed: Following, node: Any, index: int) -> bool:
+def _sends(followed: Following, index: int) -> bool:
     """Return whether a node has sent a gradient on that is not zero, as far as its numbers are known by now."""
     structure, values = followed.graph.structure, followed.recorder.values
-    places = {id(other): at for at, other in zip(structure.index, followed.nodes, strict=True)}
-    for number, target in enumerate(inputs_of(node)):
-        at = places.get(id(target), -1)
-        part = values.parts.get((index, number))
-        alone = at not in structure.roots and [edge.source for edge in structure.edges if edge.target == at] == [index]
+    for edge in (edge for edge in structure.edges if edge.source == index):
+        part, at = values.parts.get((index, edge.input_number)), edge.target
+        alone = at not in structure.roots and [each.source for each in structure.edges if each.target == at] == [index]
         if (part is not None and part[0] > 0) or (alone and values.norms[at] > 0):
             return True
     return False
@@ -167,7 +164,7 @@ class AutogradErrors(TracePart):
             kind, index = type(node)._forward_cls, graph.structure.index[place]
             if (name := self._unread.get(kind)) is None:
                 name = self._unread[kind] = _unread_gradient(kind)
-            if not name or not norms[index] > 0 or not _sends(followed, node, index):
+            if not name or not norms[index] > 0 or not _sends(followed, index):
                 continue
             code, called = inspect.unwrap(kind.backward).__code__, kind.__qualname__
             if (known := self._ignored.get(called)) is None:  # once a class: the source is parsed

@@ -12,7 +12,7 @@ import torch
 
 from tensormagic.collectors.gradients.gradient_statistics import PassValues, Statistics
 from tensormagic.collectors.gradients.measures import as_array, elements_read, flat, measure
-from tensormagic.collectors.graphs.live_nodes import VIEWS, next_nodes, nodes_named
+from tensormagic.collectors.graphs.live_nodes import VIEWS, nodes_named
 from tensormagic.collectors.graphs.saved_tensors import is_custom, read_slots, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
@@ -124,6 +124,9 @@ class _Look:
         self._edges, self._names, self._in_order = structure.edges, names, not found.foreign
         self._nodes = dict(zip(structure.index, found.nodes, strict=True))
         self._indices = {id(node): index for index, node in self._nodes.items()}
+        self._inputs: dict[int, list[int]] = {}
+        for edge in structure.edges:
+            self._inputs.setdefault(edge.source, []).append(edge.target)
         self._known: dict[tuple[int, int, torch.dtype], Counts | None] = {}
         self._left = MOST_ELEMENTS
         self._results: dict[int, Counts] = {}  # what nodes made, and what leaves hold
@@ -207,13 +210,10 @@ class _Look:
 
     def _way_up(self, start: int) -> set[int]:
         """Return the nodes a NaN at ``start`` may have come from: those above it whose result was not seen finite."""
-        inputs: dict[int, list[int]] = {}
-        for edge in self._edges:
-            inputs.setdefault(edge.source, []).append(edge.target)
         reached: set[int] = set()
         waiting = [start]
         while waiting:
-            for target in inputs.get(waiting.pop(), ()):
+            for target in self._inputs.get(waiting.pop(), ()):
                 counts = self._results.get(target)
                 if target not in reached and (counts is None or counts.bad):
                     reached.add(target)
@@ -226,21 +226,19 @@ class _Look:
         while (node := self._nodes[at]).name() in _HANDS_ALL_ON:
             if torch.finfo(node._input_metadata[0].dtype).max < least:
                 break  # a cast to a type of a smaller range can overflow itself
-            inputs = next_nodes(node)
-            above = self._indices[id(inputs[0])] if len(inputs) == 1 else at
-            if above == at or above in self._results:
+            inputs = self._inputs.get(at, [])
+            if len(inputs) != 1 or inputs[0] in self._results:
                 break
-            at = above
+            at = inputs[0]
         return at
 
     def is_fed_well(self, at: int) -> bool:
         """Whether all that went into a node was seen finite, through ops that hand numbers on as they are."""
         waiting, known = [at], {at}
         for each in waiting:  # grows while it is gone through
-            for target in next_nodes(self._nodes[each]):
-                index = self._indices[id(target)]
+            for index in self._inputs.get(each, ()):
                 if index not in self._results and index not in known:
-                    if target.name() not in _HANDS_ON:
+                    if self._nodes[index].name() not in _HANDS_ON:
                         return False
                     known.add(index)
                     waiting.append(index)
