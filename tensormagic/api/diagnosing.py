@@ -106,9 +106,8 @@ def explain_error(
         source: Of an expression that was evaluated from a string: Python does not keep it.
     """
     from tensormagic.collectors.failures.failures import Surroundings, failure_of
-    from tensormagic.collectors.hooks.modes import MODE_CALLS
 
-    found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
+    found = failure_of(error, Surroundings(namespace or {}, cell_number, source))
     return None if found is None else diagnosed(found)
 
 

@@ -6,9 +6,8 @@ import dis
 import inspect
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from types import CodeType
 from typing import Any
@@ -19,7 +18,6 @@ from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, 
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
-from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
@@ -45,14 +43,12 @@ _MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
 _ROUNDING = 1e-3
 
 
-def _sends(followed: Following, node: Any, index: int) -> bool:
+def _sends(followed: Following, index: int) -> bool:
     """Return whether a node has sent a gradient on that is not zero, as far as its numbers are known by now."""
     structure, values = followed.graph.structure, followed.recorder.values
-    places = {id(other): at for at, other in zip(structure.index, followed.nodes, strict=True)}
-    for number, target in enumerate(inputs_of(node)):
-        at = places.get(id(target), -1)
-        part = values.parts.get((index, number))
-        alone = at not in structure.roots and [edge.source for edge in structure.edges if edge.target == at] == [index]
+    for edge in (edge for edge in structure.edges if edge.source == index):
+        part, at = values.parts.get((index, edge.input_number)), edge.target
+        alone = at not in structure.roots and [each.source for each in structure.edges if each.target == at] == [index]
         if (part is not None and part[0] > 0) or (alone and values.norms[at] > 0):
             return True
     return False
@@ -86,7 +82,7 @@ class AutogradErrors(TracePart):
         self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
         self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._sites.at)
         self._nobody = self._blame.names  # whose frames would be kept alive
-        self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
+        self._unseen: dict[tuple[int | None, int | None, str], ModifiedSavedTensor] = {}
         self._caught: dict[Key, SwallowedError] = {}
         # The last of these. No exception is kept: it is known by its address, which its text has to confirm.
         self._refused: tuple[int, str, Key, BackwardFault] | None = None
@@ -104,8 +100,7 @@ class AutogradErrors(TracePart):
             if not unseen:
                 return
             with quiet():
-                find = partial(suspects_of, nodes=found.nodes, numbers=found.numbers, name=self._names(followed).of)
-                followed.suspects = tuple(each for one in unseen for each in find(one))
+                followed.suspects = tuple(each for one in unseen for each in self._suspects(one, found, followed))
         except Exception as error:
             self._failed_at(error)
 
@@ -117,13 +112,15 @@ class AutogradErrors(TracePart):
                 self._blame.gone.append(Gone(found.numbers, roots, followed.site, sequence_number()))
             if error is None and followed.python_backwards is not None:
                 self._look_at_functions(followed)
-            if error is not None or followed.suspects:
+            if error is not None:
                 with quiet():
                     self._blame.names = self._names(followed)
-                    if error is None:
-                        self._note_unseen(found, followed)
-                    else:
-                        self._note_refused(found, followed, call.roots, error)
+                    self._note_refused(found, followed, call.roots, error)
+            else:
+                reached = set(followed.recorder.values.order) if followed.suspects else ()
+                for one in followed.suspects:
+                    if one.node in reached and len(self._unseen) < MOST_KEPT:
+                        self._unseen.setdefault((one.graph, one.node, one.slot), one)
         except Exception as failure:
             self._failed_at(failure)
         finally:
@@ -167,7 +164,7 @@ class AutogradErrors(TracePart):
             kind, index = type(node)._forward_cls, graph.structure.index[place]
             if (name := self._unread.get(kind)) is None:
                 name = self._unread[kind] = _unread_gradient(kind)
-            if not name or not norms[index] > 0 or not _sends(followed, node, index):
+            if not name or not norms[index] > 0 or not _sends(followed, index):
                 continue
             code, called = inspect.unwrap(kind.backward).__code__, kind.__qualname__
             if (known := self._ignored.get(called)) is None:  # once a class: the source is parsed
@@ -180,19 +177,17 @@ class AutogradErrors(TracePart):
             other = abs(norms[index] - ones) > _ROUNDING * ones and math.isfinite(norms[index])
             self._ignored[called] = replace(known, norm=float(norms[index])) if other and not known.norm else known
 
-    def _note_unseen(self, found: Walk, followed: Following) -> None:
-        structure, reached = followed.graph.structure, set(followed.recorder.values.order)
-        for suspect in followed.suspects:
-            key, index = (structure.number, suspect.place, suspect.slot), structure.index[suspect.place]
-            if index in reached and key not in self._unseen and len(self._unseen) < MOST_KEPT:
-                node = found.nodes[suspect.place]
-                location, module = self._origin(node._sequence_nr())
-                self._unseen[key] = ModifiedSavedTensor(
-                    op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
-                    module=module, location=location, backward=self._sites.location(followed.site),
-                    graph=structure.number, node=index,
-                    writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
-                )  # fmt: skip
+    def _suspects(self, silent: Any, found: Walk, followed: Following) -> Iterator[ModifiedSavedTensor]:
+        structure, backward = followed.graph.structure, self._sites.location(followed.site)
+        names = self._names(followed)
+        for place, saved, records in suspects_of(silent, found.nodes, found.numbers):
+            location, module = self._origin(found.numbers[place])
+            yield ModifiedSavedTensor(
+                op=op_name(found.nodes[place].name()), slot=saved.slot, name=names.of(saved.tensor),
+                shape=tuple(saved.tensor.shape), module=module, location=location, backward=backward,
+                graph=structure.number, node=structure.index[place],
+                writes=self._blame.described(records), writes_seen=len(records),
+            )  # fmt: skip
 
     def finish(self, error: BaseException | None) -> None:
         """Say that the run has ended, with an exception or without: others that backwards raised were caught."""

@@ -133,16 +133,13 @@ class NumpyAliases:
         self._changed = [one for one in self._seen if one.last > oldest and one.differs()]
         return bool(self._changed)
 
-    def since(self, number: int) -> list[Seen]:
-        """Return what has changed of what a node may have saved."""
-        return [one for one in self._changed if one.first <= number < one.last]
-
-    def reaching(self, node: Any, saved: torch.Tensor, writes: list[Seen]) -> tuple[WriteRecord, ...]:
-        """Return who handed out an array over the very piece of memory."""
+    def reaching(self, node: Any, number: int, saved: torch.Tensor) -> tuple[WriteRecord, ...]:
+        """Return who handed out an array over the very piece of memory, which has changed since the node saved it."""
         if node.name().startswith(_SIGNS_ALONE) or not _is_followable(saved):
             return ()
-        memory = (saved.data_ptr(), saved.nbytes)
-        return tuple(one.record for one in writes if (one.record.address, one.nbytes) == memory)
+        memory = saved.data_ptr(), saved.nbytes
+        concerned = (one for one in self._changed if one.first <= number < one.last)
+        return tuple(one.record for one in concerned if (one.record.address, one.nbytes) == memory)
 
 
 def _is_followable(x: Any) -> bool:

@@ -34,6 +34,7 @@ from tensormagic.collectors.failures.failing_source import (
     failing_at,
     misused_in,
 )
+from tensormagic.collectors.hooks.modes import MODE_CALLS
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
 
@@ -95,8 +96,8 @@ def message_of(error: BaseException) -> str:
     return ""
 
 
-def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str = "") -> Steps:
-    """Return the way to where an exception was raised, past the modes whose ``__torch_function__`` is given."""
+def steps_of(error: BaseException, source: str = "") -> Steps:
+    """Return the way to where an exception was raised, past the modes of this package."""
     entries: list[TracebackType] = []
     trace = error.__traceback__
     while trace is not None:
@@ -108,7 +109,7 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str 
     steps = Steps([entry for entry in entries if entry.tb_frame in kept], type(error), message_of(error), source)
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own_frame(entry.tb_frame)), default=-1)
     own = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
-    modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in mode_calls]
+    modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in MODE_CALLS]
     if modes:
         names, above = names_of(entries[modes[-1]].tb_frame), modes[-1] - 1
         while above > 0 and entries[above].tb_frame.f_code.co_name == "handle_torch_function":

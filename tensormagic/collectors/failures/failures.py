@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -79,7 +79,6 @@ class Surroundings:
     # Where names of models are looked up, besides the functions that were running.
     namespace: Mapping[str, Any] = field(default_factory=dict)
     cell_number: CellNumber | None = None  # Gives a cell's execution count from its file name; None outside a notebook.
-    mode_calls: frozenset[CodeType] = frozenset()  # The code of ``__torch_function__`` of the modes that were on.
     source: str = ""  # The source of the expression that a magic evaluates, which Python cannot know.
     # Gives the line that made a tensor, where that was recorded.
     origin: Callable[[Any], Location | None] | None = None
@@ -91,7 +90,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
     if not isinstance(error, Exception) or isinstance(error, _UNEXPLAINED):
         return None
     try:
-        steps = steps_of(error, around.mode_calls, around.source)
+        steps = steps_of(error, around.source)
         if (found := _ELSEWHERE.match(steps.message)) is not None:
             return _raised_elsewhere(error, steps, found, around)
         refused, inside, ran_out = *_as_called(steps, refused_in(steps)), out_of_memory_of(error)
@@ -262,7 +261,7 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     return tuple(stack)
 
 
-# Each backend has its own words for memory that ran out (torch 2.6 to 2.13, older forms where they are still met):
+# Each backend has its own words for memory that ran out (torch 2.10 to 2.13):
 # ``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
 # ``c10/xpu/XPUCachingAllocator.cpp``, ``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's
 # is ``numpy/_core/_exceptions.py``.
@@ -280,40 +279,31 @@ _RAN_OUT = (
 )
 _NUMBERS = (
     rf"(?:[Tt]ried to allocate|Requested *:|unable to mmap|Unable to allocate) {_SIZE}",
-    rf"(?:of which|Free \(according to CUDA\):|;) {_SIZE}(?: is free| free;|$|\n)",
-    rf"(?:total capac\w*ty of|GPU \d+;|Device limit *:|max allowed:) {_SIZE}",
-    rf"(?:MPS allocated:|Currently allocated *:|allocated memory|total capacity;) {_SIZE}",
+    rf"(?:of which|Free \(according to CUDA\):) {_SIZE}",
+    rf"(?:total capacity of|Device limit *:|max allowed:) {_SIZE}",
+    rf"(?:MPS allocated:|Currently allocated *:|allocated memory) {_SIZE}",
     rf"{_SIZE} is reserved by PyTorch but unallocated",
-    rf"{_SIZE} reserved in total by PyTorch",
     rf"other allocations: {_SIZE}",
-)  # asked for, free, in all, in use, in reserve, in use and in reserve together, in use by others
-
-
-def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
-    """Return what a message shows, or the type of the exception alone; None where it shows something else."""
-    said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
-    if said is None and not is_memory_error:
-        return None
-    if said is not None:
-        kind, index = next(iter(said[0].groups()), None) or "CUDA", re.search(r"GPU (\d+)", message)
-        device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
-    sizes = [re.search(pattern, message) for pattern in _NUMBERS]
-    asked, free, total, allocated, reserved, together, others = (
-        found and int(float(found[1].rstrip(".")) * 2 ** (10 * _UNITS.index(found[2][0])) + 0.5) for found in sizes
-    )
-    if together is not None and allocated is not None:
-        reserved = together - allocated
-    if others is not None and total is not None:
-        free = max(total - (allocated or 0) - others, 0)
-    return OutOfMemory(
-        device, asked, message=message, free=free, total=total, allocated=allocated, reserved=reserved,
-    )  # fmt: skip
+)  # asked for, free, in all, in use, in reserve, in use by others
 
 
 def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
     """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
     if not isinstance(error, MemoryError | RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
         return None
-    is_memory_error = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    device = "cpu" if isinstance(error, MemoryError) else "cuda"
-    return read_message(message_of(error), is_memory_error=is_memory_error, device=device)
+    message, device = message_of(error), "cpu" if isinstance(error, MemoryError) else "cuda"
+    said = next(((found, where) for pattern, where in _RAN_OUT if (found := re.search(pattern, message))), None)
+    if said is not None:
+        kind, index = next(iter(said[0].groups()), None) or "CUDA", re.search(r"GPU (\d+)", message)
+        device = said[1].format(kind) or f"{_DEVICES.get(kind, kind.lower())}:{index[1] if index else 0}"
+    elif not isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return None
+    sizes = [re.search(pattern, message) for pattern in _NUMBERS]
+    asked, free, total, allocated, reserved, others = (
+        found and int(float(found[1].rstrip(".")) * 2 ** (10 * _UNITS.index(found[2][0])) + 0.5) for found in sizes
+    )
+    if others is not None and total is not None:
+        free = max(total - (allocated or 0) - others, 0)
+    return OutOfMemory(
+        device, asked, message=message, free=free, total=total, allocated=allocated, reserved=reserved,
+    )  # fmt: skip

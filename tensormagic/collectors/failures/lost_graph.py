@@ -47,25 +47,16 @@ _DECORATED = torch.no_grad()(lambda: None).__code__  # what a function decorated
 State = Literal["history", "none", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Where a history ended."""
-
-    kind: CutKind
-    op: str
-    location: Location
-    call: Location | None = None  # the statement below a ``with torch.no_grad():``
-    source: str = ""  # what ended there, as it is written
-
-    def as_cut(self, asked: Location) -> tuple[Cut, tuple[Location, ...]]:
-        """Return it for a report, and the lines that it points to; the first is that which asked."""
-        cut = Cut(kind=self.kind, op=self.op, location=1, line=self.location.line, source_name=self.source)
-        if self.call is None:
-            return cut, (asked, self.location)
-        return replace(cut, call_location=2), (asked, self.location, self.call)
-
-
+# Where it ended, as a report has it, and the lines that it points to after that which asked.
+_End = tuple[Cut, tuple[Location, ...]]
 Origin = State | _End
+
+
+def _end(kind: CutKind, op: str, location: Location, call: Location | None = None, source: str = "") -> _End:
+    """Return where a history ended; ``call`` is the statement below a ``with torch.no_grad():``."""
+    lines = (location,) if call is None else (location, call)
+    at = None if call is None else 2
+    return Cut(kind=kind, op=op, location=1, line=location.line, source_name=source, call_location=at), lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +88,10 @@ class Asking:
 
 def lost_graph(asking: Asking, scope: Scope, root: torch.Tensor) -> dict[str, Any]:
     """Return the fields of a report that say why a value has no graph; none where that is not certain."""
-    found, loss, here = (
-        asking.origin_of(scope, root, _asks),
-        look_at(root, asking.frame, 0),
-        scope.location(asking.line),
-    )
-    if isinstance(found, _End):
-        cut, lines = found.as_cut(here)
-        return {"losses_without_graph": (replace(loss, cut=0),), "cuts": (cut,), "locations": lines}
+    found, here = asking.origin_of(scope, root, _asks), scope.location(asking.line)
+    loss = look_at(root, asking.frame, 0)
+    if isinstance(found, tuple):
+        return {"losses_without_graph": (replace(loss, cut=0),), "cuts": found[:1], "locations": (here, *found[1])}
     is_told = found == "none" or not torch.is_grad_enabled()
     return {"losses_without_graph": (loss,), "cuts": (), "locations": (here,)} if is_told else {}
 
@@ -113,7 +100,9 @@ def lost_way(asking: Asking, loss: torch.Tensor, x: torch.Tensor) -> tuple[Cut |
     """Return what ended the way from a tensor to a loss that was not computed from it, and the lines it points to."""
     scope = asking.scope
     found = asking.origin_of(scope, loss, partial(_leads_to, x)) if scope is not None else "unknown"
-    return found.as_cut(scope.location(asking.line)) if scope is not None and isinstance(found, _End) else (None, ())
+    if scope is None or not isinstance(found, tuple):
+        return None, ()
+    return found[0], (scope.location(asking.line), *found[1])
 
 
 @dataclass(slots=True)
@@ -170,14 +159,14 @@ class _Reading:
         found = [self.of(each, line) for each in expressions]
         if "history" in found:
             return "history"
-        return next((each for each in found if isinstance(each, _End)), "unknown" if "unknown" in found else "none")
+        return next((each for each in found if isinstance(each, tuple)), "unknown" if "unknown" in found else "none")
 
     def _ended(self, kind: CutKind, op: str, operands: list[ast.expr], line: int) -> Origin:
         """Return what is known of a value whose history ends here, if its operands have one."""
         found = self._of_all(operands, line)
         if found != "history":
             return found
-        return _End(kind, op, self.scope.location(line), source=ast.unparse(operands[0]))
+        return _end(kind, op, self.scope.location(line), source=ast.unparse(operands[0]))
 
     def _of_name(self, name: str, line: int) -> Origin:
         value, bound = self.names.get(name, UNKNOWN), self.scope.binding(name, line)
@@ -186,11 +175,11 @@ class _Reading:
         if bound is None or isinstance(bound, ast.For):  # a parameter, a global, an item of what is gone through
             cell = self._cell_of(name) if bound is None else None
             made = cell.of(ast.Name(name, ast.Load()), len(cell.scope.lines) + 1) if cell is not None else None
-            return made if isinstance(made, _End) else self._of_value(value)
+            return made if isinstance(made, tuple) else self._of_value(value)
         if bound == "unknown":  # one of several that may have bound it: told where it alone ended the history
             every = [each for each in statements(self.scope.body) if name in bound_by(each)]
             ended = [made for each in every if (made := self._of_statement(each, name)) != "history"]
-            is_sure = is_kind(value, torch.Tensor) and len(ended) == 1 < len(every) and isinstance(ended[0], _End)
+            is_sure = is_kind(value, torch.Tensor) and len(ended) == 1 < len(every) and isinstance(ended[0], tuple)
             return ended[0] if is_sure else "unknown"
         made = self._of_statement(bound, name)
         written = [(given, at) for *_, at, given in self.scope.writes(name) if given is not None]
@@ -241,7 +230,7 @@ class _Reading:
             if is_kind(switch, type) and switch in _MODES:
                 place, kind = self.scope.location(line), _MODES[switch]
                 updates = ".grad" in place.text and call.lineno != line
-                return _End(kind, kind, self.scope.location(call.lineno), place if updates else None)
+                return _end(kind, kind, self.scope.location(call.lineno), place if updates else None)
         return made
 
     def _mode(self, call: ast.expr) -> Any:
@@ -322,7 +311,7 @@ def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
     if mode not in _MODES or mode is torch.set_grad_enabled or code is None:
         return "unknown"
     place = location_of(code.co_filename, code.co_firstlineno, "", cell_number=cell_number)
-    return _End(_MODES[mode], _MODES[mode], place)
+    return _end(_MODES[mode], _MODES[mode], place)
 
 
 def _asks(tensor: torch.Tensor) -> bool:

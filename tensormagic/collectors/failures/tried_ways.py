@@ -62,7 +62,7 @@ class _CallAgain:
         decide = mismatch.kind == "index" or self.name in _TAKE_CLASSES
         unknown = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
         decide = decide and any(one.least is not None for one in report.operands)
-        self._by_value, self._too_many = by_value or decide, unknown or (decide and not small)
+        self._by_value, too_many = by_value or decide, unknown or (decide and not small)
         self._function: Any = None
         if report.function.startswith(("torch.", "Tensor.")):
             with suppress(AttributeError):
@@ -71,15 +71,13 @@ class _CallAgain:
         self._keywords: bool | None = None
         with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns of what it broadcasts
-            self._values = [_UNKNOWN if self._too_many else self._stand_in(one) for one in report.operands]
+            self._values = [_UNKNOWN if too_many else self._stand_in(one) for one in report.operands]
             refusals = {way: said for way in (False, True) if (said := self._refused_again(way)) is not None}
         same = (way for way, said in refusals.items() if said == report.error)
         self._keywords = next(same, next(iter(refusals), None))
 
     def outcome(self, way: str) -> Outcome:
         """Return whether a way goes through; where it cannot be tried, that this is unknown."""
-        if self._too_many:
-            return "unknown"
         try:
             with quiet(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

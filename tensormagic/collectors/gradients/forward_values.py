@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors import devices, quiet
-from tensormagic.collectors.gradients.gradient_statistics import Coming, PassForward, Row, statistics_of
+from tensormagic.collectors.gradients.gradient_statistics import PassForward, Row, statistics_of
 from tensormagic.collectors.gradients.measures import elements_read, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
@@ -38,9 +36,10 @@ class ForwardMeter(TracePart):
     def __init__(self, trace: TraceContext) -> None:
         trace.recorder.meter = self.observe
         self._far = DeviceNumbers(0)
-        self._rows: deque[dict[int, Row | Coming]] = deque([{}], maxlen=GENERATIONS)
+        # Those of the outputs of each node; what is still to come from a device is put there when it has come.
+        self._rows: deque[dict[int, list[Row]]] = deque([{}], maxlen=GENERATIONS)
         self._given: dict[int, bool | None] = {}
-        self._last: tuple[Any, StorageWeakRef | None, Row | None] = (None, None, None)
+        self._last: tuple[Any, Any, Any] = (None, None, None)
         self._gap = ""  # why something could not be measured; empty where all could
 
     def observe(self, made: tuple[int, int], given: tuple[tuple[Any, ...], Any], result: Any) -> None:
@@ -72,30 +71,26 @@ class ForwardMeter(TracePart):
             self._gap = quiet.unread_reason(x)
             return
         if made[0] <= number < made[1]:
-            row = self._measure(quiet.unwrap(local).detach())
             if len(self._rows[-1]) >= MOST_ROWS:
                 self._rows.append({})
-            rows = self._rows[-1]
-            rows[number] = _together(rows[number], row) if number in rows else row
-            if number not in self._given and isinstance(row, Row) and (row.nan or row.inf):
+            rows = self._rows[-1].setdefault(number, [])
+            self._measure(quiet.unwrap(local).detach(), rows)
+            if number not in self._given and any(row.nan or row.inf for row in rows):
                 self._given[number] = any(_is_bad(value) for value in flat(values) if value is not x)
 
-    def _measure(self, x: torch.Tensor) -> Row | Coming:
+    def _measure(self, x: torch.Tensor, rows: list[Row]) -> None:
         """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
         if devices.there.holds(x):
-            coming: Coming = []
-            self._far.ask(x, lambda _, row: coming.append(row), full=True)
-            return coming
-        if x.layout is not torch.strided or x.is_nested:
-            return statistics_of(x, 0)
-        storage = x.untyped_storage()
-        key = (storage._cdata, x.data_ptr(), elements_read(x), x._version, x.dtype)
-        _, _, row = self._last if key == self._last[0] else (None, None, None)
-        if row is None:
-            row = statistics_of(x, 0)
-            # while the reference lives, no other storage gets this one's `_cdata`, wherever its memory lies
-            self._last = (key, StorageWeakRef(storage), row)  # type: ignore[no-untyped-call]
-        return row
+            self._far.ask(x, lambda _, row: rows.extend([row] if row is not None else ()), full=True)
+        elif x.layout is not torch.strided or x.is_nested:
+            rows.append(statistics_of(x, 0))
+        else:
+            storage = x.untyped_storage()
+            key = (storage._cdata, x.data_ptr(), elements_read(x), x._version, x.dtype)
+            if key != self._last[0]:
+                # while the reference lives, no other storage gets this one's `_cdata`, wherever its memory lies
+                self._last = key, StorageWeakRef(storage), statistics_of(x, 0)  # type: ignore[no-untyped-call]
+            rows.append(self._last[2])
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Hand over the rows of the nodes that a pass is about to go through. Never raises."""
@@ -109,7 +104,7 @@ class ForwardMeter(TracePart):
                         continue
                     if leaf.layout is torch.strided and leaf.numel() and not leaf.untyped_storage().nbytes():
                         continue  # FSDP lets go of the memory of a whole parameter between uses of it
-                    forward.rows[index] = self._measure(leaf.detach())
+                    self._measure(leaf.detach(), forward.rows.setdefault(index, []))
                     continue
                 number = node._sequence_nr()
                 if rows := next((each for each in reversed(self._rows) if number in each), None):
@@ -139,18 +134,3 @@ def _is_bad(value: Any) -> bool:
     if quiet.dispatches_to_python(value) or not value.is_cpu or not value.numel():
         return False
     return any(measure(value.detach())[1:])
-
-
-def _together(first: Row | Coming, second: Row | Coming) -> Row | Coming:
-    """Return the numbers of two outputs of one node taken together; of what is on a device, the larger one's."""
-    if not (isinstance(first, Row) and isinstance(second, Row)):
-        return first
-    count = first.count + second.count
-    mean = (first.mean * first.count + second.mean * second.count) / max(count, 1)
-    spread = sum(row.count * (row.std**2 + (row.mean - mean) ** 2) for row in (first, second))
-    counted = ("count", "zero", "nan", "inf", "subnormal", "saturated")
-    return dataclasses.replace(
-        first, norm=math.hypot(first.norm, second.norm), abs_max=max(first.abs_max, second.abs_max), mean=mean,
-        std=math.sqrt(spread / max(count, 1)),
-        **{name: getattr(first, name) + getattr(second, name) for name in counted},
-    )  # fmt: skip

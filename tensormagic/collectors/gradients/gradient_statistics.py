@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -14,16 +14,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.gradients.measures import (
-    NORM_RELIABLE,
-    PIECE,
-    Measured,
-    as_array,
-    ignore,
-    of_numbers,
-    small_as_it_lies,
-    vdot,
-)
+from tensormagic.collectors.gradients.measures import PIECE, Measured, as_array, small_as_it_lies, vdot
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
@@ -41,11 +32,12 @@ from tensormagic.reports.base import quickly
 from tensormagic.reports.graph import FEW_ELEMENTS
 
 # A plain gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
-# squares and zeros are taken of each: memory is read once. Any other, and one whose float32 sums are not enough, is
-# looked at as one on a device is, and read at once.
+# squares and zeros are taken of each: memory is read once. One of few elements is summed in float64. Any other, and one
+# whose float32 sums are not enough, is looked at as one on a device is, and read at once.
 
 _statistics = quickly(GradientStatistics)
 
+MOST_ELEMENTS = 1 << 9  # summed in float64
 _SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
 _CANCELS = 1e-3  # a variance below this share of the mean square has lost its digits in float32
 _ONES = np.ones(PIECE, np.float32)  # a dot product with them is a sum, in a quarter of the time of NumPy's own
@@ -54,9 +46,12 @@ _ONES = np.ones(PIECE, np.float32)  # a dot product with them is a sum, in a qua
 def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     """Return the statistics of a gradient on a CPU; mean and standard deviation are those of its finite elements."""
     plain = type(gradient) is torch.Tensor and gradient.dtype is torch.float32 and gradient.layout is torch.strided
-    row = small_as_it_lies(gradient) if plain and gradient.is_cpu and not gradient.is_nested else None
-    if row is not None and (known := statistics_of_row(row, pass_number)) is not None:
-        return known
+    if plain and gradient.is_cpu and not gradient.is_nested:
+        row = small_as_it_lies(gradient)
+        if row is None and 0 < gradient.numel() <= MOST_ELEMENTS:
+            row = as_array(gradient.detach().reshape(-1))
+        if row is not None and (known := statistics_of_row(row, pass_number)) is not None:
+            return known
     found: list[Any] = []
     numbers = DeviceNumbers(pass_number)
     numbers.ask(gradient, lambda _, statistics: found.append(statistics), full=True)
@@ -68,8 +63,11 @@ def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistic
 def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
     """Return the statistics of float32 numbers, shape (elements,); None where NumPy's sums of them are not enough.
 
-    NumPy goes through them on one core: waiting for others at every piece takes longer.
+    Norm and largest magnitude are NaN where one element is, else infinite where one is. NumPy goes through them on one
+    core: waiting for others at every piece takes longer.
     """
+    if len(row) <= MOST_ELEMENTS:
+        return _of_few(row, pass_number)
     count, least, most, total, squares, zero = len(row), math.inf, -math.inf, 0.0, 0.0, 0
     for at in range(0, count, PIECE):
         part = row[at : at + PIECE]
@@ -88,6 +86,23 @@ def statistics_of_row(row: Any, pass_number: int) -> GradientStatistics | None:
         if variance < _CANCELS * squares / count:
             return None
     return _statistics(pass_number, count, math.sqrt(squares), largest, mean, math.sqrt(variance), zero, 0, 0, 0, 0)
+
+
+def _of_few(row: Any, pass_number: int) -> GradientStatistics:
+    with np.errstate(all="ignore"):  # the user may have asked for errors; a NaN of another kind makes NumPy warn
+        wide = row.astype(np.float64)
+        good, nan, inf, mean, deviation = wide, 0, 0, math.nan, math.nan
+        norm = math.sqrt(vdot(wide, wide))
+        if not norm < math.inf:
+            good, nan = wide[np.isfinite(wide)], int(np.count_nonzero(np.isnan(wide)))
+            inf, norm = len(wide) - len(good) - nan, math.nan if nan else math.inf
+        largest = float(max(_largest(wide), -_least(wide))) if norm < math.inf else norm
+        zero = len(wide) - int(np.count_nonzero(wide))
+        if len(good):
+            mean = float(np.add.reduce(good)) / len(good)
+            apart = good - mean
+            deviation = math.sqrt(vdot(apart, apart) / len(good))
+    return _statistics(pass_number, len(wide), norm, largest, mean, deviation, zero, nan, inf, 0, 0)
 
 
 _least, _largest = np.minimum.reduce, np.maximum.reduce  # of one row: in two thirds of the time of its methods
@@ -109,100 +124,6 @@ def measures_of(table: Statistics) -> array[float]:
 
 
 _measured = attrgetter("abs_max", "mean", "std", "zero", "subnormal", "saturated", "count")
-
-
-# The statistics of many small gradients at once: what takes time is to ask for each number of each of them. So each is
-# copied, and the copies of a few thousand are looked at together by NumPy. Copied, not kept: the engine writes into a
-# gradient that nobody else holds, and would not where somebody does.
-
-MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
-_ROOM = 1 << 14  # elements that are looked at together: what NumPy makes of them on the way takes 30 bytes each
-
-
-class SmallGradients:
-    """Copies of small gradients of one pass, to be looked at together.
-
-    ``keep`` is given the index of each node, and its statistics; ``waiting`` are those still to be looked at.
-    """
-
-    def __init__(self, pass_number: int, keep: Callable[[int, GradientStatistics], None]) -> None:
-        self._pass_number, self._keep = pass_number, keep
-        self._room: Any = None
-        self._used = 0
-        self._starts: list[int] = []
-        self._indices: list[int] = []
-        self.waiting: set[int] = set()
-
-    def take(self, index: int, gradient: torch.Tensor) -> Measured | None:
-        """Copy a gradient where it is small and plain, and return what is measured of each; None of any other."""
-        if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
-            return None
-        count = gradient.numel()
-        if not 0 < count <= MOST_ELEMENTS or gradient.layout is not torch.strided or gradient.requires_grad:
-            return None
-        numbers = small_as_it_lies(gradient)
-        return self.add(index, as_array(gradient.reshape(-1)) if numbers is None else numbers)
-
-    def add(self, index: int, numbers: Any) -> Measured:
-        """Copy 1 to `MOST_ELEMENTS` float32 numbers, all of what a node received; as `take`."""
-        count = len(numbers)
-        if self._room is None:
-            self._room = np.empty(_ROOM, np.float32)
-        elif self._used + count > _ROOM:
-            self.settle()
-        start, stop = self._used, self._used + count
-        copied = self._room[start:stop]
-        copied[:] = numbers
-        self._used = stop
-        self._starts.append(start)
-        self._indices.append(index)
-        self.waiting.add(index)
-        norm = math.sqrt(vdot(copied, copied))
-        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
-            return norm, 0, 0
-        return of_numbers(copied)
-
-    def settle(self) -> None:
-        """Look at all that wait."""
-        if not self._indices:
-            return
-        indices, starts, used = self._indices, self._starts, self._used
-        self._indices, self._starts, self._used, self.waiting = [], [], 0, set()
-        for index, found in zip(indices, statistics_of_each(self._room[:used], starts, self._pass_number), strict=True):
-            self._keep(index, found)
-
-    def finish(self) -> None:
-        """Look at all that wait, and drop the callback: an object that holds this would else hold itself."""
-        try:
-            self.settle()
-        finally:
-            self._keep = ignore
-
-
-def statistics_of_each(values: Any, starts: Any, pass_number: int) -> list[GradientStatistics]:
-    """Return the statistics of each stretch of float32 numbers, which ``starts`` begin.
-
-    Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest
-    magnitude are NaN where one element is, else infinite where one is.
-    """
-
-    def counted(marked: Any) -> Any:
-        return np.add.reduceat(marked.astype(np.int64), starts)
-
-    with np.errstate(all="ignore"):  # the user may have asked for errors; 0 / 0 is the mean of nothing
-        wide, starts = values.astype(np.float64), np.array(starts)  # else each function makes an array of the list
-        numbers = counts = np.append(starts[1:], len(values)) - starts
-        norms, largest = np.sqrt(np.add.reduceat(wide * wide, starts)), np.maximum.reduceat(np.abs(wide), starts)
-        zero, nan, inf, finite = counted(wide == 0), 0 * counts, 0 * counts, np.isfinite(wide)
-        if not (all_finite := finite.all()):
-            nan, inf, numbers = counted(np.isnan(wide)), counted(np.isinf(wide)), counted(finite)
-            wide = np.where(finite, wide, 0.0)
-        means = np.add.reduceat(wide, starts) / numbers
-        apart = wide - np.repeat(means, counts)
-        apart = apart if all_finite else np.where(finite, apart, 0.0)
-        deviations = np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
-    columns = [each.tolist() for each in (counts, norms, largest, means, deviations, zero, nan, inf)]
-    return [_statistics(pass_number, *row, 0, 0) for row in zip(*columns, strict=True)]
 
 
 # The numbers themselves, where a graph is small enough to be checked by hand: what the forward made, as calls returned
@@ -290,52 +211,51 @@ def _numbers(x: Any) -> Numbers:
 Row = GradientStatistics
 
 
-Coming = list["Row | None"]
-"""A row that is on its way from a device; empty until it is here."""
+def together(rows: Sequence[Row]) -> Row:
+    """Return the numbers of the outputs of one node taken together."""
+    if len(rows) == 1:
+        return rows[0]
+    count = sum(row.count for row in rows)
+    mean = sum(row.mean * row.count for row in rows) / max(count, 1)
+    spread = sum(row.count * (row.std * row.std + (row.mean - mean) * (row.mean - mean)) for row in rows)
+    counted = ("count", "zero", "nan", "inf", "subnormal", "saturated")
+    return replace(
+        rows[0], norm=math.hypot(*(row.norm for row in rows)), abs_max=max(row.abs_max for row in rows), mean=mean,
+        std=math.sqrt(spread / max(count, 1)), **{name: sum(getattr(row, name) for row in rows) for name in counted},
+    )  # fmt: skip
 
 
 class PassForward:
     """What the forward of one pass made, by node index; ``missed`` is called with why something could not be read."""
 
+    values: ForwardValues | None = None  # the numbers, packed; this and the next are there once they were fetched
+    nonfinite: ForwardNonfinite | None = None  # the first node in the order of the forward that made a NaN or Inf
+
     def __init__(self, structure: GraphStructure, pass_number: int, missed: Callable[[Exception], None]) -> None:
         self._structure, self._missed = structure, missed
         self._pass_number = pass_number
-        self.rows: dict[int, Row | Coming] = {}  # measured, or to come from a device,
-        self.far: DeviceNumbers | None = None  # which brings them; None where there is nothing to come
-        self._measured: dict[int, Row] = {}  # those that are here, in order
+        self.rows: dict[int, list[Row]] = {}  # of each output; those on a device are there when they have come
+        self.far: DeviceNumbers | None = None  # brings these; None where there is nothing to come
         self.given: dict[int, bool | None] = {}  # for nodes that made a NaN or Inf: whether one went in
 
     def fetch(self) -> None:
         """Take what has come from devices; waits until it has. Never raises."""
+        table: Statistics = [None] * self._structure.size
+        norms, bad = array("f", [UNTOUCHED]) * self._structure.size, dict[str, tuple[int, int]]()
         try:
             if self.far is not None:
                 self.far.read()
                 self.far = None
-            here = ((index, [row] if isinstance(row, Row) else row) for index, row in sorted(self.rows.items()))
-            came = ((index, row) for index, rows in here for row in rows)
-            self._measured = {index: row for index, row in came if row is not None}
+            for index, row in [(index, together(rows)) for index, rows in sorted(self.rows.items()) if rows]:
+                table[index], norms[index] = row, row.norm
+                if row.nan or row.inf:
+                    bad[str(index)] = found = (row.nan, row.inf)
+                    if self.nonfinite is None and index not in self._structure.leaf_of:
+                        given = self.given.get(index)
+                        self.nonfinite = ForwardNonfinite(self._pass_number, index, *found, row.count, given)
         except Exception as error:
             self._missed(error)
-
-    def report(self) -> ForwardValues:
-        """Return the numbers, packed."""
-        table: Statistics = [None] * self._structure.size
-        norms = array("f", [UNTOUCHED]) * self._structure.size
-        bad: dict[str, tuple[int, int]] = {}
-        for index, row in self._measured.items():
-            table[index], norms[index] = row, row.norm
-            if row.nan or row.inf:
-                bad[str(index)] = (row.nan, row.inf)
-        return ForwardValues(norms, measures_of(table), bad)
-
-    def first_nonfinite(self) -> ForwardNonfinite | None:
-        """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
-        is_bad = {index: row for index, row in self._measured.items() if row.nan or row.inf}
-        index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)
-        if index is None:
-            return None
-        row = is_bad[index]
-        return ForwardNonfinite(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
+        self.values = ForwardValues(norms, measures_of(table), bad)
 
 
 @dataclass(slots=True)

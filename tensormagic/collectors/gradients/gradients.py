@@ -23,13 +23,7 @@ import torch
 
 from tensormagic.collectors import devices, quiet
 from tensormagic.collectors.gradients import measures
-from tensormagic.collectors.gradients.gradient_statistics import (
-    MOST_ELEMENTS,
-    PassValues,
-    SmallGradients,
-    statistics_of,
-    statistics_of_row,
-)
+from tensormagic.collectors.gradients.gradient_statistics import PassValues, statistics_of, statistics_of_row
 from tensormagic.collectors.gradients.nonfinite import SavedFacts, first_nonfinite_of, saved_facts
 from tensormagic.collectors.gradients.on_device import ROOM, DeviceNumbers
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
@@ -43,7 +37,6 @@ from tensormagic.words import error_text
 Gradients = Sequence["torch.Tensor | None"]
 
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
-_READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
 _SPREAD = "the loss is a DTensor, and each process has only a part; a trace does not ask other processes"
 
@@ -75,7 +68,6 @@ class PassRecorder:
         self._first, self._history = graph.first, graph.on_device  # all passes of the graph fill what is missing there
         self._far = DeviceNumbers(values.pass_number)
         self.seconds = self.statistics_seconds = 0.0
-        self._small = SmallGradients(values.pass_number, self._keep_statistics)
         # Where gradients lay that were looked at last. Three lists, and no tuple for each node: what Python has to look
         # through for garbage, it looks through often.
         self._addresses, self._reads, self._versions = ([0] * graph.structure.size for _ in range(3))
@@ -124,7 +116,6 @@ class PassRecorder:
         self._hooks.remove()
         found, self._found = self._found, None
         try:
-            self._small.finish()
             if self._far.asked:
                 with self._quiet():
                     self._far.send()
@@ -160,9 +151,6 @@ class PassRecorder:
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
-        if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
-            self.values.value = root.item()
-            return
         root = quiet.local_shard(root) if quiet.is_replicated(root) else root
         if quiet.dispatches_to_python(root):
             is_part, reason = quiet.local_shard(root) is not root, quiet.unread_reason(root)
@@ -255,15 +243,14 @@ class PassRecorder:
                 return
         if not far:
             if values.table is not None or self._first[index] is None:
-                self._measure_in_full(index, gradient)
+                began = perf_counter()
+                self._keep_in_full(index, statistics_of(gradient, values.pass_number), began)
             else:
                 self._store(index, measures.measure(gradient))
         elif self._has_room(gradient.device):
-            history = self._history
-            full = self._asks_all and (values.table is not None or index not in history.asked_in_full)
-            if full:
-                history.asked_in_full.add(index)
-            self._far.ask(gradient, partial(self._came, index), full=full, careful=index in history.careful)
+            full = self._asks_all and (values.table is not None or self._first[index] is None)
+            careful = index in self._history.careful
+            self._far.ask(gradient, partial(self._came, index), full=full, careful=careful)
         else:
             values.norms[index] = UNREADABLE
 
@@ -283,7 +270,7 @@ class PassRecorder:
         if self._may_ask is None:
             self._history.used = True
             self._may_ask = not self._history.rests()
-            wants_all = self.values.table is not None or not self._history.asked_in_full
+            wants_all = self.values.table is not None or not all(self._first)
             room = devices.there.room(device) if wants_all else None
             self._asks_all = room is None or room >= ROOM
             if not self._may_ask:
@@ -339,8 +326,6 @@ class PassRecorder:
         values.norms[index] = values.norms[source]
         if source in values.bad:
             values.bad[index] = values.bad[source]
-        if source in self._small.waiting:
-            self._small.settle()
         if (found := (self._first if values.table is None else values.table)[source]) is not None:
             self._keep_statistics(index, found)
 
@@ -356,28 +341,10 @@ class PassRecorder:
             norm = math.nan if values.bad[index][0] else math.inf
         values.norms[index] = norm
 
-    def _measure_in_full(self, index: int, gradient: torch.Tensor) -> None:
-        began = perf_counter()
-        numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
-        if numbers is None:
-            found = statistics_of(gradient, self.values.pass_number)
-            if index in self._small.waiting:  # a node that is looked at twice keeps the later numbers
-                self._small.settle()
+    def _keep_in_full(self, index: int, found: GradientStatistics | None, began: float) -> None:
+        if found is not None:
             self._keep_statistics(index, found)
-            numbers = found.norm, found.nan, found.inf
-        self._store(index, numbers)
-        self.statistics_seconds += perf_counter() - began
-
-    def _take_row(self, index: int, gradient: torch.Tensor, numbers: Any) -> None:
-        """Measure a plain gradient in full, given its numbers; a small one waits for others."""
-        if gradient.requires_grad or gradient.is_neg():
-            return
-        began = perf_counter()
-        if len(numbers) <= MOST_ELEMENTS:
-            self._store(index, self._small.add(index, numbers))
-        elif (found := statistics_of_row(numbers, self.values.pass_number)) is not None:
-            self._keep_statistics(index, found)
-            self.values.norms[index] = found.norm
+            self._store(index, (found.norm, found.nan, found.inf))
         self.statistics_seconds += perf_counter() - began
 
     def _usual_look(  # noqa: C901  (in one function: it runs for every node)
@@ -385,13 +352,12 @@ class PassRecorder:
     ) -> Callable[[Gradients], None]:
         """Return the hook of nearly every node in nearly every pass, given what torch gives a prehook.
 
-        It takes the norm of one gradient, in a microsecond or a few; in a pass whose gradients are measured in full it
-        copies small ones, and leaves the measuring for later. What it finds anything unusual in, it leaves to
+        It takes the norm of one gradient, in a microsecond or a few. What it finds anything unusual in, it leaves to
         ``slowly``, which looks at everything and counts its own time. It is the same function for all nodes: the engine
         says which one it is at. It calls no operation of torch's, so no mode has to be kept from seeing it.
         """
         index_of = dict(zip(map(id, nodes), self._structure.index, strict=True)).get  # its ids live as long as they
-        values, hand_on, take, squared = self.values, self._hand_on, self._take_row, measures.squared
+        values, hand_on, keep, squared = self.values, self._hand_on, self._keep_in_full, measures.squared
         norms, bad, reached, single = values.norms, values.bad, values.order.append, torch.float32
         addresses, reads, versions, alone = self._addresses, self._reads, self._versions, measures.MOST_ALONE
         sender, first, full = self._structure.sender, self._first, values.table is not None
@@ -407,7 +373,7 @@ class PassRecorder:
                 x: Any = gradients[0]
                 if (
                     type(x) is tensor and x.dtype is single and x.is_cpu and (full or first[index] is not None)
-                    and norms[index] == UNTOUCHED and len(gradients) == 1
+                    and norms[index] == UNTOUCHED and len(gradients) == 1 and not (full and x.is_neg())
                     # by rows, or by columns as the gradients of weights are: as `small_as_it_lies`, without a call
                     and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
                 ):  # fmt: skip
@@ -417,7 +383,7 @@ class PassRecorder:
                     source = sender[index]
                     if source >= 0 and address == addresses[source] != 0 and (
                         (count, version) == (reads[source], versions[source])
-                    ) and not (full and count <= MOST_ELEMENTS):  # fmt: skip
+                    ):  # fmt: skip
                         if full or source in bad:
                             hand_on(source, index)
                         else:
@@ -427,7 +393,7 @@ class PassRecorder:
                     if 0 < count <= alone and address:
                         numbers = view(bytes_at(address), float32, count)
                         if full:
-                            take(index, x, numbers)
+                            keep(index, statistics_of_row(numbers, values.pass_number), began)
                         elif least < (norm := sqrt(
                             vdot(numbers, numbers) if count <= at_once else squared(numbers, count)
                         )) < largest:  # fmt: skip

@@ -32,10 +32,6 @@ _dots: Callable[[Any, Any], Any] = getattr(np, "vecdot", None) or partial(np.ein
 vdot: Callable[[Any, Any], Any] = getattr(np.vdot, "__wrapped__", np.vdot)  # warns of no overflow, as ``a.dot(a)`` does
 
 
-def ignore(*_: Any) -> None:
-    """Do nothing with what has come."""
-
-
 def squared(numbers: Any, count: int) -> float:
     """Return the sum of the squares of float32 numbers: each piece in float32, the pieces in float64."""
     if count <= DOT_AT_ONCE:
@@ -157,13 +153,10 @@ def measure(gradient: torch.Tensor) -> Measured:
     taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and vanish below
     1e-23. Half precision is summed in float32.
     """
-    if gradient.dtype is torch.float32 and gradient.numel() <= DOT_AT_ONCE and gradient.layout is torch.strided:
-        plain = small_as_it_lies(gradient) if type(gradient) is torch.Tensor else None
-        norm = vector_norm(gradient).item() if plain is None else math.sqrt(vdot(plain, plain))
-        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
-            return norm, 0, 0
-        if plain is not None:
-            return of_numbers(plain)
+    few = type(gradient) is torch.Tensor and gradient.dtype is torch.float32 and gradient.numel() <= DOT_AT_ONCE
+    if few and gradient.layout is torch.strided and (plain := small_as_it_lies(gradient)) is not None:
+        norm = math.sqrt(vdot(plain, plain))
+        return (norm, 0, 0) if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1] else of_numbers(plain)
     values, repeated = flat(gradient)
     norm = _norm(values) * math.sqrt(repeated)
     if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1] or values.numel() == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,11 @@ import torch
 
 from tensormagic.collectors.gradients.gradient_statistics import PassValues, Statistics
 from tensormagic.collectors.gradients.measures import as_array, elements_read, flat, measure
-from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
+from tensormagic.collectors.graphs.live_nodes import VIEWS, nodes_named
+from tensormagic.collectors.graphs.saved_tensors import is_custom, read_slots, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
-from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin, NonfiniteSource
+from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteSource
 
 # Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.
 
@@ -81,13 +81,10 @@ def first_nonfinite_of(
 MOST_ELEMENTS = 1 << 27  # looked at in all: about a fifth of a second
 
 # Ops that make no NaN and no Inf of finite numbers; of the first of them, all elements are those that went in.
-_SAME = ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Clone", "Alias",
-         "Relu", "LeakyRelu", "Neg", "Abs", "Clamp", "ToCopy")  # fmt: skip
+_SAME = (*VIEWS, "Relu", "LeakyRelu", "Neg", "Abs", "Clamp", "ToCopy")
 _CHOSEN = ("Expand", "Slice", "Select", "Index", "IndexSelect", "Cat", "Stack", "Split", "Unbind",
            "MaxPool2DWithIndices", "ClampMin")  # fmt: skip
-_HANDS_ALL_ON, _HANDS_ON = (
-    frozenset(f"{name}Backward{number}" for name in names for number in range(3)) for names in (_SAME, _SAME + _CHOSEN)
-)
+_HANDS_ALL_ON, _HANDS_ON = nodes_named(*_SAME), nodes_named(*_SAME, *_CHOSEN)
 
 
 class Counts(NamedTuple):
@@ -103,19 +100,6 @@ class Counts(NamedTuple):
         return self.nan + self.inf
 
 
-@dataclass(slots=True)
-class _Event:
-    """A NaN or Inf that was seen: when in the forward, and where."""
-
-    at: int
-    source: NonfiniteOrigin
-    counts: Counts
-    name: str = ""
-    shape: tuple[int, ...] = ()
-    zero: int = 0
-    negative: int = 0
-
-
 def nonfinite_source(
     found: Walk, structure: GraphStructure, pass_number: int, names: Mapping[str, Any]
 ) -> NonfiniteSource | None:
@@ -126,16 +110,11 @@ def nonfinite_source(
     with quiet():
         look = _Look(found, structure, names)
         event = look.over_all()
-    if event is None:
-        return None
-    certain = True
-    if event.source == "made":
-        event.at = look.maker(event.at)
-        certain = event.zero + event.negative > 0 or look.is_fed_well(event.at)
-    return NonfiniteSource(
-        pass_number, event.at, event.source, *event.counts, event.name, event.shape, event.zero, event.negative,
-        certain=certain,
-    )  # fmt: skip
+    if event is None or event.source != "made":
+        return event and replace(event, pass_number=pass_number)
+    made = look.maker(event.node)
+    certain = event.zero + event.negative > 0 or look.is_fed_well(made)
+    return replace(event, pass_number=pass_number, node=made, certain=certain)
 
 
 class _Look:
@@ -145,12 +124,15 @@ class _Look:
         self._edges, self._names, self._in_order = structure.edges, names, not found.foreign
         self._nodes = dict(zip(structure.index, found.nodes, strict=True))
         self._indices = {id(node): index for index, node in self._nodes.items()}
+        self._inputs: dict[int, list[int]] = {}
+        for edge in structure.edges:
+            self._inputs.setdefault(edge.source, []).append(edge.target)
         self._known: dict[tuple[int, int, torch.dtype], Counts | None] = {}
         self._left = MOST_ELEMENTS
         self._results: dict[int, Counts] = {}  # what nodes made, and what leaves hold
-        self._events: list[_Event] = []  # what was not finite
+        self._events: list[NonfiniteSource] = []  # what was not finite
 
-    def over_all(self) -> _Event | None:
+    def over_all(self) -> NonfiniteSource | None:
         """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN.
 
         Returns:
@@ -158,18 +140,18 @@ class _Look:
         """
         for at in sorted(self._nodes):
             self._look_at(at)
-            if self._in_order and self._events and self._events[-1].counts.nan:
-                first = min(event.at for event in self._events if event.counts.nan)
+            if self._in_order and self._events and self._events[-1].nan:
+                first = min(event.node for event in self._events if event.nan)
                 # Only those that use what was made up to there may show older ones.
                 for user in sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > at}):
                     self._look_at(user)
                 break
-        events = sorted(self._events, key=lambda event: (event.at, event.source == "made"))
-        born = next((event for event in events if event.counts.nan), None)
+        events = sorted(self._events, key=lambda event: (event.node, event.source == "made"))
+        born = next((event for event in events if event.nan), None)
         if born is None:
             return events[0] if events else None
-        older = {event.at: event for event in events if event.at < born.at}
-        way = self._way_up(born.at) if older else ()
+        older = {event.node: event for event in events if event.node < born.node}
+        way = self._way_up(born.node) if older else ()
         return next((older[at] for at in sorted(way) if at in older), born)
 
     def _look_at(self, at: int) -> None:
@@ -178,11 +160,11 @@ class _Look:
             if (counts := self._counts(node.variable)) is not None:
                 self._results[at] = counts
                 if counts.bad:
-                    self._events.append(_Event(at, "leaf", counts, "", tuple(node.variable.shape)))
+                    self._events.append(NonfiniteSource(0, at, "leaf", *counts, shape=tuple(node.variable.shape)))
             return
-        for slot, saved in each_saved_tensor(node):
-            if (counts := self._counts(saved)) is not None:
-                self._operand(at, slot, saved, counts)
+        for each in () if is_custom(node) else read_slots(node):
+            if isinstance(each.value, torch.Tensor) and (counts := self._counts(each.value)) is not None:
+                self._operand(at, each.name, each.value, counts)
         # What an op made of an operand outside its domain, where it did not save its result.
         slot, is_infinite, is_outside = _DOMAINS.get(node.name(), ("", _never, _never))
         operand = saved_tensor(node, slot) if slot and at not in self._results else None
@@ -191,7 +173,7 @@ class _Look:
             zero, outside = int(np.count_nonzero(is_infinite(values))), int(np.count_nonzero(is_outside(values)))
             if zero or outside:
                 self._results[at] = counts = Counts(outside, zero, values.size)
-                self._events.append(_Event(at, "made", counts, zero=zero, negative=outside))
+                self._events.append(NonfiniteSource(0, at, "made", *counts, zero=zero, negative=outside))
 
     def _operand(self, at: int, slot: str, saved: torch.Tensor, counts: Counts) -> None:
         """Keep what a saved tensor says of the node that made it; one that no node made is data."""
@@ -200,9 +182,10 @@ class _Look:
             before = self._results.get(maker)
             self._results[maker] = counts if before is None or counts.bad > before.bad else before
             if counts.bad and not (before and before.bad):
-                self._events.append(_Event(maker, "made", counts))
+                self._events.append(NonfiniteSource(0, maker, "made", *counts))
         elif counts.bad and saved.grad_fn is None and not saved.requires_grad and not slot.startswith("result"):
-            self._events.append(_Event(at, "data", counts, self._name_of(saved), tuple(saved.shape)))
+            name, shape = self._name_of(saved), tuple(saved.shape)
+            self._events.append(NonfiniteSource(0, at, "data", *counts, name, shape))
 
     def _counts(self, x: torch.Tensor) -> Counts | None:
         """Count the NaN and Inf of a tensor; None where it cannot be looked at at once."""
@@ -227,13 +210,10 @@ class _Look:
 
     def _way_up(self, start: int) -> set[int]:
         """Return the nodes a NaN at ``start`` may have come from: those above it whose result was not seen finite."""
-        inputs: dict[int, list[int]] = {}
-        for edge in self._edges:
-            inputs.setdefault(edge.source, []).append(edge.target)
         reached: set[int] = set()
         waiting = [start]
         while waiting:
-            for target in inputs.get(waiting.pop(), ()):
+            for target in self._inputs.get(waiting.pop(), ()):
                 counts = self._results.get(target)
                 if target not in reached and (counts is None or counts.bad):
                     reached.add(target)
@@ -246,21 +226,19 @@ class _Look:
         while (node := self._nodes[at]).name() in _HANDS_ALL_ON:
             if torch.finfo(node._input_metadata[0].dtype).max < least:
                 break  # a cast to a type of a smaller range can overflow itself
-            inputs = next_nodes(node)
-            above = self._indices[id(inputs[0])] if len(inputs) == 1 else at
-            if above == at or above in self._results:
+            inputs = self._inputs.get(at, [])
+            if len(inputs) != 1 or inputs[0] in self._results:
                 break
-            at = above
+            at = inputs[0]
         return at
 
     def is_fed_well(self, at: int) -> bool:
         """Whether all that went into a node was seen finite, through ops that hand numbers on as they are."""
         waiting, known = [at], {at}
         for each in waiting:  # grows while it is gone through
-            for target in next_nodes(self._nodes[each]):
-                index = self._indices[id(target)]
+            for index in self._inputs.get(each, ()):
                 if index not in self._results and index not in known:
-                    if target.name() not in _HANDS_ON:
+                    if self._nodes[index].name() not in _HANDS_ON:
                         return False
                     known.add(index)
                     waiting.append(index)

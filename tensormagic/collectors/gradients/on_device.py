@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -28,7 +28,6 @@ from tensormagic.collectors.gradients.measures import (
     Measured,
     as_it_lies,
     dense,
-    ignore,
     magnitudes,
     vector_norm,
 )
@@ -57,7 +56,6 @@ class DeviceHistory:
     begun: int = 0  # passes begun
     # Nodes whose last norm may have vanished or overflowed in its type, or was of numbers that are not finite.
     careful: set[int] = field(default_factory=set)
-    asked_in_full: set[int] = field(default_factory=set)  # nodes of whose gradient everything was once asked
     _jumped: bool = False
     _asked_at: int = 0
     _norms: array[float] | None = None
@@ -242,7 +240,7 @@ class DeviceNumbers:
                     each.parts.append(numbers[at : at + width])
                     at += width
         for each in asked:
-            keep, each.keep = each.keep, ignore  # the callback may hold the tensor
+            keep, each.keep = each.keep, lambda *_: None  # the callback may hold the tensor
             keep(*(self._put_together(each) if each.count and not each.lost else (None, None)))
         for action in after:
             action()
@@ -286,16 +284,11 @@ def _own_types() -> Iterator[None]:
         yield
 
 
-def _pieces(values: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Cut a tensor into views of at most `_PIECE` elements."""
-    if values.numel() <= _PIECE:
-        yield values
-    elif values.is_contiguous():
-        yield from torch.split(values.view(-1), _PIECE)
-    else:
-        dim = max(range(values.dim()), key=values.size)
-        for half in torch.split(values, -(-values.size(dim) // 2), dim):
-            yield from _pieces(half)
+def _pieces(values: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Cut a tensor into views of `_PIECE` elements or fewer, as far as one dimension can be cut."""
+    row = values.view(-1) if values.is_contiguous() else values
+    dim = max(range(row.dim()), key=row.size)
+    return torch.split(row, max(row.size(dim) * _PIECE // row.numel(), 1), dim)
 
 
 def _row_statistics(rows: torch.Tensor, narrow: torch.dtype | None, *, full: bool) -> torch.Tensor:

@@ -25,7 +25,6 @@ from tensormagic.collectors.gradients.traced_graph import (
     TracedGraph,
     passes_to_keep,
 )
-from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.capturing import kept_compiled
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
@@ -35,6 +34,7 @@ from tensormagic.collectors.quiet import functorch_levels
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, outwards
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
+from tensormagic.reports.failure import ModifiedSavedTensor
 from tensormagic.reports.graph import no_numbers
 
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
@@ -96,7 +96,7 @@ class Following:
     # Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
     come_back: Callable[[], None] | None = None
     found: Walk | None = None  # The walk over its graph; dropped when it ends.
-    suspects: tuple[Suspect, ...] = ()  # What its nodes saved and was written to behind autograd's back.
+    suspects: tuple[ModifiedSavedTensor, ...] = ()  # What its nodes saved and was written to behind autograd's back.
     # The number of the next node that this thread makes, when the call was made.
     sequence: int = field(default_factory=sequence_number)
     collectives: dict[int, int] = field(default_factory=dict)  # How many had begun before it; see `ParallelWatcher`.

@@ -146,13 +146,13 @@ class TracedGraph:
             return False
         born = False
         if self.forward_nonfinite is None and values.forward is not None:
-            self.forward_nonfinite = values.forward.first_nonfinite()
+            self.forward_nonfinite = values.forward.nonfinite
             born = self.forward_nonfinite is not None
         frame = Frame(
             values.pass_number, values.norms, {str(index): counts for index, counts in values.bad.items()},
             measures_of(values.table) if values.table is not None else array("f"),
             array("f", [values.parts[end][0] if end in values.parts else UNTOUCHED for end in self._ends]),
-            values.forward.report() if values.forward is not None else None,
+            values.forward.values if values.forward is not None else None,
             values.small.report() if values.small is not None else None,
         )  # fmt: skip
         self.frames.append(frame, pin=born or (bool(values.bad) and self.bad_passes == 1))

@@ -6,7 +6,7 @@ import sys
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.overlap import Region, overlap
 from tensormagic.collectors.graphs.live_nodes import inputs_of
-from tensormagic.collectors.graphs.saved_tensors import region_of, saved_by
+from tensormagic.collectors.graphs.saved_tensors import Saved, region_of, saved_by
+from tensormagic.collectors.objects.children import updated_by
 from tensormagic.collectors.objects.identity import Marks, holds
 from tensormagic.collectors.quiet import dispatches_to_python
 from tensormagic.collectors.where.caller import sequence_number
@@ -79,10 +80,6 @@ class Step(NamedTuple):
     site: int | None  # the line
 
 
-def _parameters(optimizer: Any) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
 class WriteBook:
     """The writes of a run that are remembered."""
 
@@ -112,7 +109,7 @@ class WriteBook:
 
     def note_step(self, optimizer: Any) -> None:
         """Note that a step of an optimizer has ended."""
-        versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
+        versions = array("q", [parameter._version for parameter in updated_by(optimizer)])
         site, name = self._sites.of_frame(sys._getframe(2)), type(optimizer).__name__
         self._steps.append(Step(weakref.ref(optimizer), name, versions, sequence_number(), site))
 
@@ -129,7 +126,7 @@ class WriteBook:
         found = [one for one in records if low <= one.address < high and one.stop > number]
         for step in self._steps:
             optimizer = step.optimizer() if step.number > number else None
-            parameters = _parameters(optimizer) if optimizer is not None else []
+            parameters = updated_by(optimizer) if optimizer is not None else []
             if len(parameters) == len(step.versions):
                 found += [
                     WriteRecord(low, version, step.number, step.number, step.site, f"{step.name}.step", blind=False)
@@ -158,31 +155,19 @@ _PLAIN_INDEX = (int, slice, type(None), type(Ellipsis))
 Untracked = tuple[WriteRecord, Region]  # a write as any other, and the memory it reached
 
 
-class Suspect(NamedTuple):
-    """A saved tensor that was written to behind autograd's back."""
-
-    place: int  # of its node in the walk
-    slot: str  # which of the node's
-    name: str  # what the user calls it; empty where it has no name
-    shape: tuple[int, ...]  # its shape
-    records: tuple[WriteRecord, ...]  # the writes
-
-
 def suspects_of(
-    silent: Any, nodes: Sequence[Any], numbers: Sequence[int], name: Callable[[torch.Tensor], str]
-) -> list[Suspect]:
-    """Return what the nodes of a backward that begins had saved before it was written to; `concern` comes first.
+    silent: Any, nodes: Sequence[Any], numbers: Sequence[int]
+) -> Iterator[tuple[int, Saved, tuple[WriteRecord, ...]]]:
+    """Yield what the nodes of a backward that begins had saved before it was written to; `concern` comes first.
 
-    ``silent`` are writes that autograd was not told of, such as `UntrackedWrites`.
+    ``silent`` are writes that autograd was not told of, such as `UntrackedWrites`. With the place of its node in the
+    walk comes each saved tensor, and the writes to it.
     """
-    found: list[Suspect] = []
     for place, (node, number) in enumerate(zip(nodes, numbers, strict=True)):
-        writes = silent.since(number)
-        for saved in saved_by(node) if writes and not hasattr(node, "variable") else ():
+        for saved in saved_by(node) if not hasattr(node, "variable") else ():
             looked_at = saved.versions is None and matters(node, saved.slot)
-            if looked_at and (records := silent.reaching(node, saved.tensor, writes)):
-                found.append(Suspect(place, saved.slot, name(saved.tensor), tuple(saved.tensor.shape), records))
-    return found
+            if looked_at and (records := silent.reaching(node, number, saved.tensor)):
+                yield place, saved, records
 
 
 class UntrackedWrites:
@@ -235,13 +220,13 @@ class UntrackedWrites:
         """Return whether anything was written since the oldest of the nodes with these numbers was made."""
         return bool(self._writes) and len(numbers) > 0 and self._writes[-1][0].start > min(numbers)
 
-    def since(self, number: int) -> list[Untracked]:
-        """Return the writes since a node was made."""
-        return [one for one in self._writes if number < one[0].start]
+    def reaching(self, _: Any, number: int, saved: torch.Tensor) -> tuple[WriteRecord, ...]:
+        """Return the writes that reached what the node with that number had saved.
 
-    def reaching(self, _: Any, saved: torch.Tensor, writes: list[Untracked]) -> tuple[WriteRecord, ...]:
-        """Return which of them reached a tensor; none where what was there at first may have been put back."""
-        region = region_of(saved)
+        None where what was there at first may have been put back.
+        """
+        writes = [one for one in self._writes if number < one[0].start]
+        region = region_of(saved) if writes else None
         records = tuple(one for one, reached in writes if region is not None and overlap(region, reached) == "yes")
         # Weights are swapped for a while so.
         return () if len(records) > 1 and records[-1].call in _RESTORING else records

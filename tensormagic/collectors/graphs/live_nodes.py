@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_uint64, c_void_p
 from functools import partial
-from heapq import heappop, heappush
 from itertools import chain
 from threading import Thread, get_ident
 from types import GetSetDescriptorType, ModuleType, SimpleNamespace
@@ -93,12 +92,18 @@ NORMALISING = {
     "SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax",
     "SigmoidBackward0": "sigmoid", "LogSigmoidBackward0": "logsigmoid",
 }  # fmt: skip
-PASSING = frozenset({
-    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1",
-    "UnsqueezeBackward0", "SliceBackward0", "SelectBackward0", "IndexBackward0", "TransposeBackward0",
-    "PermuteBackward0", "TBackward0", "CloneBackward0", "ToCopyBackward0", "ExpandBackward0", "AliasBackward0",
-    "SplitBackward0", "UnbindBackward0", "IndexSelectBackward0", "CopySlicesBackward0", "SqueezeBackward2",
-})  # fmt: skip
+
+
+def nodes_named(*names: str) -> frozenset[str]:
+    """Return the names of nodes: for ``"View"`` that is ``"ViewBackward0"``, and so on."""
+    return frozenset(f"{name}Backward{number}" for name in names for number in range(5))
+
+
+# Whose results have all the elements of what went in, unchanged, in their order or in another.
+VIEWS = ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Clone", "Alias")
+PASSING = nodes_named(
+    *VIEWS, "Slice", "Select", "Index", "ToCopy", "Expand", "Split", "Unbind", "IndexSelect", "CopySlices"
+)
 
 
 def past(node: Any, passing: Collection[str] = ()) -> Any:
@@ -338,14 +343,12 @@ MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
 
 def reaches(node: Any, number: int) -> bool:
     """Return whether the node of that number is behind ``node``."""
-    waiting, seen = [(node._sequence_nr(), 0, node)], 0
-    while waiting and seen < MOST_DEPTH:
-        _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
-        for target in next_nodes(node):
-            at = -1 if hasattr(target, "variable") else target._sequence_nr()
-            if at == number:
-                return True
-            if at > number:
-                seen += 1
-                heappush(waiting, (at, seen, target))
+    waiting = [node]
+    for each in waiting:  # grows while it is gone through; what is older than the one looked for cannot lead to it
+        behind = [(target._sequence_nr(), target) for target in next_nodes(each) if not hasattr(target, "variable")]
+        if any(at == number for at, _ in behind):
+            return True
+        if len(waiting) > MOST_DEPTH:
+            return False
+        waiting += [target for at, target in behind if at > number]
     return False

@@ -6,11 +6,11 @@ import gc
 import re
 import sys
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType, FunctionType, MethodType, ModuleType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -54,13 +54,9 @@ class SavedSlot(NamedTuple):
     versions: tuple[int, int] | None = None
 
 
-def slots_of(node: Any) -> tuple[tuple[str, str, str], ...]:
-    """Return the slots in which a node saves tensors: the name, and the attributes that give it raw and unpacked."""
-    return _slots(cast("Hashable", type(node)))
-
-
 @lru_cache(maxsize=512)
 def _slots(kind: Any) -> tuple[tuple[str, str, str], ...]:
+    """Return where nodes of a class save tensors: the name, and the attributes that give it raw and unpacked."""
     if issubclass(kind, torch._C._FunctionBase):
         return _CUSTOM
     names = [name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_")]
@@ -73,7 +69,7 @@ def read_slots(node: Any, most: int | None = None) -> Iterator[SavedSlot]:
 
     Reading raises after a saved tensor was changed in place and after the graph was freed: both are states.
     """
-    for name, raw, value in slots_of(node)[:most]:
+    for name, raw, value in _slots(node.__class__)[:most]:
         kept, several, read, versions = (), False, None, None
         try:
             found = getattr(node, raw)
@@ -104,7 +100,7 @@ def _unpack(node: Any, value: str, kept: tuple[Any, ...]) -> Any:
 
 def raw_saved(node: Any) -> Iterator[Any]:
     """Yield what torch keeps of each tensor that a node has saved."""
-    for _, raw, _ in slots_of(node):
+    for _, raw, _ in _slots(node.__class__):
         found = getattr(node, raw)
         yield from found if isinstance(found, (tuple, list)) else (found,)
 
@@ -123,13 +119,6 @@ def saved_tensor(node: Any, slot: str) -> torch.Tensor | None:
     except (RuntimeError, AttributeError):
         return None
     return found if isinstance(found, torch.Tensor) else None
-
-
-def each_saved_tensor(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield these by the names of their slots; nothing of a custom Function."""
-    for slot, _, _ in () if is_custom(node) else slots_of(node):
-        if (found := saved_tensor(node, slot)) is not None:
-            yield slot, found
 
 
 def saved_argument(node: Any, name: str, default: Any = None) -> Any:

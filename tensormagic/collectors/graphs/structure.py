@@ -21,9 +21,11 @@ import torch
 from tensormagic.collectors.graphs.live_nodes import (
     NO_NUMBER,
     STRIDE,
+    VIEWS,
     DeallocStops,
     NodeThreads,
     dealloc_stops,
+    nodes_named,
     put_stops,
 )
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
@@ -181,12 +183,7 @@ class GraphStructure:
 
 
 # What these send to their first input (a sum to both) is what they received.
-_SENDING_ON = frozenset({
-    "AddBackward0", "AddBackward1", "SubBackward0", "SubBackward1", "CloneBackward0", "AliasBackward0", "TBackward0",
-    "TransposeBackward0", "TransposeBackward1", "PermuteBackward0", "ViewBackward0", "UnsafeViewBackward0",
-    "ReshapeAliasBackward0", "ExpandBackward0", "SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2",
-    "SqueezeBackward3", "SqueezeBackward4", "UnsqueezeBackward0", "IndexAddBackward0",
-})  # fmt: skip
+_SENDING_ON = nodes_named(*VIEWS, "Add", "Sub", "Expand", "IndexAdd")
 
 
 def make_structure(number: int, found: Walk) -> GraphStructure:
@@ -212,11 +209,8 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     roots = tuple(index[place] for place in found.roots)
     for at in roots:
         sender[at] = -1
-    known = list(range(count))  # one object a number: the edges name each several times
     edges = tuple(
-        _edge(known[at], known[index[target]], which, slot)
-        for at, place in enumerate(order)
-        for which, target, slot in links[place]
+        _edge(at, index[target], which, slot) for at, place in enumerate(order) for which, target, slot in links[place]
     )
     return GraphStructure(
         number, found.signature, index, edges, roots, leaf_of, {leaf: at for at, leaf in leaf_of.items()}, contested,

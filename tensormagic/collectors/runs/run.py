@@ -14,7 +14,7 @@ from typing import Any
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
-from tensormagic.collectors.hooks.modes import MODE_CALLS, CallFollower, aside, calls_aside
+from tensormagic.collectors.hooks.modes import CallFollower, aside, calls_aside
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationFollower, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
 from tensormagic.collectors.where.caller import state_after, strip_own_frames
@@ -150,7 +150,7 @@ class FailureListener(Listener):
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         super().__init__(namespace, Cell("", None, ()))
-        self._around = Surroundings(namespace, None, MODE_CALLS)
+        self._around = Surroundings(namespace)
         self._found: FailureReport | None = None
 
     def enter(self, undoing: Undoing) -> None:

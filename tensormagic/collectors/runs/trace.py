@@ -30,7 +30,7 @@ from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
-from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
+from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import BackwardCall, followed_backward, noted_dual_levels, plain_stacks
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
@@ -401,7 +401,7 @@ class TracedFailure(TracePart):
     def __init__(self, trace: TraceContext) -> None:
         self._trace, self._errors, origins = trace, trace.parts["errors"], trace.recorder.origins
         number = trace.sites.cell_number
-        self._around = Surroundings(trace.namespace, number, MODE_CALLS, origin=self._origin, origins=origins)
+        self._around = Surroundings(trace.namespace, number, origin=self._origin, origins=origins)
         self._found: FailureReport | None = None
         self._node: tuple[int, int] | None = None
 

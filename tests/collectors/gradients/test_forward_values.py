@@ -75,8 +75,11 @@ def test_a_value_at_the_address_of_the_one_before_is_measured_itself(run):
     assert measured == pytest.approx(expected(made[0]), rel=1e-5, abs=1e-7)
 
 
-def test_several_outputs_of_one_node_are_told_together():
-    """``unbind`` makes three tensors: their numbers are those of what they are pieces of."""
+@pytest.mark.parametrize("device", [None, "simulated"])
+def test_several_outputs_of_one_node_are_told_together(device, request):
+    """``unbind`` makes three tensors: their numbers are those of what they are pieces of, on a device too."""
+    if device:
+        request.getfixturevalue(device)
     x = torch.randn(3, 4, requires_grad=True)
     whole = (x * 2).detach()
 

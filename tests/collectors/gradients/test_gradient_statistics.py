@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import tensormagic as tm
+from tensormagic.collectors import devices
 from tensormagic.collectors.gradients import on_device, traced_graph
-from tensormagic.collectors.gradients.gradient_statistics import measures_of, statistics_of, statistics_of_row
+from tensormagic.collectors.gradients.gradient_statistics import (
+    PassValues,
+    measures_of,
+    statistics_of,
+    statistics_of_row,
+)
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.measures import measure
+from tensormagic.collectors.gradients.on_device import DeviceHistory
 from tensormagic.reports import MEASURES, UNTOUCHED
 
 _GENERATOR = torch.Generator().manual_seed(0)
@@ -47,11 +56,23 @@ CASES = {
     "complex": _random(30, 2, dtype=torch.complex64),
     "complex, infinite and NaN at once": torch.tensor([complex(math.inf, math.nan), complex(math.inf, 1), 1j]),
     "complex half": torch.view_as_complex(_random(40, 2, dtype=torch.float16) * 1e4),
+    "few, transposed": _random(4, 8).t(),
+    "few, every other": _random(20)[::2],
+    "few, the gradient of a sum": torch.ones(()).expand(3, 5),
+    "few, half of them zero": _random(30).relu(),
+    "few, constant": torch.full((9,), 1 / 3),
+    "few, far from zero": _random(100) + 1e4,
+    "few, squares that vanish in float32": _random(12) * 1e-30,
+    "few, subnormal": torch.tensor([1e-42, 0.0]),
+    "few, squares that overflow": _random(5) * 1e25,
+    "few, infinite": torch.tensor([1.0, math.inf, -math.inf, 4.0]),
+    "a parameter": torch.nn.Parameter(_random(3)),
+    "sparse": _random(5).to_sparse(),
 }
 
 
 def _by_definition(gradient):
-    values = gradient.reshape(-1)
+    values = gradient.detach().to_dense().reshape(-1)
     if gradient.is_complex():  # NaN where a part is
         parts = torch.view_as_real(values.to(torch.complex128))
         values = torch.where(parts.isnan().any(1), math.nan, torch.hypot(*parts.unbind(1)))
@@ -114,6 +135,20 @@ def test_statistics_reckoned_on_a_device_are_the_same(name, in_pieces, monkeypat
     for field in ("norm", "abs_max", "mean", "std"):
         scale = abs(now.abs_max) if math.isfinite(now.abs_max) else 1.0
         assert getattr(later, field) == pytest.approx(getattr(now, field), rel=2e-5, abs=1e-6 * scale, nan_ok=True)
+
+
+def test_the_first_gradient_stays_the_first_where_a_device_runs_short(monkeypatch):
+    """A pass that is no longer measured in full tells of nodes alone that none before it told of."""
+    monkeypatch.setattr(type(devices.there), "room", lambda *_: 0)
+    first = [statistics_of(torch.ones(3), 1), None]
+    graph = SimpleNamespace(structure=SimpleNamespace(size=2, edges=()), first=first, on_device=DeviceHistory())
+    recorder = PassRecorder(None, graph, PassValues.of(5, 2, full=True), hooked=(), wrapped=False)
+    assert recorder._has_room(torch.device("cpu"))
+    assert recorder.values.table is None
+    for index in (0, 1):
+        recorder._keep_in_full(index, statistics_of(torch.full((3,), 2.0), 5), 0.0)
+    recorder.close()
+    assert [(one.pass_number, one.abs_max) for one in first] == [(1, 1.0), (5, 2.0)]
 
 
 @pytest.mark.filterwarnings("error")

@@ -1,11 +1,11 @@
-"""Messages of out-of-memory errors, as torch 2.0 to 2.13 and others write them, tell device and bytes."""
+"""Messages of out-of-memory errors, as torch 2.10 to 2.13 and others write them, tell device and bytes."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tensormagic.collectors.failures.failures import out_of_memory_of, read_message
+from tensormagic.collectors.failures.failures import out_of_memory_of
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 DOCS = "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
@@ -17,7 +17,7 @@ def size(value: float, unit: int) -> int:
 
 
 CASES = {
-    # torch 2.1 to 2.13: c10/cuda/CUDACachingAllocator.cpp
+    # torch 2.10 to 2.13: c10/cuda/CUDACachingAllocator.cpp
     "CUDA": (
         ("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 1 has a total capacity of 14.74 GiB of which 10.55 GiB "
          "is free. Process 2345 has 4.19 GiB memory in use. Of the allocated memory 3.98 GiB is allocated by PyTorch, "
@@ -32,18 +32,11 @@ CASES = {
          "pools (e.g., CUDA Graphs), and 3.24 GiB is reserved by PyTorch but unallocated."),
         ("cuda:0", 764 * MIB, size(442.88, MIB), size(47.37, GIB), size(42.40, GIB), size(3.24, GIB)),
     ),
-    "CUDA with nothing free": (  # torch 2.0 wrote "capacty"
-        ("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacty of 8.00 GiB of which 0 bytes is "
+    "CUDA with nothing free": (
+        ("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 8.00 GiB of which 0 bytes is "
          "free. Of the allocated memory 14.51 GiB is allocated by PyTorch, and 15.90 MiB is reserved by PyTorch but "
          "unallocated."),
         ("cuda:0", 20 * MIB, 0, 8 * GIB, size(14.51, GIB), size(15.90, MIB)),
-    ),
-    "CUDA before 2.0": (
-        ("CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 14.76 GiB total capacity; 13.24 GiB "
-         "already allocated; 5.75 MiB free; 13.70 GiB reserved in total by PyTorch) If reserved memory is >> "
-         "allocated memory try setting max_split_size_mb to avoid fragmentation."),
-        ("cuda:0", size(1.5, GIB), size(5.75, MIB), size(14.76, GIB), size(13.24, GIB),
-         size(13.70, GIB) - size(13.24, GIB)),
     ),
     "ROCm": (
         ("HIP out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 23.98 GiB of which 1.00 "
@@ -101,7 +94,7 @@ CASES = {
 def test_each_backends_message_is_read(case):
     """Device, bytes asked for, free, in all, in use and in reserve, as the message has them."""
     message, expected = CASES[case]
-    told = read_message(message)
+    told = out_of_memory_of(RuntimeError(message))
     assert (told.device, told.asked, told.free, told.total, told.allocated, told.reserved) == expected
     assert told.message == message
 
@@ -119,27 +112,29 @@ def test_each_backends_message_is_read(case):
 )
 def test_other_messages_are_none(message):
     """What only sounds like it is left alone."""
-    assert read_message(message) is None
+    assert out_of_memory_of(RuntimeError(message)) is None
 
 
 def test_the_type_alone_is_enough():
     """A `MemoryError` without a message is one all the same; how much was asked for is not known."""
-    told = read_message("", is_memory_error=True)
+    told = out_of_memory_of(MemoryError())
     assert (told.device, told.asked, told.message) == ("cpu", None, "")
 
 
 def test_the_table_of_the_asynchronous_allocator():
     """``PYTORCH_ALLOC_CONF=backend:cudaMallocAsync`` writes lines of its own, and may leave all of them out."""
     first = "Allocation on device 1 would exceed allowed memory. (out of memory)"
-    told = read_message(
+    table = (
         f"{first}\nCurrently allocated     : 9.43 GiB\nRequested               : 640.00 MiB\n"
         "Device limit            : 11.59 GiB\nFree (according to CUDA): 7.12 MiB\n"
         "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB"
     )
+    told = out_of_memory_of(RuntimeError(table))
     assert (told.device, told.asked, told.reserved) == ("cuda:1", 640 * 2**20, None)
     assert (told.free, told.total) == (int(7.12 * 2**20 + 0.5), int(11.59 * 2**30 + 0.5))
     assert told.allocated == int(9.43 * 2**30 + 0.5)
-    assert (read_message(first).device, read_message(first).asked) == ("cuda:1", None)
+    told = out_of_memory_of(RuntimeError(first))
+    assert (told.device, told.asked) == ("cuda:1", None)
 
 
 def test_an_error_of_the_device_whose_message_tells_nothing_is_not_the_cpus():
