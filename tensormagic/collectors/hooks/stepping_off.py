@@ -15,13 +15,7 @@ import torch
 
 from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
-from tensormagic.collectors.hooks.replacing import (
-    BackwardCall,
-    Replacement,
-    Replacements,
-    followed_backward,
-    without_dynamo,
-)
+from tensormagic.collectors.hooks.replacing import BackwardCall, Replacements, followed_backward, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
@@ -150,10 +144,11 @@ class SteppingOff(OperationListener):
         """Begin; ``stack`` ends it."""
         stack.callback(self._forget)
         stack.enter_context(followed_backward(self))
+        stack.callback(self._replaced.remove_all)
         for owner, name, _ in _CALLS:
-            self._replace(stack, owner, name, self._calling)
+            self._replaced.put(owner, name, self._calling)
         if self._looking:
-            self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
+            self._replaced.put(torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(self.compiled)
         stack.enter_context(self.captures)
 
@@ -161,12 +156,6 @@ class SteppingOff(OperationListener):
         self._callers = Callers()  # the stand-ins hold the globals of those for whom they stand
         while self._standing_in:
             STANDING_IN.pop(self._standing_in.pop(), None)
-
-    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        if isinstance(owner, type) and name not in vars(owner):
-            stack.callback(_remove_if_inherited, owner, name, getattr(owner, name))
-        self._replaced.append(Replacement(owner, name, make))
-        stack.enter_context(self._replaced[-1])
 
     def wants(self, op: Any) -> None:
         """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
@@ -242,11 +231,6 @@ class SteppingOff(OperationListener):
     def _return(self) -> None:
         left, self._left = self._left, -1
         self._mode.come_back(left)
-
-
-def _remove_if_inherited(owner: type, name: str, inherited: Any) -> None:
-    if vars(owner).get(name) is inherited:
-        delattr(owner, name)
 
 
 # What listens to a run: what it may do as the run begins, goes on and ends, and which operations it is handed.
