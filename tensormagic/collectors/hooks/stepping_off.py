@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacements, followed_backward, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -109,11 +109,8 @@ ASKING_NODES = frozenset({
     "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0", "LinalgLstsqBackward0",
     "LinalgHouseholderProductBackward0", "OrmqrBackward0",
 })  # fmt: skip
-# The operations whose nodes are among these.
-_ASKING = frozenset({
-    "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
-    "ormqr", "prod", "svd",
-})  # fmt: skip
+# The operations whose nodes are among these, without underscores: ``_linalg_eigh`` makes LinalgEighBackward0.
+_ASKING = frozenset(name.partition("Backward")[0].lower() for name in ASKING_NODES)
 
 
 STANDING_IN: dict[Any, Any] = {}
@@ -136,9 +133,9 @@ class SteppingOff(OperationListener):
         self._standing_in: list[Any] = []
         self._left = -1
         made = self.note_whole if self._looking else None
-        self.captures = Captures(beside=self._replaced, made=made)
+        # Dynamo is to see torch's own functions.
+        self.captures = Captures(None, self._replaced, beside=self._replaced, made=made)
         self.captures.dispatch.append(mode)
-        self.compiled = kept_compiled(self._replaced)  # Dynamo sees torch's own functions
 
     def enter(self, stack: Undoing) -> None:
         """Begin; ``stack`` ends it."""
@@ -149,7 +146,6 @@ class SteppingOff(OperationListener):
             self._replaced.put(owner, name, self._calling)
         if self._looking:
             self._replaced.put(torch.UntypedStorage, "resize_", self._resizing)
-        stack.enter_context(self.compiled)
         stack.enter_context(self.captures)
 
     def _forget(self) -> None:
@@ -160,7 +156,7 @@ class SteppingOff(OperationListener):
     def wants(self, op: Any) -> None:
         """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
         if not self._asks and isinstance(op, torch._ops.OpOverload):
-            self._asks = op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
+            self._asks = op._schema.name.partition("::")[2].replace("_", "") in _ASKING
 
     def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
         """Let listeners note what was made while the mode had stepped off."""
