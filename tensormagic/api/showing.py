@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import sysconfig
@@ -45,7 +44,9 @@ def show(report: Report, *, slide: bool = False) -> None:
     if _display is not None:
         _display(report, slide=slide)
     elif not _into_marimo(report, slide=slide):
-        print_text(report)
+        from tensormagic.views.page.terminal import print_report
+
+        print_report(report)
 
 
 def _into_marimo(report: Report, *, slide: bool) -> bool:
@@ -60,41 +61,6 @@ def _into_marimo(report: Report, *, slide: bool) -> bool:
 
     marimo.output.append(marimo.iframe(views.render(report, "html", slide=True)) if slide else report)
     return True
-
-
-def form_of(path: str | os.PathLike[str]) -> str:
-    """Return the form in which a report is written to ``path``.
-
-    Raises:
-        TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
-    """
-    from tensormagic.views.page import files
-
-    return files.form_of(path)
-
-
-def print_text(report: Report, *, brief: bool = False) -> None:
-    """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted.
-
-    With ``brief``, what is folded in a page is only named.
-    """
-    from tensormagic.views.page.terminal import print_report
-
-    print_report(report, brief=brief)
-
-
-def print_anywhere() -> None:
-    """Let this process print any character, whatever standard output can hold: for the command line."""
-    from tensormagic.views.text_canvas import never_raise
-
-    never_raise(sys.stdout)
-
-
-def print_page(text: str) -> None:
-    """Print a page of Markdown: set and coloured in a terminal, and as it is into anything else."""
-    from tensormagic.views.page.terminal import print_markdown
-
-    print_markdown(text)
 
 
 # Where the files are that come with the package beside its code: examples, and the pages of the documentation.
@@ -176,32 +142,23 @@ def _pages() -> Iterator[tuple[str, str, str]]:
 
 
 def help_found(words: str, command: str = "%tensormagic help") -> str:
-    """Return a list of the pages that hold all of some words; empty where there is none.
-
-    Raises:
-        TensorMagicError: where the pages are not there.
-    """
-    found = help_search(words)
-    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
-    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
-    head = [f"pages about {words.strip()}: {command} TOPIC shows one:"] if found else []
-    return "\n".join((*head, *lines, *more))
-
-
-def help_search(words: str) -> tuple[tuple[str, str], ...]:
-    """Return the topics whose page holds all of some words, and their titles: those that have them in the title first.
+    """Return a list of the pages that hold all of some words, in the title first; empty where there is none.
 
     Raises:
         TensorMagicError: where the pages are not there.
     """
     wanted = [word for word in re.findall(r"\w+", words.lower()) if len(word) > 2]
-    found = []
+    every = []
     for _, topic, text in _pages():
         counts = [len(re.findall(rf"\b{re.escape(word)}\b", text.lower())) for word in wanted]
         if counts and all(counts):
             title = _title(text)
-            found.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
-    return tuple((topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(found))
+            every.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
+    found = [(topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(every)]
+    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
+    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
+    head = [f"pages about {words.strip()}: {command} TOPIC shows one:"] if found else []
+    return "\n".join((*head, *lines, *more))
 
 
 def help_index() -> str:

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -99,16 +100,6 @@ def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") 
     followed, shown, explained = magic.follow(shell, live, options, output, source.cell)
     with explained, shown, followed:
         return source.run(passed=getattr(followed, "passed", None))
-
-
-@contextmanager
-def reported(shell: Any, followed: Any, output: Output) -> Iterator[None]:
-    """Show the report when the cell has ended, however it ended."""
-    __tracebackhide__ = "__ipython_bottom__"
-    try:
-        yield
-    finally:
-        deliver_after_run(shell, followed.report, output)
 
 
 # Errors explained where they happen: below the traceback in any cell, and beside it under the other magics.
@@ -216,7 +207,7 @@ def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
     from tensormagic.views.text_canvas import prints_best
 
     if prints_best():
-        api.print_text(report, brief=report.kind_name == "tensor")
+        api.print_report(report, brief=report.kind_name == "tensor")
     else:
         display(bundle(report, folded=folded, slide=slide), raw=True)
 
@@ -242,7 +233,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
         if len(failed) > before and not shown:
             show(report, slide=output.slide)
     elif output.text:
-        api.print_text(report)
+        api.print_report(report)
     elif not shown:
         show(report, folded=folded and not output.slide, slide=output.slide)
     if failed:
@@ -265,6 +256,32 @@ def deliver_after_run(shell: Any, report: Report, output: Output, *, shown: bool
         deliver(shell, report, output, shown=shown)
     except UsageError as error:
         print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
+
+
+@contextmanager
+def reported(
+    shell: Any, run: Any, output: Output, open_panel: Callable[[], Any] | None = None,
+    deliver: Callable[..., None] = deliver_after_run,
+) -> Iterator[None]:  # fmt: skip
+    """Show the report of a run when the cell has ended, however it ended, and until then the panel that is opened.
+
+    ``open_panel`` returns that, and what shows a report in its place.
+    """
+    __tracebackhide__ = "__ipython_bottom__"
+    opened = open_panel() if open_panel is not None else None
+    try:
+        yield
+    finally:
+        if opened is None:
+            deliver(shell, run.report, output)
+        else:
+            panel, show_instead = opened
+            panel.stop()
+            report = run.report
+            report = replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report
+            show_instead(report)
+            panel.retire()
+            deliver(shell, report, output, shown=True)
 
 
 def check(output: Output) -> None:

@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
+from tensormagic.magics.arguments import Magic, Output, expressions, flag, several, slice_of, value
 from tensormagic.magics.frames import Explained, answer_of, check_names, deliver, path_errors_in_one_line
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
 from tensormagic.reports import Report, TensorReport, TensorTable
@@ -92,9 +92,11 @@ def _is_one(value: Any) -> bool:
 
 def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
+    from tensormagic.collectors.aliasing.expression import evaluate
+
     check_names(shell, expression)
     with path_errors_in_one_line(expression), Explained(shell, expression):
-        return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
+        return evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 
 def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) -> Report:
@@ -136,22 +138,13 @@ MAGICS = {
         does="Show a tensor or array: metadata, strides, storage, aliases, values and autograd state.",
         makes="TensorReport",
         takes={
-            "expression": {
-                "nargs": "*",
-                "help": "Python expressions that evaluate to tensors or containers of tensors: x  x.t()  "
-                "net.fc.weight  "
-                "batch",
-            },
-            "--dims": {
-                "metavar": "ROWS,COLUMNS",
-                "help": "which dimensions the grid draws, by number or letter: 0,2  i,k",
-            },
-            "--at": {
-                "metavar": "INDEX",
-                "help": "which slice it draws, ':' for the drawn dimensions: 1,:,3,:",
-            },
-            "--line": {"action": "store_true", "help": "print one line for each tensor, and nothing else"},
-            "--picture": {"action": "store_true", "help": "also draw the values as images or signals"},
+            "expression": several(
+                "Python expressions that evaluate to tensors or containers of tensors: x  x.t()  net.fc.weight  batch"
+            ),
+            "--dims": value("ROWS,COLUMNS", "which dimensions the grid draws, by number or letter: 0,2  i,k"),
+            "--at": value("INDEX", "which slice it draws, ':' for the drawn dimensions: 1,:,3,:"),
+            "--line": flag("print one line for each tensor, and nothing else"),
+            "--picture": flag("also draw the values as images or signals"),
         },
         needs="expression",
         report=_report,
