@@ -6,7 +6,6 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -91,15 +90,6 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _MOST_LINKS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class HelpPage:
-    """A page of the documentation."""
-
-    topic: str  # What it is asked for by.
-    title: str  # Its first heading, without marks.
-    text: str  # Markdown that can be read by itself: no pictures, links to other pages as the words that open them.
-
-
 def help_topics() -> dict[str, tuple[str, ...]]:
     """Return all topics by part, each part in the order of the index.
 
@@ -117,8 +107,8 @@ def help_topics() -> dict[str, tuple[str, ...]]:
     return {part: tuple(sorted(found, key=place)) for part, found in names.items()}
 
 
-def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
-    """Return the page on a topic.
+def help_page(asked: str, command: str = "%tensormagic help") -> str:
+    """Return the page on a topic: Markdown that can be read by itself, links as the words that open them.
 
     Args:
         asked: The topic, as a user types it.
@@ -129,8 +119,17 @@ def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
         TensorMagicError: where the pages are not there.
     """
     texts = {topic: text for _, topic, text in _pages()}
-    topic = _topic_of(asked, list(texts), command)
-    return HelpPage(topic, _title(texts[topic]), _by_itself(texts[topic], command))
+    words = asked.strip().strip("`\"'").removesuffix(".md")
+    cell = words.startswith("%%")
+    words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
+    by_name = {topic.lower().replace("-", "_"): topic for topic in texts}
+    for name in ([f"{words}_cell"] if cell else []) + [words]:
+        if name in by_name:
+            return _by_itself(texts[by_name[name]], command)
+    near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
+    near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
+    hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
+    raise UnknownTopicError(f"there is no page on {asked!r};{hint} `{command}` lists all topics")
 
 
 def _pages() -> Iterator[tuple[str, str, str]]:
@@ -173,22 +172,6 @@ def help_index() -> str:
     for part, topic, text in pages:
         parts.setdefault(part, []).append(f"  {topic:<{width}} {_title(text).removeprefix(f'{topic}: ')}")
     return "\n\n".join("\n".join((f"{part or 'pages'}:", *lines)) for part, lines in parts.items())
-
-
-def _topic_of(asked: str, topics: list[str], command: str) -> str:
-    """Return the topic that was meant."""
-    words = asked.strip().strip("`\"'").removesuffix(".md")
-    cell = words.startswith("%%")
-    words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
-    by_name = {topic.lower().replace("-", "_"): topic for topic in topics}
-    names = ([f"{words}_cell"] if cell else []) + [words]
-    found = next((by_name[name] for name in names if name in by_name), None)
-    if found is None:
-        near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
-        near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
-        hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
-        raise UnknownTopicError(f"there is no page on {asked!r};{hint} `{command}` lists all topics")
-    return found
 
 
 def _folder() -> Path:

@@ -112,7 +112,7 @@ def _help(given: argparse.Namespace) -> int:
             raise
         print(found)
     else:
-        api.print_markdown(page.text)
+        api.print_markdown(page)
     return 0
 
 

@@ -85,9 +85,9 @@ def _page_or_found(topic: str) -> str:
     from tensormagic.views.text_canvas import prints_best
 
     if prints_best():
-        api.print_markdown(page.text)
+        api.print_markdown(page)
     else:
-        display({"text/markdown": page.text, "text/plain": page.text}, raw=True)
+        display({"text/markdown": page, "text/plain": page}, raw=True)
     return ""
 
 

@@ -59,17 +59,6 @@ class Parser(argparse.ArgumentParser):
         return super()._parse_optional(arg_string)
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where a report goes, the same for every magic."""
-
-    text: bool  # Show plain text.
-    figure: str | None = None  # Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
-    save: tuple[str, ...] = ()  # Write it to these files.
-    into: str | None = None  # Bind it to this name.
-    slide: bool = False  # Show and save it for a projector.
-
-
 def flag(does: str) -> dict[str, Any]:
     """Return the settings of an option that is there or not."""
     return {"action": "store_true", "help": does}
@@ -106,13 +95,13 @@ class Magic:
     figures: bool = True  # Whether what it makes can be drawn as the figures that there are of such reports.
     # Others whose help belongs to its own: IPython refuses a cell magic without a cell, with --help too.
     also: tuple[Magic, ...] = ()
-    # Makes the report of a line, from the shell, the options and the output; None if it showed it itself.
-    report: Callable[[Any, argparse.Namespace, Output], Report | None] = _is_not_called
-    # Makes what follows a cell, from the shell, how to show it while it runs, the options, the output and the cell.
-    follow: Callable[[Any, str, argparse.Namespace, Output, Cell], Any] = _is_not_called
+    # Makes the report of a line, from the shell and the options; None if it showed it itself.
+    report: Callable[[Any, argparse.Namespace], Report | None] = _is_not_called
+    # Makes what follows a cell, from the shell, how to show it while it runs, the options and the cell.
+    follow: Callable[[Any, str, argparse.Namespace, Cell], Any] = _is_not_called
 
-    def given(self, line: str) -> tuple[argparse.Namespace, Output] | None:
-        """Return what a line asks for and where it is to go; None where that is the help, which is printed then.
+    def given(self, line: str) -> argparse.Namespace | None:
+        """Return what a line asks for, and where it is to go; None where that is the help, which is printed then.
 
         Raises:
             UsageError: for an unknown option, for a figure where there is none, where ``--into`` is no name.
@@ -127,7 +116,7 @@ class Magic:
             raise UsageError(f"--into takes a name, but was given {into!r}")
         if self.instead and options.figure is not None:
             raise UsageError(f"{self.name} has no figure; without --figure it shows {self.instead}")
-        return options, Output(options.text, options.figure, tuple(options.save), into, options.slide)
+        return options
 
     def parser(self) -> Parser:
         """Return the parser of its line; the parser's help is the help of the magic."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
+from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import MODES, Magic, Output, expressions, flag, several, unquoted, value
+from tensormagic.magics.arguments import MODES, Magic, expressions, flag, several, unquoted, value
 from tensormagic.magics.frames import Explained, Followed, answer_of, bundle, relays_updates, reported, value_of
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
@@ -38,7 +38,7 @@ class Repainter(Sampler):
         """Nothing to leave behind: what was painted last is what stays."""
 
 
-def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _report(shell: Any, options: Namespace) -> Report:
     """Return where the memory is that is alive, or that which the names on the line lead to."""
     __tracebackhide__ = True
     if options.yes and not options.free:
@@ -58,17 +58,17 @@ def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
 
 
-def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+def _followed(shell: Any, live: str, options: Namespace, cell: Cell) -> Followed:
     number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
     asked = {"cell_number": number, "title": title, "functions": options.func}
     followed = answer_of(api.MemoryRun, shell.user_ns, cell, **asked)
-    is_live = relays_updates(shell) and not output.text and output.figure is None
+    is_live = relays_updates(shell) and not options.text and options.figure is None
     mode = options.live or live if is_live else "off"
-    panel = functools.partial(_open_panel, followed, output, mode) if mode != "off" else None
-    return followed, reported(shell, followed, output, panel), Explained(shell, memory=False)
+    panel = functools.partial(_open_panel, followed, options, mode) if mode != "off" else None
+    return followed, reported(shell, followed, options, panel), Explained(shell, memory=False)
 
 
-def _open_panel(followed: api.MemoryRun, output: Output, mode: str) -> tuple[Sampler, Callable[[Report], None]]:
+def _open_panel(followed: api.MemoryRun, options: Namespace, mode: str) -> tuple[Sampler, Callable[[Report], None]]:
     """Show the run as it goes on, as ``mode`` says; returns the panel, and what shows a report in its place."""
     place, panel, widget = Placement(), None, {}
     if mode == "widget":
@@ -80,7 +80,7 @@ def _open_panel(followed: api.MemoryRun, output: Output, mode: str) -> tuple[Sam
     handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
     live = panel or Repainter(lambda: handle.update(bundle(followed.report, place=place), raw=True))
     live.start()
-    return live, lambda report: handle.update(bundle(report, slide=output.slide, place=place), raw=True)
+    return live, lambda report: handle.update(bundle(report, slide=options.slide, place=place), raw=True)
 
 
 _CELL = Magic(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import Output
 from tensormagic.magics.frames import bundle, deliver_after_run, note_explained, reported
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ def forget(shell: Any) -> None:
         live.dismiss_retired()
 
 
-def shown(shell: Any, trace: api.Trace, output: Output, mode: Any) -> AbstractContextManager[None]:
+def shown(shell: Any, trace: api.Trace, options: Namespace, mode: Any) -> AbstractContextManager[None]:
     """Show the trace while it runs, and its report when it has ended, however it ended."""
-    opened = None if mode == "off" else partial(_open_panel, trace, output, mode)
-    return reported(shell, trace, output, opened, _deliver)
+    opened = None if mode == "off" else partial(_open_panel, trace, options, mode)
+    return reported(shell, trace, options, opened, _deliver)
 
 
-def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, shown: bool = False) -> None:
+def _deliver(shell: Any, report: TraceReport | RunReport, options: Namespace, *, shown: bool = False) -> None:
     """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome counts."""
     from tensormagic.reports import RunReport
 
     _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report
     if trace.failure is not None:
         note_explained(shell)
-    deliver_after_run(shell, report, output, shown=shown or _is_idle(report))
+    deliver_after_run(shell, report, options, shown=shown or _is_idle(report))
 
 
 def _is_idle(report: TraceReport | RunReport) -> bool:
@@ -59,7 +59,7 @@ def _is_idle(report: TraceReport | RunReport) -> bool:
     return report.state == "failed" and not seen
 
 
-def _open_panel(trace: api.Trace, output: Output, mode: Mode) -> tuple[LivePanel, Callable[[Any], None]]:
+def _open_panel(trace: api.Trace, options: Namespace, mode: Mode) -> tuple[LivePanel, Callable[[Any], None]]:
     """Show the trace while it runs; returns the panel, and what shows a report in its place."""
     from tensormagic.views.page.live import LivePanel  # with the widgets that it needs
 
@@ -76,11 +76,11 @@ def _open_panel(trace: api.Trace, output: Output, mode: Mode) -> tuple[LivePanel
             kept.append(display(shown, raw=True, display_id=True))
 
     def show_instead(report: TraceReport | RunReport) -> None:
-        update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide))
+        update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=options.slide))
         for one in kept:
             one.update({"text/plain": ""}, raw=True)
 
-    panel = LivePanel(trace.frame, lambda: trace.live, mode=mode, update=update, keep=keep, wall=output.slide)
+    panel = LivePanel(trace.frame, lambda: trace.live, mode=mode, update=update, keep=keep, wall=options.slide)
     handles.append(display(panel.bundle(), raw=True, display_id=True))
     panel.start()
     return panel, show_instead

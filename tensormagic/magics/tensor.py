@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Magic, Output, expressions, flag, several, slice_of, value
+from tensormagic.magics.arguments import Magic, expressions, flag, several, slice_of, value
 from tensormagic.magics.frames import Explained, answer_of, check_names, deliver, path_errors_in_one_line
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
 from tensormagic.reports import Report, TensorReport, TensorTable
@@ -24,11 +24,11 @@ MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 _OF_PANELS = ("figure", "save", "into", "slide", "dims", "at", "picture")  # options that a line has no use for
 
 
-def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
+def _report(shell: Any, options: Namespace) -> None:
     """Show every tensor that the line names itself: no frame is to keep one of them."""
     __tracebackhide__ = True
     asked = expressions(options.expression)
-    if len(asked) > 1 and (output.save or output.into):
+    if len(asked) > 1 and (options.save or options.into):
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
     others = [f"--{name}" for name in _OF_PANELS if getattr(options, name) not in (None, False, [])]
     if options.line and others:
@@ -40,7 +40,7 @@ def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
         if options.line:
             _print_lines(list(zip(asked, found, strict=True)))
             return
-        _show(shell, list(zip(asked, found, strict=True)), options, output)
+        _show(shell, list(zip(asked, found, strict=True)), options)
     finally:  # an error's traceback keeps these frames, and must not keep the tensors
         for one in found:
             one.value = None
@@ -54,35 +54,35 @@ def _print_lines(found: list[tuple[str, Any]]) -> None:
     print("\n".join(lines))  # noqa: T201  (asked for)
 
 
-def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -> None:
+def _show(shell: Any, found: list[tuple[str, Any]], options: Namespace) -> None:
     """Show what several have in common, then each; folded where a picture of all of them stands above."""
     __tracebackhide__ = True
     besides = [one.value for _, one in found]
     try:
-        drawn = _show_together(shell, {expression: one.value for expression, one in found}, output)
+        drawn = _show_together(shell, {expression: one.value for expression, one in found}, options)
         chosen = {**slice_of(options), "besides": besides, "picture": options.picture}
         for expression, one in found:
             report = _inspect(shell, expression, one, chosen)
-            deliver(shell, report, output, folded=drawn and isinstance(report, TensorReport))
+            deliver(shell, report, options, folded=drawn and isinstance(report, TensorReport))
     finally:
         besides.clear()
 
 
-def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> bool:
+def _show_together(shell: Any, values: Mapping[str, Any], options: Namespace) -> bool:
     """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two.
 
     Returns:
         Whether some of them share memory, so that a picture of it is there now.
     """
     tensors = {expression: value for expression, value in values.items() if _is_one(value)}
-    if len(tensors) < 2 or output.figure is not None:
+    if len(tensors) < 2 or options.figure is not None:
         return False
     try:
         overlay = api.overlay(tensors)
     except TensorMagicError as error:
         print(f"not drawn together: {error}")  # noqa: T201  (the panels follow)
         return False
-    deliver(shell, overlay, Output(text=output.text, slide=output.slide))
+    deliver(shell, overlay, Namespace(**{**vars(options), "save": [], "into": None}))
     return bool(overlay.shared)
 
 

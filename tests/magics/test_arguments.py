@@ -90,9 +90,8 @@ def test_options_stand_anywhere():
 )
 def test_the_kind_of_a_figure(line, kind):
     """A bare --figure is the default kind and takes no expression for its value."""
-    options, output = about.magic("tensor").given(line)
-    assert options.expression == ["a"]
-    assert output.figure == kind
+    options = about.magic("tensor").given(line)
+    assert (options.expression, options.figure) == (["a"], kind)
 
 
 @pytest.mark.parametrize("line", ["-a", "-a.t()", "a -b", "-2*a"])
