@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from tensormagic import api
 from tensormagic.commands import main
+from tensormagic.views.text_canvas import never_raise
 
-api.print_anywhere()
+never_raise(sys.stdout)
 sys.exit(main())

@@ -6,16 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import names_here, require, require_name, require_names, require_torch
 from tensormagic.errors import NotATensorError, SettingError, TensorMagicError
 from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.aliasing.expression import Evaluation
 
 
 @contextmanager
@@ -94,26 +91,6 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         kind = next((kind.label for kind in report.kinds), report.layout_name)
         raise TensorMagicError(f"dims and at choose a slice of a plain strided tensor, but {name} is not: {kind}")
     return diagnosed(with_picture(report, elements_of(tensor)) if picture else report)
-
-
-def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:
-    """Evaluate an expression once and note which of its parts share memory: what ``%tensor EXPR`` begins with.
-
-    The expression runs as in a plain ``eval``, and raises what it raises.
-
-    Args:
-        expression: Python source.
-        global_names: As for ``eval``.
-        local_names: As for ``eval``.
-
-    Raises:
-        RequirementError: where torch is missing or too old.
-    """
-    __tracebackhide__ = True
-    require_torch()
-    from tensormagic.collectors.aliasing.expression import evaluate as evaluate_expression
-
-    return evaluate_expression(expression, global_names, local_names)
 
 
 def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "result") -> CopyVerdict:

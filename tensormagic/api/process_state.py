@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
-from tensormagic.api.running import CellNumber, _Run
+from tensormagic.api.running import _Run
 from tensormagic.collectors.requirements import names_here, require, require_names, require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
+from tensormagic.reports import FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
 from tensormagic.reports.base import gc_paused, given_path, with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
@@ -92,23 +92,10 @@ def _is_placed(freeable: FreeableMemory, devices: Collection[str] | None) -> boo
 class MemoryRun(_Run[MemoryRunReport]):
     """A run whose memory is followed: ``with tensormagic.track_memory() as run: …``, then ``run.report``.
 
-    While the block runs, one dispatch mode is on torch's stack.
+    While the block runs, one dispatch mode is on torch's stack. Its options are those of `track_memory`.
     """
 
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        title: str = "",
-        functions: Iterable[Any] = (),
-    ) -> None:
-        from tensormagic.collectors.runs.run import Run, listener
-
-        given: dict[str, Any] = {"cell_number": cell_number, "title": title, "functions": functions}
-        self._listener = listener("memory", namespace, cell, **given)
-        self._follower = Run(memory=self._listener)
+    _question = "memory"
 
     def frame(self) -> MemoryFrame:
         """Return where the run stands, for a live panel: bytes alive, peak, the line."""
@@ -208,11 +195,7 @@ class DrawWatch(_Run[RngRunReport]):
     While the block runs, one dispatch mode is on torch's stack.
     """
 
-    def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
-        from tensormagic.collectors.runs.run import Run, listener
-
-        self._listener = listener("draws", namespace, cell, cell_number=cell_number)
-        self._follower = Run(draws=self._listener)
+    _question = "draws"
 
     @property
     def passed(self) -> Callable[[str, int, int], None]:

@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from tensormagic.api.diagnosing import AnyReport, diagnosed
 from tensormagic.collectors.requirements import names_here, require_torch
@@ -90,8 +90,17 @@ _met: list[tuple[Cell, list[weakref.ref[Any]]]] = []  # of the run that ended la
 class _Run(Generic[AnyReport]):
     """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
 
+    _question: ClassVar[str]  # which of the listeners answers
     _follower: Run
     _unended: weakref.finalize[Any, Any] | None = None  # ends the run where `__exit__` was interrupted in its call
+
+    def __init__(
+        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, **options: Any
+    ) -> None:
+        from tensormagic.collectors.runs.run import Run, listener
+
+        self._listener = listener(self._question, namespace, cell, cell_number=cell_number, **options)
+        self._follower = Run(**{self._question: self._listener})
 
     def __enter__(self: AnyRun) -> AnyRun:
         """Start.
@@ -349,10 +358,7 @@ class WriteWatch(_Run[WritesReport]):
     While the block runs, one dispatch mode is on torch's stack.
     """
 
-    def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
-        from tensormagic.collectors.runs.run import Run, listener
-
-        self._follower = Run(writes=listener("writes", namespace, cell, cell_number=cell_number))
+    _question = "writes"
 
 
 def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -45,7 +43,9 @@ def show(report: Report, *, slide: bool = False) -> None:
     if _display is not None:
         _display(report, slide=slide)
     elif not _into_marimo(report, slide=slide):
-        print_text(report)
+        from tensormagic.views.page.terminal import print_report
+
+        print_report(report)
 
 
 def _into_marimo(report: Report, *, slide: bool) -> bool:
@@ -60,41 +60,6 @@ def _into_marimo(report: Report, *, slide: bool) -> bool:
 
     marimo.output.append(marimo.iframe(views.render(report, "html", slide=True)) if slide else report)
     return True
-
-
-def form_of(path: str | os.PathLike[str]) -> str:
-    """Return the form in which a report is written to ``path``.
-
-    Raises:
-        TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
-    """
-    from tensormagic.views.page import files
-
-    return files.form_of(path)
-
-
-def print_text(report: Report, *, brief: bool = False) -> None:
-    """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted.
-
-    With ``brief``, what is folded in a page is only named.
-    """
-    from tensormagic.views.page.terminal import print_report
-
-    print_report(report, brief=brief)
-
-
-def print_anywhere() -> None:
-    """Let this process print any character, whatever standard output can hold: for the command line."""
-    from tensormagic.views.text_canvas import never_raise
-
-    never_raise(sys.stdout)
-
-
-def print_page(text: str) -> None:
-    """Print a page of Markdown: set and coloured in a terminal, and as it is into anything else."""
-    from tensormagic.views.page.terminal import print_markdown
-
-    print_markdown(text)
 
 
 # Where the files are that come with the package beside its code: examples, and the pages of the documentation.
@@ -125,15 +90,6 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _MOST_LINKS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class HelpPage:
-    """A page of the documentation."""
-
-    topic: str  # What it is asked for by.
-    title: str  # Its first heading, without marks.
-    text: str  # Markdown that can be read by itself: no pictures, links to other pages as the words that open them.
-
-
 def help_topics() -> dict[str, tuple[str, ...]]:
     """Return all topics by part, each part in the order of the index.
 
@@ -151,8 +107,8 @@ def help_topics() -> dict[str, tuple[str, ...]]:
     return {part: tuple(sorted(found, key=place)) for part, found in names.items()}
 
 
-def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
-    """Return the page on a topic.
+def help_page(asked: str, command: str = "%tensormagic help") -> str:
+    """Return the page on a topic: Markdown that can be read by itself, links as the words that open them.
 
     Args:
         asked: The topic, as a user types it.
@@ -163,8 +119,17 @@ def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
         TensorMagicError: where the pages are not there.
     """
     texts = {topic: text for _, topic, text in _pages()}
-    topic = _topic_of(asked, list(texts), command)
-    return HelpPage(topic, _title(texts[topic]), _by_itself(texts[topic], command))
+    words = asked.strip().strip("`\"'").removesuffix(".md")
+    cell = words.startswith("%%")
+    words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
+    by_name = {topic.lower().replace("-", "_"): topic for topic in texts}
+    for name in ([f"{words}_cell"] if cell else []) + [words]:
+        if name in by_name:
+            return _by_itself(texts[by_name[name]], command)
+    near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
+    near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
+    hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
+    raise UnknownTopicError(f"there is no page on {asked!r};{hint} `{command}` lists all topics")
 
 
 def _pages() -> Iterator[tuple[str, str, str]]:
@@ -176,32 +141,23 @@ def _pages() -> Iterator[tuple[str, str, str]]:
 
 
 def help_found(words: str, command: str = "%tensormagic help") -> str:
-    """Return a list of the pages that hold all of some words; empty where there is none.
-
-    Raises:
-        TensorMagicError: where the pages are not there.
-    """
-    found = help_search(words)
-    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
-    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
-    head = [f"pages about {words.strip()}: {command} TOPIC shows one:"] if found else []
-    return "\n".join((*head, *lines, *more))
-
-
-def help_search(words: str) -> tuple[tuple[str, str], ...]:
-    """Return the topics whose page holds all of some words, and their titles: those that have them in the title first.
+    """Return a list of the pages that hold all of some words, in the title first; empty where there is none.
 
     Raises:
         TensorMagicError: where the pages are not there.
     """
     wanted = [word for word in re.findall(r"\w+", words.lower()) if len(word) > 2]
-    found = []
+    every = []
     for _, topic, text in _pages():
         counts = [len(re.findall(rf"\b{re.escape(word)}\b", text.lower())) for word in wanted]
         if counts and all(counts):
             title = _title(text)
-            found.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
-    return tuple((topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(found))
+            every.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
+    found = [(topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(every)]
+    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
+    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
+    head = [f"pages about {words.strip()}: {command} TOPIC shows one:"] if found else []
+    return "\n".join((*head, *lines, *more))
 
 
 def help_index() -> str:
@@ -216,22 +172,6 @@ def help_index() -> str:
     for part, topic, text in pages:
         parts.setdefault(part, []).append(f"  {topic:<{width}} {_title(text).removeprefix(f'{topic}: ')}")
     return "\n\n".join("\n".join((f"{part or 'pages'}:", *lines)) for part, lines in parts.items())
-
-
-def _topic_of(asked: str, topics: list[str], command: str) -> str:
-    """Return the topic that was meant."""
-    words = asked.strip().strip("`\"'").removesuffix(".md")
-    cell = words.startswith("%%")
-    words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
-    by_name = {topic.lower().replace("-", "_"): topic for topic in topics}
-    names = ([f"{words}_cell"] if cell else []) + [words]
-    found = next((by_name[name] for name in names if name in by_name), None)
-    if found is None:
-        near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
-        near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
-        hint = f" did you mean {' or '.join(near[:5])}?" if near else ""
-        raise UnknownTopicError(f"there is no page on {asked!r};{hint} `{command}` lists all topics")
-    return found
 
 
 def _folder() -> Path:

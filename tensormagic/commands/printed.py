@@ -47,7 +47,7 @@ def _show(given: argparse.Namespace) -> int:
         webbrowser.open(page.as_uri())
         print(f"opened {page}")
     elif not given.save:
-        api.print_text(report)
+        api.print_report(report)
     return 0
 
 
@@ -67,7 +67,7 @@ def _ranks(given: argparse.Namespace) -> int:
     """
     report: Any = api.ranks(given.folder)
     while given.watch and any(map(_still_runs, report.ranks)):
-        api.print_text(report)
+        api.print_report(report)
         time.sleep(_SECONDS)
         report = api.ranks(given.folder)
     if given.rank is not None:
@@ -76,7 +76,7 @@ def _ranks(given: argparse.Namespace) -> int:
         report.save(path)
         print(f"saved {path}")
     if given.watch or not given.save:
-        api.print_text(report)
+        api.print_report(report)
     return int(any(finding.severity == "error" for finding in report.findings))
 
 
@@ -112,7 +112,7 @@ def _help(given: argparse.Namespace) -> int:
             raise
         print(found)
     else:
-        api.print_page(page.text)
+        api.print_markdown(page)
     return 0
 
 

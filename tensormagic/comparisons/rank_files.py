@@ -268,14 +268,10 @@ def of_posts(head: bytes, posts: bytes) -> Facts:
         facts.hashes[0] = np.array([about["start"]], np.uint64)
     for row in np.frombuffer(posts, _POST):
         post = dict(zip(_POST.names or (), row.tolist(), strict=True))
-        step, passes, line, loss = (
-            post["step"],
-            post["passes"],
-            post["line"],
-            post["loss"] if post["has_loss"] else None,
-        )
+        step, passes, line = post["step"], post["passes"], post["line"]
         label = about["lines"][line] if line < len(about["lines"]) else ""
         norms, used = np.array([post["brought"]], np.float32), np.array([post["used"]], np.float32)
+        loss = post["loss"] if post["has_loss"] else None
         facts.passes[passes] = OnePass(loss, post["finite"], _REDUCED[post["reduced"]], label, norms)
         if step:
             facts.steps[step] = OneStep((post["rate"],), used, [passes], post["at"])

@@ -85,9 +85,9 @@ def _page_or_found(topic: str) -> str:
     from tensormagic.views.text_canvas import prints_best
 
     if prints_best():
-        api.print_page(page.text)
+        api.print_markdown(page)
     else:
-        display({"text/markdown": page.text, "text/plain": page.text}, raw=True)
+        display({"text/markdown": page, "text/plain": page}, raw=True)
     return ""
 
 
@@ -139,11 +139,6 @@ def _switch(magics: Any, words: list[str]) -> None:
     if state:
         setattr(magics, name, state == STATES[0])
     print(f"{name} is {'on:' if getattr(magics, name) else 'off. If on:'} {SWITCHES[name]}")  # noqa: T201  (asked for)
-
-
-def magics() -> list[Magic]:
-    """Return the magics that have options, in the order in which a user meets them."""
-    return [magic(name) for name in MAGICS]
 
 
 def magic(name: str) -> Magic:

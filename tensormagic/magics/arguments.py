@@ -59,17 +59,6 @@ class Parser(argparse.ArgumentParser):
         return super()._parse_optional(arg_string)
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where a report goes, the same for every magic."""
-
-    text: bool  # Show plain text.
-    figure: str | None = None  # Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
-    save: tuple[str, ...] = ()  # Write it to these files.
-    into: str | None = None  # Bind it to this name.
-    slide: bool = False  # Show and save it for a projector.
-
-
 def flag(does: str) -> dict[str, Any]:
     """Return the settings of an option that is there or not."""
     return {"action": "store_true", "help": does}
@@ -88,12 +77,8 @@ def several(does: str) -> dict[str, Any]:
 MODES = {"choices": ("widget", "html", "off")}  # how to show a cell while it runs
 
 
-def _runs_a_cell(_shell: Any, _options: argparse.Namespace, _output: Output) -> Report | None:
-    raise UsageError("this magic runs a cell: write it with two percent signs in the cell's first line")
-
-
-def _runs_no_cell(_shell: Any, _live: str, _options: argparse.Namespace, _output: Output, _cell: Cell) -> Any:
-    raise UsageError("this magic runs no cell: write it with one percent sign")
+def _is_not_called(*_: Any) -> Any:
+    raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +95,13 @@ class Magic:
     figures: bool = True  # Whether what it makes can be drawn as the figures that there are of such reports.
     # Others whose help belongs to its own: IPython refuses a cell magic without a cell, with --help too.
     also: tuple[Magic, ...] = ()
-    # Makes the report of a line, from the shell, the options and the output; None if it showed it itself.
-    report: Callable[[Any, argparse.Namespace, Output], Report | None] = _runs_a_cell
-    # Makes what follows a cell, from the shell, how to show it while it runs, the options, the output and the cell.
-    follow: Callable[[Any, str, argparse.Namespace, Output, Cell], Any] = _runs_no_cell
+    # Makes the report of a line, from the shell and the options; None if it showed it itself.
+    report: Callable[[Any, argparse.Namespace], Report | None] = _is_not_called
+    # Makes what follows a cell, from the shell, how to show it while it runs, the options and the cell.
+    follow: Callable[[Any, str, argparse.Namespace, Cell], Any] = _is_not_called
 
-    def given(self, line: str) -> tuple[argparse.Namespace, Output] | None:
-        """Return what a line asks for and where it is to go; None where that is the help, which is printed then.
+    def given(self, line: str) -> argparse.Namespace | None:
+        """Return what a line asks for, and where it is to go; None where that is the help, which is printed then.
 
         Raises:
             UsageError: for an unknown option, for a figure where there is none, where ``--into`` is no name.
@@ -126,10 +111,12 @@ class Magic:
             helps = (one.parser().format_help().rstrip() for one in (self, *self.also))
             print("\n\n".join(helps))  # noqa: T201  (asked for)
             return None
-        output = output_of(options)
-        if self.instead and output.figure is not None:
+        into = options.into
+        if into is not None and (not into.isidentifier() or keyword.iskeyword(into)):
+            raise UsageError(f"--into takes a name, but was given {into!r}")
+        if self.instead and options.figure is not None:
             raise UsageError(f"{self.name} has no figure; without --figure it shows {self.instead}")
-        return options, output
+        return options
 
     def parser(self) -> Parser:
         """Return the parser of its line; the parser's help is the help of the magic."""
@@ -163,18 +150,6 @@ def _figures_of(report: type[Report]) -> str:
     kinds = [kind for kind, (classes, _) in KINDS.items() if issubclass(report, classes)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"show a plotly figure{others}" if kinds else _NO_FIGURE
-
-
-def output_of(options: argparse.Namespace) -> Output:
-    """Return the shared options.
-
-    Raises:
-        UsageError: where ``--into`` is no name.
-    """
-    into = options.into
-    if into is not None and (not into.isidentifier() or keyword.iskeyword(into)):
-        raise UsageError(f"--into takes a name, but was given {into!r}")
-    return Output(options.text, options.figure, tuple(options.save), into, options.slide)
 
 
 def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:

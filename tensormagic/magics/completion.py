@@ -13,7 +13,7 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics import about
-from tensormagic.magics.arguments import Parser, pieces
+from tensormagic.magics.arguments import pieces
 
 _SWITCHING = "%tensormagic"
 _STATEMENT = re.compile(r"\s*\w+\s*[=+*/@|&^<>!,;.]")  # `aliases = …`: Python, whatever magic is called so
@@ -25,17 +25,13 @@ def commands() -> dict[str, str]:
     return found | {"%tracegrad": found["%%tracegrad"], "%%rng": found["%rng"]}
 
 
-def parser_of(command: str) -> Parser:
-    """Return the parser of the magic whose line begins so; its file is imported for it."""
-    return about.magic(commands()[command]).parser()
-
-
 def _complete(shell: Any, event: Any) -> list[str]:
     line, before, symbol = str(event.line), str(event.text_until_cursor), str(event.symbol)
     command = str(event.command).lstrip("%")
     if _STATEMENT.match(line):
         return []
-    options = parser_of("%" * (not line.lstrip().startswith("%")) + str(event.command)).options
+    name = "%" * (not line.lstrip().startswith("%")) + str(event.command)
+    options = about.magic(commands()[name]).parser().options  # its file is imported for it
     option = options.get(before.removesuffix(symbol).split()[-1])
     found: Iterable[str]
     if symbol.startswith("-"):

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -24,7 +25,6 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Output
 from tensormagic.magics.frames import bundle, deliver, relays_updates
 from tensormagic.reports import RankReport
 from tensormagic.words import error_text
@@ -41,7 +41,7 @@ _NO_CLIENT = (
 _FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def run(shell: Any, options: str, cell: str, output: Output, *, live: bool) -> None:
+def run(shell: Any, options: str, cell: str, given: Namespace, *, live: bool) -> None:
     """Run a cell under ``%%tracegrad`` on all engines, and show their ranks as they go on, and at the end.
 
     Raises:
@@ -49,7 +49,7 @@ def run(shell: Any, options: str, cell: str, output: Output, *, live: bool) -> N
     """
     __tracebackhide__ = True
     view = _view(shell)
-    live = live and relays_updates(shell) and not output.text
+    live = live and relays_updates(shell) and not given.text
     handle = display(display_id=True) if live else None
     # Full reports are read from there when they are asked for: it goes with this process.
     _FOLDERS.append(tempfile.TemporaryDirectory(prefix="tensormagic-ranks-", ignore_cleanup_errors=True))
@@ -59,7 +59,7 @@ def run(shell: Any, options: str, cell: str, output: Output, *, live: bool) -> N
         raise UsageError("; ".join(failed) or "on the engines no run of several ranks was traced")
     if handle is not None:
         handle.update(bundle(report), raw=True)
-    deliver(shell, report, output, shown=handle is not None)
+    deliver(shell, report, given, shown=handle is not None)
     if failed:
         raise UsageError(f"the cell failed: {'; '.join(failed)}")
 

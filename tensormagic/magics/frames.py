@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import builtins
 import difflib
@@ -11,8 +10,10 @@ import json
 import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +24,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
+from tensormagic.magics.arguments import Magic, expressions, unquoted
 from tensormagic.magics.cell import CellSource
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.words import error_text
@@ -44,12 +45,12 @@ def run_line(shell: Any, line: str, magic: Magic) -> None:
         UsageError: for an unknown option, and for what the magic refuses.
     """
     __tracebackhide__ = True
-    given = magic.given(line)
-    if given is None:
+    options = magic.given(line)
+    if options is None:
         return
-    report = answer_of(magic.report, shell, *given)
+    report = answer_of(magic.report, shell, options)
     if report is not None:
-        deliver(shell, report, given[1])
+        deliver(shell, report, options)
 
 
 def answer_of(function: Callable[..., Answer], *given: Any, **named: Any) -> Answer:
@@ -67,7 +68,7 @@ def answer_of(function: Callable[..., Answer], *given: Any, **named: Any) -> Ans
     raise UsageError(refused)
 
 
-def one_expression(options: argparse.Namespace, refusal: str) -> str:
+def one_expression(options: Namespace, refusal: str) -> str:
     """Return the one expression on a line.
 
     Raises:
@@ -90,25 +91,14 @@ def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") 
         UsageError: for an unknown option, a figure, or a file that cannot be saved to; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
-    given = magic.given(line)
-    if given is None:
+    options = magic.given(line)
+    if options is None:
         return None
-    options, output = given
-    check(output)
+    check(options)
     source = CellSource(shell, cell, f"%%{magic.name.lstrip('%')} {line}".rstrip())
-    followed, shown, explained = magic.follow(shell, live, options, output, source.cell)
+    followed, shown, explained = magic.follow(shell, live, options, source.cell)
     with explained, shown, followed:
         return source.run(passed=getattr(followed, "passed", None))
-
-
-@contextmanager
-def reported(shell: Any, followed: Any, output: Output) -> Iterator[None]:
-    """Show the report when the cell has ended, however it ended."""
-    __tracebackhide__ = "__ipython_bottom__"
-    try:
-        yield
-    finally:
-        deliver_after_run(shell, followed.report, output)
 
 
 # Errors explained where they happen: below the traceback in any cell, and beside it under the other magics.
@@ -216,35 +206,35 @@ def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
     from tensormagic.views.text_canvas import prints_best
 
     if prints_best():
-        api.print_text(report, brief=report.kind_name == "tensor")
+        api.print_report(report, brief=report.kind_name == "tensor")
     else:
         display(bundle(report, folded=folded, slide=slide), raw=True)
 
 
-def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, folded: bool = False) -> None:
+def deliver(shell: Any, report: Report, options: Namespace, *, shown: bool = False, folded: bool = False) -> None:
     """Send a report where the options say: name, file, figure, text; and, unless ``shown`` already, to the output.
 
     Raises:
         UsageError: where the file or the figure cannot be made; the report is bound and shown all the same.
     """
-    if output.into:
-        shell.user_ns[output.into] = report
+    if options.into:
+        shell.user_ns[options.into] = report
     failed: list[str] = []
-    for given in output.save:
+    for given in options.save:
         with _noting(failed):
             path = _path(given)
-            report.save(path, slide=output.slide and api.form_of(path) == "html")
+            report.save(path, slide=options.slide and api.form_of(path) == "html")
             print(f"saved {path}")  # noqa: T201  (what was done, in one line)
-    if output.figure is not None:
+    if options.figure is not None:
         before = len(failed)
         with _noting(failed):
-            _show_figure(report, output.figure)
+            _show_figure(report, options.figure)
         if len(failed) > before and not shown:
-            show(report, slide=output.slide)
-    elif output.text:
-        api.print_text(report)
+            show(report, slide=options.slide)
+    elif options.text:
+        api.print_report(report)
     elif not shown:
-        show(report, folded=folded and not output.slide, slide=output.slide)
+        show(report, folded=folded and not options.slide, slide=options.slide)
     if failed:
         raise UsageError("; ".join(failed))
 
@@ -259,21 +249,47 @@ def _noting(failed: list[str]) -> Iterator[None]:
         failed.append(f"cannot write to {str(error.filename)!r}: {error.strerror}")
 
 
-def deliver_after_run(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
+def deliver_after_run(shell: Any, report: Report, options: Namespace, *, shown: bool = False) -> None:
     """Send the report of a cell that has run; what fails is a line, not an error: the cell's own outcome counts."""
     try:
-        deliver(shell, report, output, shown=shown)
+        deliver(shell, report, options, shown=shown)
     except UsageError as error:
         print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
 
 
-def check(output: Output) -> None:
+@contextmanager
+def reported(
+    shell: Any, run: Any, options: Namespace, open_panel: Callable[[], Any] | None = None,
+    deliver: Callable[..., None] = deliver_after_run,
+) -> Iterator[None]:  # fmt: skip
+    """Show the report of a run when the cell has ended, however it ended, and until then the panel that is opened.
+
+    ``open_panel`` returns that, and what shows a report in its place.
+    """
+    __tracebackhide__ = "__ipython_bottom__"
+    opened = open_panel() if open_panel is not None else None
+    try:
+        yield
+    finally:
+        if opened is None:
+            deliver(shell, run.report, options)
+        else:
+            panel, show_instead = opened
+            panel.stop()
+            report = run.report
+            report = replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report
+            show_instead(report)
+            panel.retire()
+            deliver(shell, report, options, shown=True)
+
+
+def check(options: Namespace) -> None:
     """Refuse before a cell runs what could only fail after it.
 
     Raises:
         UsageError: where a file to save to has an unknown ending, is a folder, or cannot be made where it should be.
     """
-    for path in map(_path, output.save):
+    for path in map(_path, options.save):
         answer_of(api.form_of, path)
         there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         why = ""

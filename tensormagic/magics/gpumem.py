@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import MODES, Magic, Output, expressions, flag, several, unquoted, value
-from tensormagic.magics.frames import (
-    Explained,
-    Followed,
-    answer_of,
-    bundle,
-    deliver_after_run,
-    relays_updates,
-    reported,
-    value_of,
-)
+from tensormagic.magics.arguments import MODES, Magic, expressions, flag, several, unquoted, value
+from tensormagic.magics.frames import Explained, Followed, answer_of, bundle, relays_updates, reported, value_of
 from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
 from tensormagic.views.page.sampler import Sampler
@@ -48,7 +38,7 @@ class Repainter(Sampler):
         """Nothing to leave behind: what was painted last is what stays."""
 
 
-def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _report(shell: Any, options: Namespace) -> Report:
     """Return where the memory is that is alive, or that which the names on the line lead to."""
     __tracebackhide__ = True
     if options.yes and not options.free:
@@ -68,23 +58,18 @@ def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
 
 
-def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+def _followed(shell: Any, live: str, options: Namespace, cell: Cell) -> Followed:
     number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
     asked = {"cell_number": number, "title": title, "functions": options.func}
     followed = answer_of(api.MemoryRun, shell.user_ns, cell, **asked)
-    is_live = relays_updates(shell) and not output.text and output.figure is None
+    is_live = relays_updates(shell) and not options.text and options.figure is None
     mode = options.live or live if is_live else "off"
-    return followed, _shown(shell, followed, output, mode=mode), Explained(shell, memory=False)
+    panel = functools.partial(_open_panel, followed, options, mode) if mode != "off" else None
+    return followed, reported(shell, followed, options, panel), Explained(shell, memory=False)
 
 
-@contextmanager
-def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> Iterator[None]:
-    """Show the run while it goes on, as ``mode`` says, and its report when it has ended, however it ended."""
-    __tracebackhide__ = "__ipython_bottom__"
-    if mode == "off":
-        with reported(shell, followed, output):
-            yield
-        return
+def _open_panel(followed: api.MemoryRun, options: Namespace, mode: str) -> tuple[Sampler, Callable[[Report], None]]:
+    """Show the run as it goes on, as ``mode`` says; returns the panel, and what shows a report in its place."""
     place, panel, widget = Placement(), None, {}
     if mode == "widget":
         from tensormagic.views.page.live import MemoryPanel, view_of  # with the widgets that it needs
@@ -94,15 +79,8 @@ def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) ->
             widget = view_of(panel.widget)
     handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
     live = panel or Repainter(lambda: handle.update(bundle(followed.report, place=place), raw=True))
-    try:
-        with live:
-            yield
-    finally:
-        report = followed.report
-        report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
-        handle.update(bundle(report, slide=output.slide, place=place), raw=True)
-        live.retire()
-        deliver_after_run(shell, report, output, shown=True)
+    live.start()
+    return live, lambda report: handle.update(bundle(report, slide=options.slide, place=place), raw=True)
 
 
 _CELL = Magic(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import Output
-from tensormagic.magics.frames import bundle, deliver_after_run, note_explained
+from tensormagic.magics.frames import bundle, deliver_after_run, note_explained, reported
 
 if TYPE_CHECKING:
     from tensormagic.reports import RunReport, TraceReport
@@ -33,38 +33,20 @@ def forget(shell: Any) -> None:
         live.dismiss_retired()
 
 
-@contextmanager
-def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[None]:
+def shown(shell: Any, trace: api.Trace, options: Namespace, mode: Any) -> AbstractContextManager[None]:
     """Show the trace while it runs, and its report when it has ended, however it ended."""
-    __tracebackhide__ = "__ipython_bottom__"
-    if mode == "off":
-        try:
-            yield
-        finally:
-            _deliver(shell, trace.report, output)
-        return
-    panel, handle, kept = _open_panel(trace, mode, wall=output.slide)
-    try:
-        yield
-    finally:
-        panel.stop()
-        report = trace.report
-        report = dataclasses.replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report
-        handle.update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide), raw=True)
-        for one in kept:
-            one.update({"text/plain": ""}, raw=True)
-        panel.retire()
-        _deliver(shell, report, output, shown=True)
+    opened = None if mode == "off" else partial(_open_panel, trace, options, mode)
+    return reported(shell, trace, options, opened, _deliver)
 
 
-def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, shown: bool = False) -> None:
+def _deliver(shell: Any, report: TraceReport | RunReport, options: Namespace, *, shown: bool = False) -> None:
     """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome counts."""
     from tensormagic.reports import RunReport
 
     _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report
     if trace.failure is not None:
         note_explained(shell)
-    deliver_after_run(shell, report, output, shown=shown or _is_idle(report))
+    deliver_after_run(shell, report, options, shown=shown or _is_idle(report))
 
 
 def _is_idle(report: TraceReport | RunReport) -> bool:
@@ -77,12 +59,12 @@ def _is_idle(report: TraceReport | RunReport) -> bool:
     return report.state == "failed" and not seen
 
 
-def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any, list[Any]]:
-    """Return the panel, the display that holds it, and that of its last picture, once there is one."""
+def _open_panel(trace: api.Trace, options: Namespace, mode: Mode) -> tuple[LivePanel, Callable[[Any], None]]:
+    """Show the trace while it runs; returns the panel, and what shows a report in its place."""
     from tensormagic.views.page.live import LivePanel  # with the widgets that it needs
 
     handles: list[Any] = []
-    kept: list[Any] = []
+    kept: list[Any] = []  # the display of its last picture, once there is one
 
     def update(shown: dict[str, Any]) -> None:
         handles[0].update(shown, raw=True)
@@ -93,7 +75,12 @@ def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, 
         else:
             kept.append(display(shown, raw=True, display_id=True))
 
-    panel = LivePanel(trace.frame, lambda: trace.live, mode=cast("Mode", mode), update=update, keep=keep, wall=wall)
+    def show_instead(report: TraceReport | RunReport) -> None:
+        update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=options.slide))
+        for one in kept:
+            one.update({"text/plain": ""}, raw=True)
+
+    panel = LivePanel(trace.frame, lambda: trace.live, mode=mode, update=update, keep=keep, wall=options.slide)
     handles.append(display(panel.bundle(), raw=True, display_id=True))
     panel.start()
-    return panel, handles[0], kept
+    return panel, show_instead

@@ -5,9 +5,9 @@ A magic is a `Magic` in the table `MAGICS` at the end, and a function that calls
 
 from __future__ import annotations
 
-import argparse
 import functools
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.magics.arguments import Magic, Output, check_expression, expressions, several, unquoted, value
+from tensormagic.magics.arguments import Magic, check_expression, expressions, several, unquoted, value
 from tensormagic.magics.frames import (
     Explained,
     Followed,
@@ -35,14 +35,14 @@ from tensormagic.reports.base import given_path
 from tensormagic.words import binding
 
 
-def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _tensors(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
     asked = expressions(options.expression)
     named = {binding(expression): value_of(shell, expression) for expression in asked}
     return api.tensors(named or own_namespace(shell), title=", ".join(asked))
 
 
-def _model(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _model(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
     expression = one_expression(options, "%model shows one model, but here are {}")
 
@@ -53,7 +53,7 @@ def _model(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     return api.model(evaluated, expression, trace=last_report(shell), namespace=shell.user_ns)
 
 
-def _aliases(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _aliases(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
     only = {expression: value_of(shell, expression) for expression in expressions(options.expression)}
     return api.aliases(own_namespace(shell), only=only or None)
@@ -62,14 +62,14 @@ def _aliases(shell: Any, options: argparse.Namespace, _output: Output) -> Report
 def _followed(kind: str) -> Callable[..., Followed]:
     """Return what follows a cell by a class of ``api``."""
 
-    def follow(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    def follow(shell: Any, _live: str, options: Namespace, cell: Cell) -> Followed:
         watch = getattr(api, kind)(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
-        return watch, reported(shell, watch, output), Explained(shell)
+        return watch, reported(shell, watch, options), Explained(shell)
 
     return follow
 
 
-def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _gradgraph(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
     expression = one_expression(options, "%gradgraph draws one graph, but here are {} expressions")
     found = value_of(shell, expression)
@@ -79,7 +79,7 @@ def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Repo
     return api.gradgraph(found, expression, namespace=shell.user_ns)
 
 
-def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _why(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
     if not options.expression:
         return _why_refused(shell, options)
@@ -92,7 +92,7 @@ def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     return api.why(found, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns, cell_number=number)
 
 
-def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
+def _why_refused(shell: Any, options: Namespace) -> Report:
     """Return what is known of the call that torch refused last, from the exception that Python keeps for a debugger."""
     if options.loss is not None:
         raise UsageError(f"--loss {options.loss} is the loss of a gradient, but none is asked for: %why x --loss loss")
@@ -111,9 +111,9 @@ def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
     return replace(report, gaps=(*report.gaps, since))
 
 
-def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
+def _compare(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
-    check(output)
+    check(options)
     if len(options.run) != 2:
         raise UsageError(f"%compare takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
     left, right = (_traced_run(shell, given) for given in options.run)
@@ -139,9 +139,9 @@ def _saved_run(given: str) -> Path | None:
     return answer_of(given_path, text, "%compare") if text.endswith(".json") else None
 
 
-def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
+def _ranks(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
-    check(output)
+    check(options)
     if len(options.run) != 1:
         raise UsageError(f"%ranks takes one run, but was given {len(options.run)}: {', '.join(options.run)}")
     report = api.ranks(_run_of_ranks(shell, options.run[0]))
@@ -162,9 +162,9 @@ def _run_of_ranks(shell: Any, given: str) -> Any:
     return value_of(shell, given)
 
 
-def _rng(shell: Any, _options: argparse.Namespace, output: Output) -> Report:
+def _rng(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
-    check(output)
+    check(options)
     return api.rng(own_namespace(shell))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
+from tensormagic.magics.arguments import Magic, expressions, flag, several, slice_of, value
 from tensormagic.magics.frames import Explained, answer_of, check_names, deliver, path_errors_in_one_line
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
 from tensormagic.reports import Report, TensorReport, TensorTable
@@ -24,11 +24,11 @@ MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 _OF_PANELS = ("figure", "save", "into", "slide", "dims", "at", "picture")  # options that a line has no use for
 
 
-def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
+def _report(shell: Any, options: Namespace) -> None:
     """Show every tensor that the line names itself: no frame is to keep one of them."""
     __tracebackhide__ = True
     asked = expressions(options.expression)
-    if len(asked) > 1 and (output.save or output.into):
+    if len(asked) > 1 and (options.save or options.into):
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
     others = [f"--{name}" for name in _OF_PANELS if getattr(options, name) not in (None, False, [])]
     if options.line and others:
@@ -40,7 +40,7 @@ def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
         if options.line:
             _print_lines(list(zip(asked, found, strict=True)))
             return
-        _show(shell, list(zip(asked, found, strict=True)), options, output)
+        _show(shell, list(zip(asked, found, strict=True)), options)
     finally:  # an error's traceback keeps these frames, and must not keep the tensors
         for one in found:
             one.value = None
@@ -54,35 +54,35 @@ def _print_lines(found: list[tuple[str, Any]]) -> None:
     print("\n".join(lines))  # noqa: T201  (asked for)
 
 
-def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -> None:
+def _show(shell: Any, found: list[tuple[str, Any]], options: Namespace) -> None:
     """Show what several have in common, then each; folded where a picture of all of them stands above."""
     __tracebackhide__ = True
     besides = [one.value for _, one in found]
     try:
-        drawn = _show_together(shell, {expression: one.value for expression, one in found}, output)
+        drawn = _show_together(shell, {expression: one.value for expression, one in found}, options)
         chosen = {**slice_of(options), "besides": besides, "picture": options.picture}
         for expression, one in found:
             report = _inspect(shell, expression, one, chosen)
-            deliver(shell, report, output, folded=drawn and isinstance(report, TensorReport))
+            deliver(shell, report, options, folded=drawn and isinstance(report, TensorReport))
     finally:
         besides.clear()
 
 
-def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> bool:
+def _show_together(shell: Any, values: Mapping[str, Any], options: Namespace) -> bool:
     """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two.
 
     Returns:
         Whether some of them share memory, so that a picture of it is there now.
     """
     tensors = {expression: value for expression, value in values.items() if _is_one(value)}
-    if len(tensors) < 2 or output.figure is not None:
+    if len(tensors) < 2 or options.figure is not None:
         return False
     try:
         overlay = api.overlay(tensors)
     except TensorMagicError as error:
         print(f"not drawn together: {error}")  # noqa: T201  (the panels follow)
         return False
-    deliver(shell, overlay, Output(text=output.text, slide=output.slide))
+    deliver(shell, overlay, Namespace(**{**vars(options), "save": [], "into": None}))
     return bool(overlay.shared)
 
 
@@ -92,9 +92,11 @@ def _is_one(value: Any) -> bool:
 
 def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
+    from tensormagic.collectors.aliasing.expression import evaluate
+
     check_names(shell, expression)
     with path_errors_in_one_line(expression), Explained(shell, expression):
-        return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
+        return evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 
 def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) -> Report:
@@ -136,22 +138,13 @@ MAGICS = {
         does="Show a tensor or array: metadata, strides, storage, aliases, values and autograd state.",
         makes="TensorReport",
         takes={
-            "expression": {
-                "nargs": "*",
-                "help": "Python expressions that evaluate to tensors or containers of tensors: x  x.t()  "
-                "net.fc.weight  "
-                "batch",
-            },
-            "--dims": {
-                "metavar": "ROWS,COLUMNS",
-                "help": "which dimensions the grid draws, by number or letter: 0,2  i,k",
-            },
-            "--at": {
-                "metavar": "INDEX",
-                "help": "which slice it draws, ':' for the drawn dimensions: 1,:,3,:",
-            },
-            "--line": {"action": "store_true", "help": "print one line for each tensor, and nothing else"},
-            "--picture": {"action": "store_true", "help": "also draw the values as images or signals"},
+            "expression": several(
+                "Python expressions that evaluate to tensors or containers of tensors: x  x.t()  net.fc.weight  batch"
+            ),
+            "--dims": value("ROWS,COLUMNS", "which dimensions the grid draws, by number or letter: 0,2  i,k"),
+            "--at": value("INDEX", "which slice it draws, ':' for the drawn dimensions: 1,:,3,:"),
+            "--line": flag("print one line for each tensor, and nothing else"),
+            "--picture": flag("also draw the values as images or signals"),
         },
         needs="expression",
         report=_report,

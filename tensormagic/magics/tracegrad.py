@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
+from argparse import Namespace
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.api.running import Steps, schedule_of
 from tensormagic.magics import engines
-from tensormagic.magics.arguments import MODES, Magic, Output, flag, pieces, unquoted, value
+from tensormagic.magics.arguments import MODES, Magic, flag, pieces, unquoted, value
 from tensormagic.magics.frames import Answer, Followed, answer_of, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.magics.shared_assets import cell_number
@@ -31,31 +31,30 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     __tracebackhide__ = "__ipython_bottom__"
     if cell is None and (words := pieces(line)) and not words[0].startswith("-"):
         raise UsageError("%%tracegrad must be alone in the first line of a cell, with the code below it")
-    given = MAGICS["tracegrad"].given(line)
-    if given is None:
+    options = MAGICS["tracegrad"].given(line)
+    if options is None:
         return None
-    options, output = given
     if options.stop and _schedule(options) is not None:
         raise UsageError("--stop nan looks at every step: leave out --budget, --every and --steps")
     if options.ranks == "" and (options.memory or options.writes or options.draws):
         raise UsageError("--ranks alone compares the traces of all engines: leave out --memory, --writes and --draws")
     if cell is not None and options.ranks != "":
         return run_cell(shell, line, cell, MAGICS["tracegrad"], live=live)
-    check(output)
+    check(options)
     if cell is not None:
-        engines.run(shell, _for_engines(options), cell, output, live=(options.live or live) != "off")
+        engines.run(shell, _for_engines(options), cell, options, live=(options.live or live) != "off")
     elif (report := last_report(shell)) is not None:  # its output may be gone, with a page that was closed meanwhile
-        deliver(shell, report, output)
+        deliver(shell, report, options)
     else:
         raise UsageError("%%tracegrad runs a cell: write it with two percent signs in the cell's first line")
     return None
 
 
-def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+def _followed(shell: Any, live: str, options: Namespace, cell: Cell) -> Followed:
     mode, progress = options.live or live, False
     if not is_notebook(shell):
         mode, progress = "off", mode != "off"
-    elif output.text or output.figure is not None or not relays_updates(shell):
+    elif options.text or options.figure is not None or not relays_updates(shell):
         mode = "off"
     trace = answer_of(
         api.Trace, shell.user_ns, cell, cell_number=functools.partial(cell_number, shell),
@@ -63,10 +62,10 @@ def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output
         stop=options.stop, progress=progress, schedule=_schedule(options), ranks=unquoted(options.ranks),
         memory=options.memory, writes=options.writes, draws=options.draws,
     )  # fmt: skip
-    return trace, shown(shell, trace, output, mode), nullcontext()  # the report says which error ended it
+    return trace, shown(shell, trace, options, mode), nullcontext()  # the report says which error ended it
 
 
-def _for_engines(options: argparse.Namespace) -> str:
+def _for_engines(options: Namespace) -> str:
     """Return the options that an engine is given, too: those of how it is traced, not of what becomes of it here."""
     switches = [f"--{name}" for name in ("forward", "values") if getattr(options, name)]
     valued = {name: getattr(options, name) for name in ("stop", "budget", "every", "steps")}
@@ -74,7 +73,7 @@ def _for_engines(options: argparse.Namespace) -> str:
     return " ".join([f"--level {options.level}", *switches, *typed])
 
 
-def _schedule(options: argparse.Namespace) -> Schedule | None:
+def _schedule(options: Namespace) -> Schedule | None:
     """Return which steps the options ask for; None: every step.
 
     Raises:

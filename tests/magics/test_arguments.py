@@ -8,7 +8,7 @@ import pytest
 from IPython.core.error import UsageError
 
 from tensormagic.magics import about
-from tensormagic.magics.arguments import expressions, output_of, pieces, unquoted
+from tensormagic.magics.arguments import expressions, pieces, unquoted
 from tests.support.kernel import ROOT
 
 
@@ -90,9 +90,8 @@ def test_options_stand_anywhere():
 )
 def test_the_kind_of_a_figure(line, kind):
     """A bare --figure is the default kind and takes no expression for its value."""
-    options = parse(line)
-    assert options.expression == ["a"]
-    assert output_of(options).figure == kind
+    options = about.magic("tensor").given(line)
+    assert (options.expression, options.figure) == (["a"], kind)
 
 
 @pytest.mark.parametrize("line", ["-a", "-a.t()", "a -b", "-2*a"])
@@ -130,7 +129,7 @@ def test_the_choices_of_live():
 def test_into_takes_a_name(name):
     """What cannot be bound is refused, keywords included."""
     with pytest.raises(UsageError, match="--into takes a name"):
-        output_of(parse(f'a --into="{name}"' if " " in name else f"a --into={name}"))
+        about.magic("tensor").given(f'a --into="{name}"' if " " in name else f"a --into={name}")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def test_a_cell_magic_is_called_by_its_own_name():
 
 def test_every_magic_has_the_name_by_which_it_is_known_before_it_is_imported():
     """The table by which Tab completes without importing anything says what each magic says itself."""
-    assert list(about.MAGICS.values()) == [magic.name for magic in about.magics()]
+    assert list(about.MAGICS.values()) == [about.magic(key).name for key in about.MAGICS]
 
 
 @pytest.mark.parametrize(("key", "made"), [(key, about.magic(key)) for key in about.MAGICS], ids=list(about.MAGICS))

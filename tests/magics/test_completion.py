@@ -9,7 +9,7 @@ import pytest
 from IPython.core import completer
 from IPython.core.completer import provisionalcompleter
 
-from tensormagic.magics import completion
+from tensormagic.magics import about, completion
 
 
 def complete(shell, line):
@@ -101,10 +101,8 @@ def test_the_options_are_those_of_the_magic(shell, line, offered):
 
 def test_every_magic_completes_what_its_help_lists(shell):
     """None is left out, and no option."""
-    for command in completion.commands():
-        listed = {
-            word for word in completion.parser_of(command).format_help().split() if re.fullmatch("--[a-z]+", word)
-        }
+    for command, key in completion.commands().items():
+        listed = {word for word in about.magic(key).parser().format_help().split() if re.fullmatch("--[a-z]+", word)}
         assert listed <= set(complete(shell, f"{command} --")), command
 
 

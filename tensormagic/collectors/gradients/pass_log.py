@@ -26,7 +26,7 @@ from tensormagic.collectors.gradients.traced_graph import (
     passes_to_keep,
 )
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.capturing import kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
@@ -134,7 +134,7 @@ class TraceContext:
     parts: dict[str, Any] = field(default_factory=dict)  # Those that were made so far, by their names in the table.
     gaps: dict[str, Gap] = field(default_factory=dict)  # By their reasons.
     last: There | None = None  # The last pass, its graph and its numbers.
-    compiled: kept_compiled = field(init=False)  # Takes the recorder off where compiled functions are called.
+    captures: Captures = field(init=False)  # Takes the recorder off where torch compiles or writes down what runs.
 
     def add_gap(self, section: str, reason: str) -> None:
         """Note what could not be seen, and why; once for each reason."""

@@ -42,16 +42,37 @@ _CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
 _FIRST_CALL = "the first call of a TorchScript function"
 _UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it was not followed"
 
+# Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.
+# Dynamo guards on torch's stack of function modes. With a mode on it, a function that was compiled before is compiled
+# once more, and now Dynamo follows the mode's own Python code: the graph breaks at every call. Every function that
+# ``torch.compile`` returns switches Dynamo on through ``_maybe_set_eval_frame`` of ``torch._dynamo.eval_frame``, and
+# off again through the same, from the same frame; that name is replaced. The nodes made between the two belong to the
+# line that called the compiled function.
+
+_DYNAMO, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
+
+
+class StepsAside(Protocol):
+    """What can leave torch for a while."""
+
+    def step_aside(self) -> bool:
+        """Leave; False, and nothing is done, where it is not there, as a mode that is not on this thread's stack."""
+
+    def step_back(self, caller: FrameType | None) -> None:
+        """Come back; ``caller`` is the frame that called what it had left for."""
+
 
 class Captures:
-    """What torch wrote down while modes were off its stacks: a follower's function mode, and its ``dispatch`` modes.
+    """Lets a follower's function ``mode``, and its ``dispatch`` modes, step aside while torch writes down what runs.
 
-    ``beside`` is what else is replaced while these are there. ``made`` is called with what the first call of a
-    TorchScript function returned: its name, that, and the frame of the call.
+    At the door of a compiled function the function mode does so, and with it ``others``, such as hooks that Dynamo
+    would follow. ``beside`` is what else is replaced while the modes are there. ``made`` is called with what the first
+    call of a TorchScript function returned: its name, that, and the frame of the call. ``calls`` of compiled functions
+    are counted.
     """
 
     def __init__(
-        self, mode: StepsAside | None = None, *, beside: Replacements | None = None,
+        self, mode: StepsAside | None, *others: StepsAside, beside: Replacements | None = None,
         made: Callable[[str, Any, FrameType], None] | None = None,
     ) -> None:  # fmt: skip
         self._modes, self._made = [mode] if mode is not None else [], made
@@ -60,6 +81,10 @@ class Captures:
         self._replaced = Replacements()
         self._untouched: dict[str, bool] = {}  # what ran so, and whether it is known by what it returned
         self._called: set[str] = set()
+        self._at_compiled, self.calls = [*self._modes, *others], 0
+        self._left: list[StepsAside] = []  # while a compiled function runs, which ``_entered`` has called
+        self._entered: FrameType | None = None
+        self._waits = False  # until the first ``torch.compile`` has imported Dynamo
 
     @property
     def gap(self) -> str:
@@ -79,6 +104,10 @@ class Captures:
         if dispatch:
             doors += [(path, "__call__", self._calling) for path in _CALLED]
             doors += [(path, name, partial(self._entry, dispatch, "")) for path, name in _PRINTED]
+        doors.append((_DYNAMO, _SWITCH, self._switch))
+        if _DYNAMO not in sys.modules:
+            self._waits = True
+            doors.append(("torch", "compile", self._compile))
         for path, name, make in doors:
             module, _, inside = path.rpartition(".")
             owner = sys.modules.get(path) or getattr(sys.modules.get(module), inside, None)  # imported already
@@ -86,7 +115,10 @@ class Captures:
                 self._replaced.put(owner, name, make)
 
     def __exit__(self, *_: object) -> None:
+        self._waits = False
         self._replaced.remove_all()
+        if self._entered is not None:
+            self._return_from_compiled()
 
     def _leave(self, modes: list[StepsAside]) -> list[StepsAside]:
         """Take modes off this thread's stacks, and return those that were there."""
@@ -134,65 +166,13 @@ class Captures:
 
         return call
 
-
-def _is_for_torch(what: str, frame: FrameType | None) -> bool:
-    """Return whether torch writes down what is its own: for ``torch.compile``, or a decomposition at its first use."""
-    if what == _MAKE_FX:
-        return torch._guards.TracingContext.try_get() is not None
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("torch.jit", "tensormagic.")):
-        frame = frame.f_back
-    return what == _SCRIPT and frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
-
-
-# Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.
-# Dynamo guards on torch's stack of function modes. With a mode on it, a function that was compiled before is compiled
-# once more, and now Dynamo follows the mode's own Python code: the graph breaks at every call. Every function that
-# ``torch.compile`` returns switches Dynamo on through ``_maybe_set_eval_frame`` of ``torch._dynamo.eval_frame``, and
-# off again through the same, from the same frame; that name is replaced. The nodes made between the two belong to the
-# line that called the compiled function.
-
-_MODULE = "torch._dynamo.eval_frame"
-
-
-class StepsAside(Protocol):
-    """What can leave torch for a while."""
-
-    def step_aside(self) -> bool:
-        """Leave; False, and nothing is done, where it is not there, as a mode that is not on this thread's stack."""
-
-    def step_back(self, caller: FrameType | None) -> None:
-        """Come back; ``caller`` is the frame that called the compiled function."""
-
-
-class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(mode):``)
-    """Let ``mode`` step aside at the door of every compiled function, until the block ends.
-
-    With it ``others`` do, such as hooks that Dynamo would follow. ``calls`` of compiled functions are counted.
-    """
-
-    def __init__(self, mode: StepsAside, *others: StepsAside) -> None:
-        self._mode, self._others, self.calls = mode, others, 0
-        self._left: list[StepsAside] = []
-        self._entered: FrameType | None = None
-        self._replaced = Replacements()
-
-    def __enter__(self) -> None:
-        if (module := sys.modules.get(_MODULE)) is None:  # until the first ``torch.compile`` has imported it
-            self._replaced.put(torch, "compile", self._compile)
-        else:
-            self._replaced.put(module, "_maybe_set_eval_frame", self._switch)
-
-    def __exit__(self, *_: object) -> None:
-        self._replaced.remove_all()
-        if self._entered is not None:
-            self._leave()
-
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001  (it replaces torch.compile)
             compiled = original(*args, **kwargs)
-            if _MODULE in sys.modules and len(self._replaced) == 1:
-                self.__enter__()
+            if self._waits and _DYNAMO in sys.modules:
+                self._waits = False
+                self._replaced.put(sys.modules[_DYNAMO], _SWITCH, self._switch)
             return compiled
 
         return compile
@@ -204,19 +184,29 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
             caller = foreign_caller(sys._getframe(1))
             if self._entered is None:
                 self.calls += callable(callback)
-                if callable(callback) and self._mode.step_aside():
-                    self._left = [self._mode, *(other for other in self._others if other.step_aside())]
+                mode, *others = self._at_compiled
+                if callable(callback) and mode.step_aside():
+                    self._left = [mode, *(other for other in others if other.step_aside())]
                     self._entered = caller
                 return original(callback)
             if caller is not self._entered:
                 return original(callback)  # a door within: the mode is aside already
             prior = original(callback)
-            self._leave()
+            self._return_from_compiled()
             return prior
 
         return switch
 
-    def _leave(self) -> None:
+    def _return_from_compiled(self) -> None:
         caller, self._entered = self._entered, None
         for each in self._left:
             each.step_back(caller.f_back if caller is not None else None)
+
+
+def _is_for_torch(what: str, frame: FrameType | None) -> bool:
+    """Return whether torch writes down what is its own: for ``torch.compile``, or a decomposition at its first use."""
+    if what == _MAKE_FX:
+        return torch._guards.TracingContext.try_get() is not None
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("torch.jit", "tensormagic.")):
+        frame = frame.f_back
+    return what == _SCRIPT and frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")

@@ -34,6 +34,7 @@ class Replacement:
 
     _below: Any = None
     _ours: Any = None
+    _is_inherited = False  # by a class
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         self._owner, self._name, self._make = owner, name, make
@@ -41,6 +42,7 @@ class Replacement:
     def __enter__(self) -> Replacement:
         with _lock:
             if hasattr(self._owner, self._name):
+                self._is_inherited = self._name not in vars(self._owner)
                 self._below = _current(self._owner, self._name)
                 self._ours = self._make(self._below)
                 _layers.append(self)
@@ -54,13 +56,16 @@ class Replacement:
             self.pause()
             for other in _layers:
                 if other._below is self._ours:
-                    other._below = self._below
+                    other._below, other._is_inherited = self._below, self._is_inherited
             _layers.remove(self)
 
     def pause(self) -> None:
         """Put back what lay below for a while, where nobody came later (0.2 µs)."""
         if self._ours is not None and _current(self._owner, self._name) is self._ours:
-            setattr(self._owner, self._name, self._below)
+            if self._is_inherited:
+                delattr(self._owner, self._name)
+            else:
+                setattr(self._owner, self._name, self._below)
 
     def resume(self) -> None:
         """Stand in again, where nobody came meanwhile."""

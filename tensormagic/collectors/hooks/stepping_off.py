@@ -13,15 +13,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
-from tensormagic.collectors.hooks.replacing import (
-    BackwardCall,
-    Replacement,
-    Replacements,
-    followed_backward,
-    without_dynamo,
-)
+from tensormagic.collectors.hooks.replacing import BackwardCall, Replacements, followed_backward, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
@@ -115,11 +109,8 @@ ASKING_NODES = frozenset({
     "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0", "LinalgLstsqBackward0",
     "LinalgHouseholderProductBackward0", "OrmqrBackward0",
 })  # fmt: skip
-# The operations whose nodes are among these.
-_ASKING = frozenset({
-    "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
-    "ormqr", "prod", "svd",
-})  # fmt: skip
+# The operations whose nodes are among these, without underscores: ``_linalg_eigh`` makes LinalgEighBackward0.
+_ASKING = frozenset(name.partition("Backward")[0].lower() for name in ASKING_NODES)
 
 
 STANDING_IN: dict[Any, Any] = {}
@@ -142,19 +133,19 @@ class SteppingOff(OperationListener):
         self._standing_in: list[Any] = []
         self._left = -1
         made = self.note_whole if self._looking else None
-        self.captures = Captures(beside=self._replaced, made=made)
+        # Dynamo is to see torch's own functions.
+        self.captures = Captures(None, self._replaced, beside=self._replaced, made=made)
         self.captures.dispatch.append(mode)
-        self.compiled = kept_compiled(self._replaced)  # Dynamo sees torch's own functions
 
     def enter(self, stack: Undoing) -> None:
         """Begin; ``stack`` ends it."""
         stack.callback(self._forget)
         stack.enter_context(followed_backward(self))
+        stack.callback(self._replaced.remove_all)
         for owner, name, _ in _CALLS:
-            self._replace(stack, owner, name, self._calling)
+            self._replaced.put(owner, name, self._calling)
         if self._looking:
-            self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
-        stack.enter_context(self.compiled)
+            self._replaced.put(torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(self.captures)
 
     def _forget(self) -> None:
@@ -162,16 +153,10 @@ class SteppingOff(OperationListener):
         while self._standing_in:
             STANDING_IN.pop(self._standing_in.pop(), None)
 
-    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        if isinstance(owner, type) and name not in vars(owner):
-            stack.callback(_remove_if_inherited, owner, name, getattr(owner, name))
-        self._replaced.append(Replacement(owner, name, make))
-        stack.enter_context(self._replaced[-1])
-
     def wants(self, op: Any) -> None:
         """Note whether an operation's backward computes otherwise while a dispatch mode is on."""
         if not self._asks and isinstance(op, torch._ops.OpOverload):
-            self._asks = op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
+            self._asks = op._schema.name.partition("::")[2].replace("_", "") in _ASKING
 
     def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
         """Let listeners note what was made while the mode had stepped off."""
@@ -242,11 +227,6 @@ class SteppingOff(OperationListener):
     def _return(self) -> None:
         left, self._left = self._left, -1
         self._mode.come_back(left)
-
-
-def _remove_if_inherited(owner: type, name: str, inherited: Any) -> None:
-    if vars(owner).get(name) is inherited:
-        delattr(owner, name)
 
 
 # What listens to a run: what it may do as the run begins, goes on and ends, and which operations it is handed.

@@ -249,7 +249,7 @@ class MemoryRecorder(Listener):
 
     def _gaps(self) -> tuple[Gap, ...]:
         seen, stepping = self._seen, self.run.stepping
-        compiled, captured = (stepping.compiled.calls, stepping.captures.gap) if stepping is not None else (0, "")
+        compiled, captured = (stepping.captures.calls, stepping.captures.gap) if stepping is not None else (0, "")
         reasons = (
             (seen.gap, f"the memory of an operation could not be measured: {seen.gap}"),
             (seen.whole, _WHOLE.format(", ".join(sorted(seen.whole)))),

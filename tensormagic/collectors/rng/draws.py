@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from tensormagic.collectors.hooks.replacing import noted_seeds
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import Looking, quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
@@ -35,7 +34,7 @@ class _Followed:
 # after each statement of a cell, so that a draw of theirs is known to lie between two lines.
 
 
-class DrawListener(Listener, OperationListener):
+class DrawListener(Looking, Listener, OperationListener):
     """Watches a run for draws of random numbers; arguments as `Listener` takes them. Holds generators until its end."""
 
     used_before = "this object was used before; make a new one with tensormagic.track_rng()"
@@ -53,13 +52,12 @@ class DrawListener(Listener, OperationListener):
         self._seeded: dict[int, tuple[int, int | None]] = {}
         self._drawn = 0
         self._gaps: list[Gap] = []
-        self._gap: Gap | None = None  # why a look failed
         self.operations = self
 
     def begin(self) -> None:
         """Take down how all generators stand."""
         with quiet():
-            self._guarded(self._open)
+            self.guarded(self._open)
 
     def _open(self) -> None:
         found, cut = generators(self._namespace)
@@ -69,7 +67,7 @@ class DrawListener(Listener, OperationListener):
 
     def enter(self, undoing: Undoing) -> None:
         """Be told where torch is seeded."""
-        undoing.enter_context(noted_seeds(lambda *given: self._guarded(self._note_seed, *given)))
+        undoing.enter_context(noted_seeds(lambda *given: self.guarded(self._note_seed, *given)))
 
     def _note_seed(self, frame: FrameType, seed: int) -> None:
         self._seeded = dict.fromkeys(range(len(self._starts)), (seed, self._sites.of_frame(frame)))
@@ -81,16 +79,16 @@ class DrawListener(Listener, OperationListener):
 
     def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call, and note what it drew."""
-        drawing = self._guarded(self._before, args, kwargs or {}, frame)
+        drawing = self.guarded(self._before, args, kwargs or {}, frame)
         result = call(op, args, kwargs)
         if drawing is not None:
-            self._guarded(self._after, drawing, known, result)
+            self.guarded(self._after, drawing, known, result)
         return result
 
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
         """Look once more at all of them."""
         with quiet():
-            self._guarded(self._close)
+            self.guarded(self._close)
 
     def _close(self) -> None:
         try:
@@ -109,23 +107,14 @@ class DrawListener(Listener, OperationListener):
             self._followed.clear()
             self._defaults.clear()
 
-    def _guarded(self, look: Callable[..., Any], *given: Any) -> Any:
-        """Look at generators; what goes wrong is a gap, and never an error of the run's."""
-        try:
-            return look(*given)
-        except Exception as error:  # an odd generator must not stop the run
-            self._gap = Gap("draws", error_text(error))
-            return None
-
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:
             start = state_of(generator, *names)
-            followed = _Followed(generator, len(self._starts), read(generator))
         except Exception as error:  # a subclass of a user's own may refuse
             self._gaps.append(Gap(names[0], error_text(error)))
             return None
+        followed = self._followed[identity(generator)] = _Followed(generator, len(self._starts), read(generator))
         self._starts.append(start)
-        self._followed[identity(generator)] = followed
         return followed
 
     def _before(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> _Followed | None:
@@ -162,7 +151,7 @@ class DrawListener(Listener, OperationListener):
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which is on these lines."""
-        self._guarded(self._look_after, filename, first, last)
+        self.guarded(self._look_after, filename, first, last)
 
     def _look_after(self, filename: str, first: int, last: int) -> None:
         before = self._sites.location(self._last_site)
@@ -202,8 +191,7 @@ class DrawListener(Listener, OperationListener):
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
-        left = self.run.unheard
-        gaps = [*self._gaps, self._gap, Gap("draws", left) if left else None]
+        left = [Gap("draws", why) for why in (self.gap, self.run.unheard) if why]
         return RngRunReport(
             **self.run.fields(),
             before=tuple(self._starts),
@@ -211,6 +199,6 @@ class DrawListener(Listener, OperationListener):
             sums=tuple(DrawSum(*key, *described) for key, described in list(self._sums.items())),
             draws=tuple(self._draws),
             count=self._drawn,
-            gaps=tuple(gap for gap in gaps if gap is not None),
+            gaps=(*self._gaps, *left),
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )

@@ -236,7 +236,7 @@ class OpRecorder(TracePart):
         self._home = 0
         self._counts = self._recorder.ops = OpCounts(self._places)
         self.follower = self._counts.follower
-        self._compiled = trace.compiled
+        self._captures = trace.captures
         self._seconds_an_operation = seconds_an_operation()
 
     def enter(self, undoing: Undoing) -> None:
@@ -302,7 +302,7 @@ class OpRecorder(TracePart):
         ) for place, row in self._places.all_rows() if row.calls]  # fmt: skip
         uses.sort(key=lambda use: (-use.seconds, use.op))
         nodes = tuple(costs.report() for costs in list(self._costs.values()))
-        found = OpsReport(tuple(uses), nodes, tuple(sorted(self._counts.devices)), self._compiled.calls)
+        found = OpsReport(tuple(uses), nodes, tuple(sorted(self._counts.devices)), self._captures.calls)
         return {"ops": found}
 
     @property
@@ -316,7 +316,7 @@ class OpRecorder(TracePart):
         reasons = (
             (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
             (self._places.overflowed, f"more than {ops.MOST_PLACES} lines, modules and phases: the rest have no line"),
-            (self._compiled.calls, _COMPILED.format(self._compiled.calls)),
+            (self._captures.calls, _COMPILED.format(self._captures.calls)),
             (names, _WHOLE.format(", ".join(sorted(names)))),
         )
         return tuple(Gap("operations", reason) for found, reason in reasons if found)

@@ -23,7 +23,6 @@ from functools import partial
 from io import FileIO
 from pathlib import Path
 from threading import get_ident
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -33,7 +32,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.quiet import Looking, dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training import parallel
 from tensormagic.collectors.training.held import held_by
 from tensormagic.collectors.training.training import is_within_step
@@ -47,7 +46,7 @@ FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
 
 
-class RankFile(TracePart):
+class RankFile(Looking, TracePart):
     """The file of this rank in a folder that the ranks share; both are made with the first thing there is to write."""
 
     def __init__(self, trace: TraceContext, folder: Path) -> None:
@@ -60,7 +59,7 @@ class RankFile(TracePart):
         self._newest: dict[str, int] = {}
         self._file: FileIO | None = None
         self._path, self._pid = folder, 0
-        self._gap = self._unsaved = ""
+        self._unsaved = ""
         self._hashed: dict[int, int] = {}  # a number for the hashes that were written, by step
         self._is_closed = False
         self._home = self._rank = 0
@@ -91,7 +90,7 @@ class RankFile(TracePart):
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be written."""
-        short = {"file ends early": self._gap, "full report was not saved": self._unsaved}
+        short = {"file ends early": self.gap, "full report was not saved": self._unsaved}
         return tuple(Gap("ranks", f"this rank's {what}: {why}") for what, why in short.items() if why)
 
     def keep_report(self, report: Callable[[], TraceReport]) -> None:
@@ -105,7 +104,7 @@ class RankFile(TracePart):
         try:
             found = report()
             odd = found.error or any(one.severity != "note" for one in found.findings)
-            if odd or self._gap or self._rank == 0 or self._differs():
+            if odd or self.gap or self._rank == 0 or self._differs():
                 found.save(self._path.with_suffix(".report.json"))
         except Exception as error:
             self._unsaved = error_text(error)
@@ -140,16 +139,9 @@ class RankFile(TracePart):
 
     def _guarded(self, action: Any, *arguments: Any) -> Any:
         """Write something, if nothing has gone wrong so far; never raises into the run."""
-        if self._gap or self._is_closed or devices.there.capturing():
+        if self.gap or self._is_closed or devices.there.capturing():
             return None
-        began, result = perf_counter(), None
-        try:
-            with quiet():
-                result = action(*arguments)
-        except Exception as error:
-            self._gap = error_text(error)
-        self.seconds += perf_counter() - began
-        return result
+        return self.guarded(quiet()(action), *arguments)
 
     def _open(self) -> None:
         rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

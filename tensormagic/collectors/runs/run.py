@@ -13,7 +13,7 @@ from typing import Any
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.modes import CallFollower, aside, calls_aside
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationFollower, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
@@ -157,7 +157,6 @@ class FailureListener(Listener):
         """Put the function mode into torch."""
         mode = CallFollower()
         undoing.enter_context(mode)
-        undoing.enter_context(kept_compiled(mode))
         undoing.enter_context(Captures(mode))
 
     def explain(self, error: BaseException) -> None:

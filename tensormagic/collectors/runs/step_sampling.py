@@ -48,14 +48,15 @@ class Times:
     def added(self, own: float, *, hooked: bool) -> float:
         """Return what tracing adds to one pass beside the ``own`` seconds that it takes."""
         known, untraced = self.traced.get(hooked), self.untraced_median()
-        if known is None or not untraced:
+        if known is None or not known.rest or not untraced:
             return min(own, untraced)
         found = max(median(known.rest) - untraced, 0.0)
         return found if len(known.rest) >= TRUSTED else min(found, BESIDE_OWN * known.own / known.count)
 
     def extra(self) -> float:
         """Return what tracing added beside its own code."""
-        return sum(one.count * self.added(0.0, hooked=hooked) for hooked, one in list(self.traced.items()))
+        known = list(self.traced.items())
+        return sum(one.count * self.added(one.own / one.count, hooked=hooked) for hooked, one in known)
 
 
 class Costs:
@@ -63,7 +64,6 @@ class Costs:
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, Times] = {}
-        self._first: tuple[Kind, float] | None = None
         self.own = 0.0
 
     def traced(self, kind: Kind, own: float, seconds: float, *, hooked: bool) -> None:
@@ -71,19 +71,15 @@ class Costs:
 
         The rest of the very first says nothing: what the run did before is in it, and what torch does once.
         """
-        self.own += own
-        if self._first is None:
-            self._first = kind, own
-            return
+        is_first = not any(times.traced for times in self.kinds())
         known = self.of_kind(kind).traced.setdefault(hooked, _Traced())
-        known.count += 1
-        known.own += own
-        known.rest.append(max(seconds - own, 0.0))
+        known.count, known.own, self.own = known.count + 1, known.own + own, self.own + own
+        if not is_first:
+            known.rest.append(max(seconds - own, 0.0))
 
     def extra(self) -> float:
         """Return the seconds that tracing has added to the run, as far as that is known."""
-        first = 0.0 if self._first is None else self.of_kind(self._first[0]).added(self._first[1], hooked=True)
-        return self.own + first + sum(times.extra() for times in self.kinds())
+        return self.own + sum(times.extra() for times in self.kinds())
 
     def kinds(self) -> list[Times]:
         """Return the times of every kind of pass that was met."""

@@ -29,7 +29,7 @@ from tensormagic.collectors.gradients.pass_log import Following, TraceContext, T
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import BackwardCall, followed_backward, noted_dual_levels, plain_stacks
 from tensormagic.collectors.hooks.stepping_off import Listener
@@ -75,7 +75,6 @@ class Tracer(Listener):
         self._late = Late(lambda error: self._add_gap("gradients", _UNREAD.format(error_text(error))), self._lock)
         self._passes = pass_log.PassLog(self._leaves, self._late)
         self._walker = Walker(self._recorder.origins, self._leaves)
-        self._captures = Captures(self._recorder)
         self._shared = TraceContext(
             namespace, self._sites, self._leaves, self._recorder, self._late, self._passes, lambda: self.run.seconds,
             self._passes_begun,
@@ -84,7 +83,7 @@ class Tracer(Listener):
         self._parts = self._shared.parts
         for name, where in TRACE_PARTS.items():
             self._parts[name] = made(where, self._shared)
-        self._shared.compiled = kept_compiled(self._recorder, self._parts["updates"])
+        self._captures = self._shared.captures = Captures(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, self._add_gap)
         self._microbatches = pass_log.Microbatches()
@@ -126,7 +125,6 @@ class Tracer(Listener):
         undoing.enter_context(self._recorder)
         for part in self._parts.values():
             part.enter(undoing)
-        undoing.enter_context(self._shared.compiled)
         if self._ops is not None:
             self._captures.dispatch.append(self._ops.follower)
         undoing.enter_context(self._captures)
