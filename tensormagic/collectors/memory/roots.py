@@ -17,7 +17,7 @@ from torch import nn
 from tensormagic.collectors.memory.flow import Flow, Sum
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
-from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
+from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, UNKNOWN, in_class, is_shells
 from tensormagic.collectors.quiet import told
 from tensormagic.collectors.where.source import AskedOnce
 from tensormagic.reports import FreeableMemory
@@ -232,15 +232,12 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
     """Return an object by its attributes; of a module those that are registered are only looked on from."""
     kind = type(item)
     attributes = attributes_of(item)
-    if not attributes or _defining(kind, "__getattribute__") is not object:
+    if not attributes or in_class(kind, "__getattribute__") is not object.__getattribute__:
         return None, []
-    plain = []
-    for name, value in attributes.items():
-        if type(name) is str and name.isidentifier() and not name.startswith("_"):
-            above = _defining(kind, name)  # no class may come between where the name is read or deleted
-            if above is None or not any("__set__" in vars(each) for each in mro_of(type(vars(above)[name]))):
-                plain.append((f"{path}.{name}", value))
-    entries = _held(plain)
+    public = [name for name in attributes if type(name) is str and name.isidentifier() and not name.startswith("_")]
+    # No class may come between where a name is read or deleted.
+    stored = (name for name in public if in_class(type(in_class(kind, name)), "__set__") is UNKNOWN)
+    entries = _held((f"{path}.{name}", attributes[name]) for name in stored)
     inner, line = list(entries), mro_of(kind)
     for name, child in registered(item, "_modules").items() if nn.Module in line else ():
         if child is not None and name.isidentifier():
@@ -249,13 +246,8 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
             inner.append((f"{path}[{name}]", child))  # only these reach their children by number
     # Whose attributes a user may take away.
     is_theirs = is_users(kind) or kind is SimpleNamespace or nn.Module in line
-    lets_go = is_theirs and _defining(kind, "__delattr__") in {object, nn.Module}
+    lets_go = is_theirs and in_class(kind, "__delattr__") in {object.__delattr__, nn.Module.__delattr__}
     return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
-
-
-def _defining(kind: type, name: str) -> type | None:
-    """Return the class that an attribute of a class is found in."""
-    return next((each for each in mro_of(kind) if name in vars(each)), None)
 
 
 def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:

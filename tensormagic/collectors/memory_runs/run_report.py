@@ -60,8 +60,8 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
         with quiet(), gc_paused():
             walk = ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace)))
             alive = LiveTensors(walk, everything=True)
-            every = [(block.identities | {block.memory.identity}, live_storage(block)) for block in alive.blocks]
-            return {identity: one for identities, one in every for identity in identities}, alive.gaps
+            every = ((block, live_storage(block)) for block in alive.blocks)
+            return {identity: one for block, one in every for identity in block.identities}, alive.gaps
     except Exception as error:  # an odd object that a name leads to: the run is the user's
         return {}, (Gap("names", f"live memory could not be named: {error_text(error)}"),)
 
