@@ -23,8 +23,6 @@ from tensormagic.collectors.requirements import what
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import (
-    CATEGORIES,
-    Category,
     Gap,
     LineMemory,
     RefusedAllocation,
@@ -37,26 +35,17 @@ from tensormagic.words import count, number_of_bytes, plural
 # Events count what was asked for. A history may begin long after the program did: what is freed without having been
 # allocated in it was there before; an address that is allocated twice was freed in between, unseen.
 
-# What torch's profiler calls things (torch.cuda._memory_viz.profile_plot), in the words of these reports.
-_CATEGORIES: dict[str, Category] = {
-    "parameter": "parameter",
-    "gradient": "gradient",
-    "optimizer_state": "optimizer state",
-    "activation": "saved for backward",
-    "input": "input",
-}
 _GROWS, _SHRINKS = {"segment_alloc", "segment_map"}, {"segment_free", "segment_unmap"}
 _KNOWN = {"alloc", "free_requested", "free_completed", "oom", "snapshot", *_GROWS, *_SHRINKS}
 
 
 class Step(NamedTuple):
-    """An event as it was read: bytes asked for, the number of its line, what its memory is for, and the event."""
+    """An event as it was read: bytes asked for, the number of its line, and the event."""
 
     action: str
     address: int
     nbytes: int
     line: int
-    category: Category
     event: dict[Any, Any]
 
     def block(self, device: str) -> Block:
@@ -95,7 +84,6 @@ class Walk:
     lost_blocks: int = 0  # how many those were
     reserved: int = 0  # bytes by which the reserved memory grew
     by_line: Counter[int] = field(default_factory=Counter)  # bytes alive, by number of the line
-    by_category: Counter[Category] = field(default_factory=Counter)  # likewise
 
     def take(self, step: Step) -> None:
         """Go on by one event."""
@@ -123,7 +111,6 @@ class Walk:
     def _count(self, step: Step, nbytes: int) -> None:
         self.level += nbytes
         self.by_line[step.line] += nbytes
-        self.by_category[step.category] += nbytes
 
 
 # The end of the history is known from the blocks, so the beginning follows: what is alive at the end, less what the
@@ -144,7 +131,6 @@ class Moment(NamedTuple):
     before: int
     reserved: int
     by_line: Counter[int]
-    by_category: Counter[Category]
 
 
 class History:
@@ -165,8 +151,8 @@ class History:
     ) -> None:
         steps = [
             Step(
-                word(event, "action"), whole(event, "addr"), size(event, "size"), stacks.line(event.get("frames")),
-                _CATEGORIES.get(word(event, "category"), "other"), event,
+                word(event, "action"), whole(event, "addr"), size(event, "size"),
+                stacks.line(event.get("frames")), event,
             )
             for event in events
         ]  # fmt: skip
@@ -206,8 +192,8 @@ class History:
             live = walk.level
             is_shown = step.action == "oom" and len(self.refused) < MOST_REFUSED
             if number in keep or is_shown:
-                time, by_line, by_category = whole(step.event, "time_us"), +walk.by_line, +walk.by_category
-                self.moments.append(Moment(number, time, live, base - walk.lost, walk.reserved, by_line, by_category))
+                time, before = whole(step.event, "time_us"), base - walk.lost
+                self.moments.append(Moment(number, time, live, before, walk.reserved, +walk.by_line))
             if is_shown:  # its moment is the last that was kept
                 seconds = (self.moments[-1].time - self.moments[0].time) / 1e6 if self.times else None
                 free, stack = size(step.event, "device_free"), stacks.lines(step.event.get("frames"))
@@ -223,12 +209,12 @@ class History:
         """Return the bytes asked for at each moment that was kept; ``index`` gives that of a line in the report."""
         moments = self.moments
         start = moments[0].time
-        kinds = ((category, tuple(moment.by_category[category] for moment in moments)) for category in CATEGORIES)
+        since = tuple(moment.live - moment.before for moment in moments)  # what was allocated in the history
         return Timeline(
             device=self.device, seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
             operation=tuple(moment.number for moment in moments), live=tuple(moment.live for moment in moments),
             before=tuple(moment.before for moment in moments),
-            by_category=tuple(kind for kind in kinds if any(kind[1])), by_line=tuple(self._by_line(index)),
+            by_category=(("other", since),) if any(since) else (), by_line=tuple(self._by_line(index)),
             peak=self.peak,
         )  # fmt: skip
 
