@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries, size, whole, word
 from tensormagic.collectors.memory.snapshot_segments import (
@@ -35,6 +35,7 @@ from tensormagic.words import count, number_of_bytes, plural
 # Events count what was asked for. A history may begin long after the program did: what is freed without having been
 # allocated in it was there before; an address that is allocated twice was freed in between, unseen.
 
+_Key = TypeVar("_Key")
 _GROWS, _SHRINKS = {"segment_alloc", "segment_map"}, {"segment_free", "segment_unmap"}
 _KNOWN = {"alloc", "free_requested", "free_completed", "oom", "snapshot", *_GROWS, *_SHRINKS}
 
@@ -205,31 +206,32 @@ class History:
         self.at_peak += [replace(block, nbytes=block.requested) for block in self.from_before]
         return lost
 
-    def timeline(self, index: Callable[[int], int]) -> Timeline:
-        """Return the bytes asked for at each moment that was kept; ``index`` gives that of a line in the report."""
+    def timeline(self, indices: Mapping[int, int]) -> Timeline:
+        """Return the bytes asked for at each moment that was kept; ``indices`` are those of the lines in the report."""
         moments = self.moments
+        lines = dict.fromkeys(chain.from_iterable(moment.by_line for moment in moments))
+        by_line = {number: tuple(moment.by_line[number] for moment in moments) for number in lines}
         start = moments[0].time
         since = tuple(moment.live - moment.before for moment in moments)  # what was allocated in the history
         return Timeline(
             device=self.device, seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
             operation=tuple(moment.number for moment in moments), live=tuple(moment.live for moment in moments),
             before=tuple(moment.before for moment in moments),
-            by_category=(("other", since),) if any(since) else (), by_line=tuple(self._by_line(index)),
+            by_category=(("other", since),) if any(since) else (), by_line=stacked(by_line, indices, STACKED_LINES),
             peak=self.peak,
         )  # fmt: skip
 
-    def _by_line(self, index: Callable[[int], int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the lines that ever held the most, and what all others held together."""
-        most = Counter[int]()
-        for moment in self.moments:
-            most |= moment.by_line
-        listed = [number for number in most if index(number) >= 0]
-        shown = sorted(listed, key=lambda number: -most[number])[:STACKED_LINES]
-        for number in shown:
-            yield index(number), tuple(moment.by_line[number] for moment in self.moments)
-        rest = tuple(one.by_line.total() - sum(one.by_line[number] for number in shown) for one in self.moments)
-        if any(rest):
-            yield -1, rest
+
+def stacked(
+    series: Mapping[_Key, tuple[int, ...]], numbers: Mapping[_Key, int], most: int
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Return by number the lines that ever held the most, as many as are to be told apart, and all others as -1."""
+    known = [line for line in series if line in numbers]
+    shown = sorted(known, key=lambda line: (-max(series[line]), numbers[line]))[:most]
+    rest = [series[line] for line in series if line not in shown]
+    total = tuple(sum(values) for values in zip(*rest, strict=True))
+    found = [(numbers[line], series[line]) for line in shown if any(series[line])]
+    return (*found, (-1, total)) if any(total) else tuple(found)
 
 
 def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) -> None:
@@ -305,7 +307,7 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
         segments_left_out=_rest(areas[MOST_SEGMENTS:]),
         live=tuple(block.report(stacks, index) for block in in_use[:MOST_LISTED]),
         live_left_out=_rest(in_use[MOST_LISTED:]),
-        timelines=tuple(history.timeline(index) for history in histories),
+        timelines=tuple(history.timeline(indices) for history in histories),
         reserved=tuple(tuple(moment.reserved for moment in history.moments) for history in histories),
         peak_blocks=tuple(block.report(stacks, index) for block in peaking[:MOST_LISTED]),
         peak_left_out=(left_out[0] + unknown[0], left_out[1] + unknown[1]),
