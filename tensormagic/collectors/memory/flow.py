@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 Edges = Sequence[Sequence[int]]  # for each node, or for each root, the nodes that it refers to
 Weights = Mapping[int, tuple[int, str]]  # bytes and device, by node
@@ -39,14 +40,15 @@ class Flow:
 
     def __init__(self, edges: Edges, roots: Edges, weights: Weights) -> None:
         self._edges, self.weights = edges, weights
-        self.sets = [0] * len(edges)  # which roots lead to each node
+        found = components(edges, chain(*roots))
+        sets = dict.fromkeys(found.values(), 0)  # which roots lead to each component
         for root, starts in enumerate(roots):
-            bit, pending = 1 << root, list(starts)
-            while pending:
-                node = pending.pop()
-                if not self.sets[node] & bit:
-                    self.sets[node] |= bit
-                    pending += edges[node]
+            for node in starts:
+                sets[found[node]] |= 1 << root
+        for node in reversed(found):
+            for after in edges[node]:
+                sets[found[after]] |= sets[found[node]]
+        self.sets = [sets[found[node]] if node in found else 0 for node in range(len(edges))]  # and to each node
         self.sums: dict[int, Sum] = {}  # what it takes each set of roots to free
         for node, weight in weights.items():
             if self.sets[node]:
@@ -138,15 +140,22 @@ def set_of(roots: Iterable[int]) -> int:
 
 
 def ends_in_cycles(edges: Edges, some: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the ends of those edges that lie on a circle; only what these lead to is looked at.
+    """Return the ends of those edges that lie on a circle; only what these lead to is looked at."""
+    found = components(edges, (end for _, end in some))
+    return [end for begin, end in some if found.get(begin) == found[end]]
 
-    Gabow's strongly connected components, without recursion: graphs of autograd are deep.
+
+def components(edges: Edges, starts: Iterable[int]) -> dict[int, int]:
+    """Return for each node that the starts lead to the number of its component: nodes that lead to one another.
+
+    In the order of the result, no component leads to a later one. Gabow's algorithm, without recursion: graphs of
+    autograd are deep.
     """
     place: dict[int, int] = {}  # in which order nodes were met
-    found: dict[int, int] = {}  # the number of a node's component
+    found: dict[int, int] = {}
     path: list[int] = []  # what was met and has no component yet
     begins: list[int] = []  # the places at which components on the path may begin
-    pending = [end for _, end in some]
+    pending = list(starts)
     while pending:
         node = pending.pop()
         if node < 0:  # all that follows it was looked at
@@ -163,4 +172,4 @@ def ends_in_cycles(edges: Edges, some: Sequence[tuple[int, int]]) -> list[int]:
         elif node not in found:
             while begins[-1] > place[node]:
                 begins.pop()
-    return [end for begin, end in some if begin in found and found[begin] == found[end]]
+    return found

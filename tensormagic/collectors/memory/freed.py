@@ -37,7 +37,6 @@ class Freeable:
     """What would be freed."""
 
     freeable: tuple[FreeableMemory, ...]  # the most first; what leads to no memory at all is left out
-    looked: int  # how many objects were looked through
     gaps: tuple[Gap, ...]  # what could not be looked at, and why
 
 
@@ -71,7 +70,7 @@ def collect_freeable(
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
     gaps = tuple(Gap("freeable memory", why) for why in (looked.cut, looked.unweighed, looked.cycles, more) if why)
-    return Freeable(tuple(every[:most]), looked.objects, gaps)
+    return Freeable(tuple(every[:most]), gaps)
 
 
 def _most_first(one: FreeableMemory) -> tuple[int, int]:
@@ -84,7 +83,6 @@ class Look:
 
     roots: list[Root]  # what can be let go of
     flow: Flow  # what each of them frees; one more root than there are: what is held from elsewhere
-    objects: int  # how many objects were met
     cut: str  # why not everything was looked through; empty where it was
     parts: Parts  # what taking something out of a container frees, where that was asked for
     unweighed: str  # why not all containers were weighed; empty where all were
@@ -113,10 +111,10 @@ def look(
         weights = _weights(found)
         cycles = found.caught()
         starts.append([*unnamed, *found.held_elsewhere(), *cycles])
-        objects, flow = len(found.objects), Flow(found.edges, starts, weights)
+        flow = Flow(found.edges, starts, weights)
         parts, unweighed = ({}, "") if items is None else items_of(found, roots, flow, items)
         named = any(flow.sets[at] != 1 << len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
-        return Look(roots, flow, objects, found.cut, parts, unweighed, CYCLES if named else "")
+        return Look(roots, flow, found.cut, parts, unweighed, CYCLES if named else "")
 
 
 def _begun(

@@ -66,7 +66,7 @@ def live_storage(block: Block) -> LiveStorage:
         nbytes = 0 if held is x else nbytes_of(held)
         holders.append(Holder(at.path, at.kind, "tensor" if held is x else "storage", nbytes, where))
     memory = block.memory
-    known = memory.address and not block.identities  # what several storages lie over is somebody else's memory
+    known = memory.address and len(block.identities) == 1  # what several lie over is somebody else's memory
     storage, on_cpu = block.part.untyped_storage(), memory.device == "cpu" and memory.address != 0
     origin = line_of(storage) if known else None
     return LiveStorage(
@@ -77,7 +77,7 @@ def live_storage(block: Block) -> LiveStorage:
         found=len(places) + block.in_graphs + len(block.unnamed), module=block.module,
         location=None if origin is None else origin.location, backward=origin is not None and origin.backward,
         # Two storages lie over one memory, or it is another's, or a file's.
-        shared=bool(block.identities) or (on_cpu and (storage.is_shared() or not storage.resizable())),
+        shared=len(block.identities) > 1 or (on_cpu and (storage.is_shared() or not storage.resizable())),
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         blocks = [block for block in found.blocks if _is_asked_for(block.memory.device, devices)]
         if only is not None:  # what these lead to, by their names or their graphs
             wanted = LiveTensors(ObjectWalk(THOROUGH).below(only), everything=False).identities
-            blocks = [block for block in blocks if (block.identities | {block.memory.identity}) & wanted]
+            blocks = [block for block in blocks if block.identities & wanted]
         blocks.sort(key=lambda block: -block.nbytes)
         note_unnamed_referrers(blocks, found.ours)
         if not blocks:  # nothing that was asked for: what stands out lies elsewhere
@@ -211,4 +211,4 @@ def _only(failing: list[Variable], namespace: Mapping[str, Any]) -> int:
     with quiet():
         named = LiveTensors(ObjectWalk(THOROUGH).below(names), everything=False).identities
         found = LiveTensors(ObjectWalk(THOROUGH).through({}, failing), everything=False).blocks
-        return sum(block.nbytes for block in found if not (block.identities | {block.memory.identity}) & named)
+        return sum(block.nbytes for block in found if not block.identities & named)

@@ -74,7 +74,11 @@ class Block:
     saved: list[Holder] = field(default_factory=list)  # the first few graphs that keep it
     in_graphs: int = 0  # how often graphs keep it
     unnamed: list[Holder] = field(default_factory=list)  # what else refers to its tensors, where no name or graph does
-    identities: set[int] = field(default_factory=set)  # of its storages, where it is more than one
+    identities: set[int] = field(init=False)  # of its storages
+
+    def __post_init__(self) -> None:
+        """Begin with one storage."""
+        self.identities = {self.memory.identity}
 
     @property
     def nbytes(self) -> int:
@@ -92,7 +96,7 @@ class Block:
         self.module = self.module or other.module
         self.saved += other.saved
         self.in_graphs += other.in_graphs
-        self.identities |= {self.memory.identity, other.memory.identity} | other.identities
+        self.identities |= other.identities
 
 
 def merged(blocks: Iterable[Block]) -> list[Block]:
@@ -306,7 +310,7 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
 
 MOST_NOTED = 100_000  # storages, each some 200 bytes: those that were noted first are forgotten
 
-_is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
+is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
 
 
 class Origin(NamedTuple):
@@ -334,7 +338,7 @@ def noted_line(storage: torch.UntypedStorage) -> Origin | None:
 
 
 def line_of(
-    storage: torch.UntypedStorage, cuda: Any = torch.cuda, recording: Callable[[], bool] = _is_recording
+    storage: torch.UntypedStorage, cuda: Any = torch.cuda, recording: Callable[[], bool] = is_recording
 ) -> Origin | None:
     """Return the line that allocated a storage, where anybody saw it. Never raises; CUDA is not started by looking."""
     with suppress(Exception):  # a storage may refuse to say where; "cudaMallocAsync does not yet support recordHistory"

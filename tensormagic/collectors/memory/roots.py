@@ -17,8 +17,9 @@ from torch import nn
 from tensormagic.collectors.memory.flow import Flow, Sum
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
-from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
+from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, UNKNOWN, in_class, is_shells
 from tensormagic.collectors.quiet import told
+from tensormagic.collectors.where.source import AskedOnce
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
 
@@ -116,28 +117,46 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
 
     Returns, by the storage's number, the number of what frees its memory.
     """
-    foreign = [at for at in storages if is_foreign(found.objects[at])]
+    objects, edges, owners = found.objects, found.edges, dict[int, int]()
+    foreign = [at for at in storages if is_foreign(objects[at])]
     if not foreign:  # asking for an address copies what ``torch._lazy_clone`` made: only where there is need
-        return {}
-    on_cpu = (at for at in storages if found.objects[at].device.type == "cpu")
-    asked = ((at, told(found.objects[at].data_ptr, None)) for at in on_cpu)
+        return owners
+    on_cpu = (at for at in storages if objects[at].device.type == "cpu")
+    asked = ((at, told(objects[at].data_ptr, None)) for at in on_cpu)
     addresses = {at: address for at, address in asked if address is not None}  # a DTensor's does not say
-    arrays = _Arrays(found)
-    borrowed = {at for at in foreign if at in addresses} - arrays.lent(addresses)
-    own = ((address, at) for at, address in addresses.items() if at not in borrowed)
-    pieces = _Spans((address, found.objects[at].nbytes(), at) for address, at in own)
-    stand_ins: dict[int, int] = {}
-    owners: dict[int, int] = {}
-    for at in (at for at in foreign if at in borrowed):
-        address = addresses[at]
-        array, piece = arrays.kept_at(address), pieces.at(address)
-        if array is None and piece is not None:  # a piece of another storage
+    arrays = {at for at, item in enumerate(objects) if np.ndarray in type(item).__mro__}
+    beginning = defaultdict[int, list[int]](list)
+    for at in arrays:
+        beginning[int(np.ndarray.ctypes.__get__(objects[at]).data)].append(at)
+    owning = _Spans(
+        (begin, int(np.ndarray.nbytes.__get__(objects[at])), at)
+        for begin, several in beginning.items()
+        for at in several
+        if np.ndarray.base.__get__(objects[at]) is None
+    )
+    # Those of torch's own that ``x.numpy()`` lent to an array cannot be resized, either.
+    bases = {base for at in arrays for base in edges[at]} - arrays
+    lent = {at for base in bases for at in edges[base] if at in addresses and owning.at(addresses[at]) is None}
+    borrowed = [at for at in foreign if at in addresses and at not in lent]
+    own = addresses.keys() - borrowed
+    pieces = _Spans((addresses[at], objects[at].nbytes(), at) for at in own)
+    stand_ins = AskedOnce[int, int](lambda _: found.stand_in())
+    for at, address in ((at, addresses[at]) for at in borrowed):
+        owner, piece = owning.at(address), pieces.at(address)
+        # A storage keeps the array at its address to which something unknown refers.
+        there = [*beginning.get(address, []), *([] if owner is None else [owner])]
+        kept = next(filter(found.has_unmet, there), None)
+        if kept is not None:
+            found.python_counts[kept] += 1
+        held = owner if kept is None else kept
+        if held is None and piece is not None:  # a piece of another storage
             found.take_native(piece)
-        held = piece if array is None else array
-        if held is None and (held := stand_ins.get(address)) is None:
-            held = stand_ins[address] = found.stand_in()
-        found.edges[at].append(held)
-        owners[at] = piece if piece is not None else arrays.owner(held)
+            held = piece
+        held = stand_ins[address] if held is None else held
+        edges[at].append(held)
+        owners[at] = held if piece is None else piece
+        while inner := [base for base in edges[owners[at]] if base in arrays and owners[at] in arrays]:
+            owners[at] = inner[0]  # the last of the bases that are arrays
     return owners
 
 
@@ -152,41 +171,6 @@ class _Spans:
         """Return the number of the piece that an address lies in, or None."""
         begin, nbytes, number = self._spans[bisect_right(self._begins, address) - 1] if self._spans else (0, 0, 0)
         return number if begin <= address < begin + nbytes else None
-
-
-class _Arrays:
-    def __init__(self, found: References) -> None:
-        self._found = found
-        self._arrays = {at for at, item in enumerate(found.objects) if np.ndarray in type(item).__mro__}
-        self._beginning: dict[int, list[int]] = {}
-        owners = []
-        for at in self._arrays:
-            begin = int(np.ndarray.ctypes.__get__(found.objects[at]).data)
-            self._beginning.setdefault(begin, []).append(at)
-            if np.ndarray.base.__get__(found.objects[at]) is None:
-                owners.append((begin, int(np.ndarray.nbytes.__get__(found.objects[at])), at))
-        self._owners = _Spans(owners)
-
-    def lent(self, storages: Iterable[int]) -> set[int]:
-        """Return the storages of torch's own that ``x.numpy()`` lent to an array: nor can these be resized."""
-        bases = {base for at in self._arrays for base in self._found.edges[at] if base not in self._arrays}
-        held = {storage for base in bases for storage in self._found.edges[base]}
-        return {at for at in storages if at in held and self._owners.at(self._found.objects[at].data_ptr()) is None}
-
-    def kept_at(self, address: int) -> int | None:
-        """Return the array that a storage keeps: one at its address to which something unknown refers."""
-        owner = self._owners.at(address)
-        for at in [*self._beginning.get(address, []), owner]:
-            if at is not None and self._found.has_unmet(at):
-                self._found.python_counts[at] += 1
-                return at
-        return owner
-
-    def owner(self, array: int) -> int:
-        """Return the array whose memory it is: the last of the bases that are arrays."""
-        while bases := [at for at in self._found.edges[array] if at in self._arrays]:
-            array = bases[0]
-        return array
 
 
 def is_foreign(storage: torch.UntypedStorage) -> bool:
@@ -248,15 +232,12 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
     """Return an object by its attributes; of a module those that are registered are only looked on from."""
     kind = type(item)
     attributes = attributes_of(item)
-    if not attributes or _defining(kind, "__getattribute__") is not object:
+    if not attributes or in_class(kind, "__getattribute__") is not object.__getattribute__:
         return None, []
-    plain = []
-    for name, value in attributes.items():
-        if type(name) is str and name.isidentifier() and not name.startswith("_"):
-            above = _defining(kind, name)  # no class may come between where the name is read or deleted
-            if above is None or not any("__set__" in vars(each) for each in mro_of(type(vars(above)[name]))):
-                plain.append((f"{path}.{name}", value))
-    entries = _held(plain)
+    public = [name for name in attributes if type(name) is str and name.isidentifier() and not name.startswith("_")]
+    # No class may come between where a name is read or deleted.
+    stored = (name for name in public if in_class(type(in_class(kind, name)), "__set__") is UNKNOWN)
+    entries = _held((f"{path}.{name}", attributes[name]) for name in stored)
     inner, line = list(entries), mro_of(kind)
     for name, child in registered(item, "_modules").items() if nn.Module in line else ():
         if child is not None and name.isidentifier():
@@ -265,13 +246,8 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
             inner.append((f"{path}[{name}]", child))  # only these reach their children by number
     # Whose attributes a user may take away.
     is_theirs = is_users(kind) or kind is SimpleNamespace or nn.Module in line
-    lets_go = is_theirs and _defining(kind, "__delattr__") in {object, nn.Module}
+    lets_go = is_theirs and in_class(kind, "__delattr__") in {object.__delattr__, nn.Module.__delattr__}
     return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
-
-
-def _defining(kind: type, name: str) -> type | None:
-    """Return the class that an attribute of a class is found in."""
-    return next((each for each in mro_of(kind) if name in vars(each)), None)
 
 
 def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:

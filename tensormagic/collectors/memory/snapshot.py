@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries, size, whole, word
 from tensormagic.collectors.memory.snapshot_segments import (
@@ -23,8 +23,6 @@ from tensormagic.collectors.requirements import what
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import (
-    CATEGORIES,
-    Category,
     Gap,
     LineMemory,
     RefusedAllocation,
@@ -37,26 +35,18 @@ from tensormagic.words import count, number_of_bytes, plural
 # Events count what was asked for. A history may begin long after the program did: what is freed without having been
 # allocated in it was there before; an address that is allocated twice was freed in between, unseen.
 
-# What torch's profiler calls things (torch.cuda._memory_viz.profile_plot), in the words of these reports.
-_CATEGORIES: dict[str, Category] = {
-    "parameter": "parameter",
-    "gradient": "gradient",
-    "optimizer_state": "optimizer state",
-    "activation": "saved for backward",
-    "input": "input",
-}
+_Key = TypeVar("_Key")
 _GROWS, _SHRINKS = {"segment_alloc", "segment_map"}, {"segment_free", "segment_unmap"}
 _KNOWN = {"alloc", "free_requested", "free_completed", "oom", "snapshot", *_GROWS, *_SHRINKS}
 
 
 class Step(NamedTuple):
-    """An event as it was read: bytes asked for, the number of its line, what its memory is for, and the event."""
+    """An event as it was read: bytes asked for, the number of its line, and the event."""
 
     action: str
     address: int
     nbytes: int
     line: int
-    category: Category
     event: dict[Any, Any]
 
     def block(self, device: str) -> Block:
@@ -95,7 +85,6 @@ class Walk:
     lost_blocks: int = 0  # how many those were
     reserved: int = 0  # bytes by which the reserved memory grew
     by_line: Counter[int] = field(default_factory=Counter)  # bytes alive, by number of the line
-    by_category: Counter[Category] = field(default_factory=Counter)  # likewise
 
     def take(self, step: Step) -> None:
         """Go on by one event."""
@@ -123,7 +112,6 @@ class Walk:
     def _count(self, step: Step, nbytes: int) -> None:
         self.level += nbytes
         self.by_line[step.line] += nbytes
-        self.by_category[step.category] += nbytes
 
 
 # The end of the history is known from the blocks, so the beginning follows: what is alive at the end, less what the
@@ -144,7 +132,6 @@ class Moment(NamedTuple):
     before: int
     reserved: int
     by_line: Counter[int]
-    by_category: Counter[Category]
 
 
 class History:
@@ -165,8 +152,8 @@ class History:
     ) -> None:
         steps = [
             Step(
-                word(event, "action"), whole(event, "addr"), size(event, "size"), stacks.line(event.get("frames")),
-                _CATEGORIES.get(word(event, "category"), "other"), event,
+                word(event, "action"), whole(event, "addr"), size(event, "size"),
+                stacks.line(event.get("frames")), event,
             )
             for event in events
         ]  # fmt: skip
@@ -206,8 +193,8 @@ class History:
             live = walk.level
             is_shown = step.action == "oom" and len(self.refused) < MOST_REFUSED
             if number in keep or is_shown:
-                time, by_line, by_category = whole(step.event, "time_us"), +walk.by_line, +walk.by_category
-                self.moments.append(Moment(number, time, live, base - walk.lost, walk.reserved, by_line, by_category))
+                time, before = whole(step.event, "time_us"), base - walk.lost
+                self.moments.append(Moment(number, time, live, before, walk.reserved, +walk.by_line))
             if is_shown:  # its moment is the last that was kept
                 seconds = (self.moments[-1].time - self.moments[0].time) / 1e6 if self.times else None
                 free, stack = size(step.event, "device_free"), stacks.lines(step.event.get("frames"))
@@ -219,31 +206,32 @@ class History:
         self.at_peak += [replace(block, nbytes=block.requested) for block in self.from_before]
         return lost
 
-    def timeline(self, index: Callable[[int], int]) -> Timeline:
-        """Return the bytes asked for at each moment that was kept; ``index`` gives that of a line in the report."""
+    def timeline(self, indices: Mapping[int, int]) -> Timeline:
+        """Return the bytes asked for at each moment that was kept; ``indices`` are those of the lines in the report."""
         moments = self.moments
+        lines = dict.fromkeys(chain.from_iterable(moment.by_line for moment in moments))
+        by_line = {number: tuple(moment.by_line[number] for moment in moments) for number in lines}
         start = moments[0].time
-        kinds = ((category, tuple(moment.by_category[category] for moment in moments)) for category in CATEGORIES)
+        since = tuple(moment.live - moment.before for moment in moments)  # what was allocated in the history
         return Timeline(
             device=self.device, seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
             operation=tuple(moment.number for moment in moments), live=tuple(moment.live for moment in moments),
             before=tuple(moment.before for moment in moments),
-            by_category=tuple(kind for kind in kinds if any(kind[1])), by_line=tuple(self._by_line(index)),
+            by_category=(("other", since),) if any(since) else (), by_line=stacked(by_line, indices, STACKED_LINES),
             peak=self.peak,
         )  # fmt: skip
 
-    def _by_line(self, index: Callable[[int], int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the lines that ever held the most, and what all others held together."""
-        most = Counter[int]()
-        for moment in self.moments:
-            most |= moment.by_line
-        listed = [number for number in most if index(number) >= 0]
-        shown = sorted(listed, key=lambda number: -most[number])[:STACKED_LINES]
-        for number in shown:
-            yield index(number), tuple(moment.by_line[number] for moment in self.moments)
-        rest = tuple(one.by_line.total() - sum(one.by_line[number] for number in shown) for one in self.moments)
-        if any(rest):
-            yield -1, rest
+
+def stacked(
+    series: Mapping[_Key, tuple[int, ...]], numbers: Mapping[_Key, int], most: int
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Return by number the lines that ever held the most, as many as are to be told apart, and all others as -1."""
+    known = [line for line in series if line in numbers]
+    shown = sorted(known, key=lambda line: (-max(series[line]), numbers[line]))[:most]
+    rest = [series[line] for line in series if line not in shown]
+    total = tuple(sum(values) for values in zip(*rest, strict=True))
+    found = [(numbers[line], series[line]) for line in shown if any(series[line])]
+    return (*found, (-1, total)) if any(total) else tuple(found)
 
 
 def _add_lines(sums: defaultdict[int, LineSums], steps: list[Step], frees: str) -> None:
@@ -319,7 +307,7 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
         segments_left_out=_rest(areas[MOST_SEGMENTS:]),
         live=tuple(block.report(stacks, index) for block in in_use[:MOST_LISTED]),
         live_left_out=_rest(in_use[MOST_LISTED:]),
-        timelines=tuple(history.timeline(index) for history in histories),
+        timelines=tuple(history.timeline(indices) for history in histories),
         reserved=tuple(tuple(moment.reserved for moment in history.moments) for history in histories),
         peak_blocks=tuple(block.report(stacks, index) for block in peaking[:MOST_LISTED]),
         peak_left_out=(left_out[0] + unknown[0], left_out[1] + unknown[1]),

@@ -69,14 +69,6 @@ _ALLOWED = _CONTAINERS | {
     "GET", "BINGET", "LONG_BINGET", "PUT", "BINPUT", "LONG_BINPUT",
 }  # fmt: skip
 _IMPORTS = {"GLOBAL", "INST", "STACK_GLOBAL"}
-_WANTED = {
-    "REDUCE": "it wants to call a function",
-    **dict.fromkeys(("OBJ", "NEWOBJ", "NEWOBJ_EX"), "it wants to make an object of a class"),
-    "BUILD": "it wants to set the state of an object",
-    **dict.fromkeys(("PERSID", "BINPERSID"), "it wants an object from outside the file (a persistent id)"),
-    **dict.fromkeys(("EXT1", "EXT2", "EXT4"), "it wants an object from copyreg's registry of extensions"),
-    **dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "it wants a buffer from outside the file"),
-}
 _NAMES = {ord(opcode.code): opcode.name for opcode in pickletools.opcodes}
 
 # A run of the operations that most of a snapshot is made of, passed over in one step: those of a fixed length that
@@ -125,7 +117,7 @@ def check_opcodes(data: bytes) -> None:
 def _wanted(data: bytes, name: str) -> str:
     """Return what the first operation that is not allowed would do: ``"it wants to import os.system"``."""
     if name not in _IMPORTS:
-        return _WANTED.get(name, f"it uses {name}, which no snapshot needs")
+        return f"it uses {name}, which no snapshot needs"
     try:  # what stands before it is plain data, and it imports nothing
         return str(_PlainUnpickler(io.BytesIO(data)).load())
     except SnapshotError as error:

@@ -13,6 +13,7 @@ import torch
 
 from tensormagic.collectors.hooks.replacing import Replacement
 from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.memory.live_tensors import is_recording
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import CellNumber, location_of
@@ -112,8 +113,6 @@ def _by_line(
 # Switches the CUDA allocator's own recording on for a run, and leaves it as it was. Where the user records already,
 # theirs is read and nothing is switched; where they begin to in the run, theirs goes on. CUDA is never started.
 
-_is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
-
 _BEGAN = "CUDA was initialised in this run: only the allocator events of later runs can be read"
 _SWITCHED = "recording of allocator events was switched on in this run: only later events can be read"
 LIMIT = 100_000  # events: some hundred bytes each, stacks shared
@@ -122,7 +121,7 @@ LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 class CudaRecording:
     """One run's recording."""
 
-    def __init__(self, cuda: Any = torch.cuda, enabled: Any = _is_recording, clock: Any = time.time) -> None:
+    def __init__(self, cuda: Any = torch.cuda, enabled: Any = is_recording, clock: Any = time.time) -> None:
         self._cuda, self._enabled, self._clock = cuda, enabled, clock
         self._since: float | None = None  # the moment, in microseconds since 1970
         self._limit = 0  # events that are kept, where that is known

@@ -20,6 +20,7 @@ from tensormagic.collectors.objects.namespace import nearest
 from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import (
+    ITEM,
     THOROUGH,
     ObjectWalk,
     emptied,
@@ -205,7 +206,6 @@ def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) 
 
 MOST_NODES = 100_000  # of one graph
 _NUMBERED = re.compile(r"\[\d+\]")
-_LAST = re.compile(r"\[[^\[\]]*\]$")
 _GROWING_KINDS = {"item", "name", "attribute"}  # others are the parameters of modules, what an optimizer holds
 
 
@@ -265,7 +265,7 @@ class _Search:
         if not _is_item(place):  # it grows only where a line makes it anew from itself
             where = self.where(path)
             return Hold(_as_written(path), "joined", location=where, ends=where is None or self.is_emptied(path))
-        found = _NUMBERED.search(path) or _LAST.search(path)  # of history[3]['loss'] history, of out['x'] out
+        found = _NUMBERED.search(path) or ITEM.search(path)  # of history[3]['loss'] history, of out['x'] out
         name, item = (path, "") if found is None else (path[: found.start()], found[0])
         ends = any(name == path or name.startswith((f"{path}[", f"{path}.")) for path in self._walk_session.bounded)
         written = _as_written(name)

@@ -15,6 +15,7 @@ import torch
 from tensormagic.collectors.geometry.parts import is_backed, parts
 from tensormagic.collectors.memory.live_memory import failing_variables, live_storage
 from tensormagic.collectors.memory.live_tensors import LiveTensors, running
+from tensormagic.collectors.memory.snapshot import stacked
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
@@ -60,8 +61,8 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
         with quiet(), gc_paused():
             walk = ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace)))
             alive = LiveTensors(walk, everything=True)
-            every = [(block.identities | {block.memory.identity}, live_storage(block)) for block in alive.blocks]
-            return {identity: one for identities, one in every for identity in identities}, alive.gaps
+            every = ((block, live_storage(block)) for block in alive.blocks)
+            return {identity: one for block, one in every for identity in block.identities}, alive.gaps
     except Exception as error:  # an odd object that a name leads to: the run is the user's
         return {}, (Gap("names", f"live memory could not be named: {error_text(error)}"),)
 
@@ -183,13 +184,16 @@ class Account:
         found = []
         for log in self._logs:
             moments, by_category = [*log.moments.kept, Moment(*now, log.live)], self._levels(log, 0)
+            by_line = self._levels(log, 1)
+            by_line.pop(BEFORE, None)
             live = tuple(moment.live for moment in moments)
             timeline = Timeline(
                 device=log.device, seconds=array("f", (moment.seconds - began for moment in moments)),
                 operation=tuple(moment.operation for moment in moments), live=live,
                 before=by_category.get(BEFORE, (0,) * len(moments)),
                 by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
-                by_line=self._by_line(log), peak=live.index(max(live)), samples=log.moments.seen + 1,  # and now
+                by_line=stacked(by_line, self._numbers, MOST_STACKED), peak=live.index(max(live)),
+                samples=log.moments.seen + 1,  # and now
             )  # fmt: skip
             found.append(timeline)
         return tuple(found)
@@ -212,16 +216,6 @@ class Account:
                 several[start] += nbytes
                 several[end] -= nbytes
         return {key: tuple(accumulate(each)) for key, each in changes.items()}
-
-    def _by_line(self, log: AllocationLog) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        series = self._levels(log, 1)
-        series.pop(BEFORE, None)
-        known = [site for site in series if site in self._numbers]
-        shown = sorted(known, key=lambda site: (-max(series[site]), self._numbers[site]))[:MOST_STACKED]
-        rest = [series[site] for site in series if site not in shown]
-        total = tuple(sum(values) for values in zip(*rest, strict=True))
-        found = [(self._numbers[site], series[site]) for site in shown if any(series[site])]
-        return (*found, (-1, total)) if any(total) else tuple(found)
 
 
 # What of a run's memory grew with its iterations. Who holds what is asked once, and only where as many storages stayed

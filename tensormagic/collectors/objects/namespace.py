@@ -362,17 +362,18 @@ def _stored(owner: Any, name: str) -> Any:
     if is_kind(owner, ModuleType):
         return vars(owner).get(name, UNKNOWN)
     if is_kind(owner, type):  # functions and constants, without asking any descriptor
-        found = _in_class(owner, name)
+        found = in_class(owner, name)
         return found.__func__ if is_kind(found, staticmethod) else found
     registries = [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []
     held = ChainMap(attributes_of(owner), *registries)
-    slot = _in_class(type(owner), name)
+    slot = in_class(type(owner), name)
     if name not in held and type(slot) is MemberDescriptorType:
         return slot.__get__(owner)  # raises where nothing was put into it yet
     return held.get(name, UNKNOWN)
 
 
-def _in_class(owner: type, name: str) -> Any:
+def in_class(owner: type, name: str) -> Any:
+    """Return what a class or one above it has under a name, as it lies there, or `UNKNOWN`."""
     return next((vars(kind)[name] for kind in mro_of(owner) if name in vars(kind)), UNKNOWN)
 
 
@@ -383,7 +384,7 @@ def _item(owner: Any, key: Any) -> Any:
         return owner[key] if is_view else UNKNOWN  # a mask or a list of indices copies
     if is_kind(owner, dict):
         return dict.get(owner, key, UNKNOWN) if isinstance(key, str | int) else UNKNOWN
-    if _in_class(type(owner), "__getitem__") in _OF_MODULES:
+    if in_class(type(owner), "__getitem__") in _OF_MODULES:
         modules = registered(owner, "_modules")
         by_number = type(key) is int and not is_kind(owner, nn.ModuleDict)
         return [*modules.values()][key] if by_number else modules.get(key, UNKNOWN)

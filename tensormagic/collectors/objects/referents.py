@@ -66,10 +66,6 @@ class Place:
 Held = tuple[Place, Any]
 
 
-# Of these there are many, and what is written behind the path is a dot and the name.
-_STORED = {how: HOW[how].kind for how in ("attribute", "registered", "member", "global", "self")}
-
-
 class Referents(ObjectReader):
     """Says what objects hold, and how a user reaches it: ``names`` are those of tensors, by ``tensor._cdata``."""
 
@@ -83,13 +79,8 @@ class Referents(ObjectReader):
             place = replace(place, kind="optimizer")
         elif place.depth and ModuleType in mro_of(type(item)):
             return  # one that another module imports is no holder of its own
-        readers = self._readers.get
         for how, name, value in self.of(item):
-            if readers(type(value), value) is None:  # as `is_atom` says; a call of it would be a tenth of the time
-                continue
-            if how in _STORED:
-                yield place.inner(f".{name}", _STORED[how]), value
-            else:
+            if not self.is_atom(value):
                 yield self._inner(place, how, name), value
 
     def _inner(self, place: Place, how: str, name: Any) -> Place:

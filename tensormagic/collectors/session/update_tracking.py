@@ -59,23 +59,26 @@ def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> L
     return lines[-1] if lines else None
 
 
+# Nothing is hooked: the counters of two looks are compared. A step changes a parameter in place, so that its version
+# counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
+
+Root = tuple[str, nn.Module]
 Place = tuple[int, int]  # the ids of an optimizer and of the model; the first is 0 for what is in no optimizer
 MOST = 1_000_000  # parameters that are remembered
 _MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly, and at most
 
-Gradient = tuple[weakref.ref[torch.Tensor], int]  # weak, to it, and its version; the same while it lives unchanged
-
 
 @dataclass(slots=True)
 class Seen:
-    """What is remembered of a parameter."""
+    """What is remembered of a parameter from one look to the next."""
 
     version: int  # its version counter
-    gradient: Gradient | None  # its gradient
+    # A weak reference to its gradient, and that one's version: the same while it lives unchanged.
+    gradient: tuple[weakref.ref[torch.Tensor], int] | None
     place: Place  # which optimizer holds it, of which model
-    asks: bool  # whether it asked for a gradient
-    trained: bool  # whether an optimizer was seen to have changed it
-    since: int | None  # how far its optimizer was when it began to stand still; None where it does not
+    asks: bool  # whether it asks for a gradient
+    trained: bool  # whether an optimizer has changed it, by all that can be seen
+    since: int | None = None  # how far its optimizer was when it began to stand still; None where it does not
 
 
 @dataclass(slots=True)
@@ -89,74 +92,59 @@ class Progress:
     is_new: bool = True  # whether it was not there at the last look
 
 
-@dataclass(slots=True)
-class ParameterSnapshot:
+class Parameter(NamedTuple):
     """A parameter as it is, and what it was at the last look."""
 
     name: str
     value: nn.Parameter
-    state: Mapping[str, Any]
-    version: int
-    gradient: Gradient | None
-    place: Place
+    now: Seen
     before: Seen | None
-
-    @property
-    def moved(self) -> int:
-        """In-place changes since the last look, or since it was made."""
-        return self.version - self.before.version if self.before is not None else max(self.version - _MADE, 0)
-
-    @property
-    def is_used(self) -> bool:
-        """Whether its optimizer has made a step with it that left a state."""
-        return bool(self.state) and ("step" not in self.state or steps_of(self.state) > 0)
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether an optimizer has changed it, by all that can be seen."""
-        earlier = self.before is not None and self.before.trained
-        return bool(self.place[0]) and (earlier or self.is_used or self.moved > 0)
+    moved: int  # in-place changes since the last look, or since it was made
+    steps: int  # that its optimizer has made with it, as far as its state counts them
+    is_used: bool  # whether its optimizer has made a step with it that left a state
 
     def stands_still(self, progress: Progress, *, keeps_state: bool) -> bool:
         """Return whether nothing changes it: in an optimizer for want of a gradient, or in none in spite of one.
 
         The progress is that of its optimizer; of what is in none, the fastest one of the model.
         """
-        just_made = keeps_state and self.before is None and self.version <= _FILLED
-        if not self.value.requires_grad or self.is_used or (self.moved and not just_made):
+        now, before = self.now, self.before
+        just_made = keeps_state and before is None and now.version <= _FILLED
+        if not now.asks or self.is_used or (self.moved and not just_made):
             return False
-        if self.place[0] or self.gradient is None:
-            return bool(self.place[0]) and self.gradient is None
-        if self.before is None or (earlier := self.before.gradient) is None:
+        if now.place[0] or now.gradient is None:
+            return bool(now.place[0]) and now.gradient is None
+        if before is None or before.gradient is None:
             return True  # it came since the last look
-        if earlier[0]() is not self.value.grad or earlier[1] != self.gradient[1]:
+        if before.gradient[0]() is not self.value.grad or before.gradient[1] != now.gradient[1]:
             return True
-        return self.before.since is not None and not progress.advanced  # or at one before, and no step was made
+        return before.since is not None and not progress.advanced  # or at one before, and no step was made
 
     def since(self, progress: Progress, *, is_watching: bool) -> int:
         """Return how far its optimizer was when it began to stand still."""
         before, could_move = self.before, is_watching
-        if before is not None and before.since is not None and before.place == self.place:
-            return before.since
         if before is not None:
-            could_move = before.asks and (before.place == self.place or progress.is_new or not self.place[0])
+            stayed = before.place == self.now.place
+            if before.since is not None and stayed:
+                return before.since
+            could_move = before.asks and (stayed or progress.is_new or not self.now.place[0])
         return progress.total - progress.advanced if could_move else progress.total
 
 
-def snapshots(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Marks) -> list[ParameterSnapshot]:
-    """Return the plain parameters of a model, each once: ``held`` has the optimizer of each, ``seen`` the last look."""
-    each: dict[int, ParameterSnapshot] = {}
-    for name, p in held_by(root[1]):
-        if type(p) is nn.Parameter and id(p) not in each and p.is_leaf and not p.is_inference():
-            optimizer = held.get(id(p))
-            state = {} if optimizer is None else states_of(optimizer).get(p) or {}
-            place = (0 if optimizer is None else id(optimizer), id(root[1]))
-            gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
-            each[id(p)] = ParameterSnapshot(f"{root[0]}.{name}", p, state, p._version, gradient, place, seen.of(p))
-    return list(each.values())
+def _parameter(name: str, p: nn.Parameter, optimizer: Any, model: nn.Module, before: Seen | None) -> Parameter:
+    state = {} if optimizer is None else states_of(optimizer).get(p) or {}
+    steps, moved = _steps_counted(state), p._version - (_MADE if before is None else before.version)
+    is_used = bool(state) and ("step" not in state or steps > 0)
+    moved = max(moved, 0) if before is None else moved
+    trained = optimizer is not None and (is_used or moved > 0 or (before is not None and before.trained))
+    gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
+    place = (0 if optimizer is None else id(optimizer), id(model))
+    return Parameter(
+        name, p, Seen(p._version, gradient, place, p.requires_grad, trained), before, moved, steps, is_used
+    )  # fmt: skip
 
 
-def steps_of(state: Mapping[str, Any]) -> int:
+def _steps_counted(state: Mapping[str, Any]) -> int:
     """Return the steps that an optimizer has made with a parameter, by its state; 0 where that does not count them.
 
     A count that lies on another device is not read: that would wait for it.
@@ -167,22 +155,16 @@ def steps_of(state: Mapping[str, Any]) -> int:
     return int(count) if isinstance(count, int | float) else 0
 
 
-# Nothing is hooked: the counters of two looks are compared. A step changes a parameter in place, so that its version
-# counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
-
-Root = tuple[str, nn.Module]
-
-
 class _Model(NamedTuple):
     """A model as it is at one look, with the optimizers that hold any of its parameters."""
 
     root: Root
-    parameters: list[ParameterSnapshot]
+    parameters: list[Parameter]
     optimizers: dict[Place, tuple[str, Any]]
 
-    def of(self, place: Place) -> list[ParameterSnapshot]:
+    def of(self, place: Place) -> list[Parameter]:
         """Return the parameters that one optimizer holds, or none does."""
-        return [one for one in self.parameters if one.place == place]
+        return [one for one in self.parameters if one.now.place == place]
 
 
 @dataclass(slots=True)
@@ -218,14 +200,19 @@ class UpdateTracking:
         return tuple(located)
 
     def _models(self, roots: Iterable[Root], optimizers: list[tuple[str, Any]]) -> Iterator[_Model]:
-        held = {id(p): optimizer for _, optimizer in optimizers for p in updated_by(optimizer)}
-        names = {id(optimizer): name for name, optimizer in optimizers}
+        held = {id(p): (name, optimizer) for name, optimizer in optimizers for p in updated_by(optimizer)}
         taken: set[int] = set()
         for root in roots:
-            parameters = [one for one in snapshots(root, held, self._seen) if id(one.value) not in taken]
-            taken.update(id(one.value) for one in parameters)
-            used = {one.place: held[id(one.value)] for one in parameters if one.place[0]}
-            yield _Model(root, parameters, {place: (names[place[0]], one) for place, one in used.items()})
+            model = _Model(root, [], {})
+            for path, p in held_by(root[1]):
+                if type(p) is nn.Parameter and id(p) not in taken and p.is_leaf and not p.is_inference():
+                    taken.add(id(p))
+                    optimizer = held.get(id(p))
+                    one = _parameter(f"{root[0]}.{path}", p, optimizer and optimizer[1], root[1], self._seen.of(p))
+                    model.parameters.append(one)
+                    if optimizer is not None:
+                        model.optimizers[one.now.place] = optimizer
+            yield model
 
     def _described(self, model: _Model) -> Iterator[UnchangedParameters]:
         progress_of = {place: self._progress(model, place) for place in model.optimizers}
@@ -243,8 +230,8 @@ class UpdateTracking:
             resting = (one for one in members if one.stands_still(progress, keeps_state=keeps_state))
             still[place] = {one.name: one.since(progress, is_watching=self._is_watching) for one in resting}
         for one in model.parameters:
-            since, asks = still[one.place].get(one.name), one.value.requires_grad
-            self._seen.put(one.value, Seen(one.version, one.gradient, one.place, asks, one.is_trained, since))
+            one.now.since = still[one.now.place].get(one.name)
+            self._seen.put(one.value, one.now)
         for place, progress in progress_of.items():
             for since in sorted(set(still[place].values())):
                 names = {name for name, began in still[place].items() if began == since}
@@ -254,7 +241,7 @@ class UpdateTracking:
         """Return how far an optimizer got with a model, this look counted."""
         members, is_new = model.of(place), place not in self._progress_of
         progress = self._progress_of.setdefault(place, Progress(weakref.ref(model.optimizers[place][1])))
-        steps, moved = max(steps_of(one.state) for one in members), max(one.moved for one in members)
+        steps, moved = max(one.steps for one in members), max(one.moved for one in members)
         progress.advanced = max(steps - progress.steps, 0) if steps else moved
         progress.total, progress.steps, progress.is_new = progress.total + progress.advanced, steps, is_new
         return progress
@@ -265,11 +252,11 @@ def _report(
 ) -> Iterator[UnchangedParameters]:
     """Yield what there is to say of parameters that stand still; nothing where no other was trained meanwhile."""
     held = bool(place[0])
-    trainers = [key for key in model.optimizers if any(one.is_trained for one in model.of(key))]
+    trainers = [key for key in model.optimizers if any(one.now.trained for one in model.of(key))]
     if place in trainers or (trainers and not held and watched):
         trainer = place if held else max(trainers, key=lambda key: progress_of[key].advanced)
         names = tuple(one.name for one in model.parameters)
-        trained = tuple(number for number, one in enumerate(model.parameters) if one.is_trained)
+        trained = tuple(number for number, one in enumerate(model.parameters) if one.now.trained)
         numbers = tuple(number for number, name in enumerate(names) if name in still)
         yield UnchangedParameters(
             owner=model.root[0], optimizer=model.optimizers[trainer][0], held=held, names=names,

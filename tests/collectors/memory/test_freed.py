@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory.freed import CYCLES, ELSEWHERE, collect_freeable
+from tensormagic.collectors.memory.freed import CYCLES, ELSEWHERE, collect_freeable, look
 from tensormagic.reports import FreeableMemory
 from tests.collectors.memory.freeing_programs import freed_by, run
 
@@ -159,8 +159,8 @@ def test_memory_of_an_array_without_a_name_is_the_tensors() -> None:
 
 def test_a_list_of_numbers_is_not_looked_through() -> None:
     """A long list that begins with numbers holds nothing: it is not walked."""
-    looked = collect_freeable({"__name__": "program", "numbers": list(map(float, range(100_000)))}).looked
-    assert looked < 50
+    looked = look({"__name__": "program", "numbers": list(map(float, range(100_000)))})
+    assert len(looked.flow.sets) < 50
 
 
 def test_looking_changes_no_count() -> None:

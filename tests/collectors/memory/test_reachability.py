@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.memory.flow import Flow, bits, ends_in_cycles, set_of
@@ -65,14 +67,28 @@ def test_a_set_of_roots_is_read_back() -> None:
     assert bits(set_of([0, 3, 200])) == [0, 3, 200]
 
 
-def test_a_long_chain_takes_no_recursion() -> None:
-    """A chain of 50,000 nodes that two roots begin is walked."""
+class CountedReads(list[list[int]]):
+    """The edges of a graph, and how often those of a node were asked for."""
+
+    reads = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        """Count."""
+        self.reads += 1
+        return super().__getitem__(at)
+
+
+def test_a_long_chain_takes_no_recursion_and_no_look_per_root() -> None:
+    """A chain of 50,000 nodes that several roots begin is walked, as often for two as for forty."""
     size = 50_000
-    edges = [[at + 1] if at + 1 < size else [] for at in range(size)]
-    roots = [[0], [1]]
-    sets = Flow(edges, roots, {}).sets
-    assert sets[0] == 0b01
-    assert sets[size - 1] == 0b11
+    reads = []
+    for several in (2, 40):
+        edges = CountedReads([at + 1] if at + 1 < size else [] for at in range(size))
+        sets = Flow(edges, [[root] for root in range(several)], {}).sets
+        assert sets[0] == 0b01
+        assert sets[size - 1] == set_of(range(several))
+        reads.append(edges.reads)
+    assert reads[0] == reads[1]
 
 
 @settings(max_examples=200, deadline=None)

@@ -145,7 +145,7 @@ def test_old_and_other_forms_are_read():
     assert report.lines[0].kept == 500
     event = {"action": "alloc", "addr": 1, "size": 64, "stream": 0, "frames": [], "category": "optimizer_state"}
     profiled = snapshot_report({"segments": [], "device_traces": [[event]]})
-    assert profiled.timelines[0].by_category == (("optimizer state", (64,)),)
+    assert profiled.timelines[0].by_category == (("other", (64,)),)
     assert profiled.peak_blocks[0].label == "optimizer_state"
     assert [gap.reason for gap in profiled.gaps] == ["the events of cuda:0 have no times"]
 
