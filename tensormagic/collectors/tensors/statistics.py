@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,22 @@ import torch
 
 from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.reductions import BINS, Domain, Ends, as_wide, reduce_chunks, sweep
+from tensormagic.collectors.tensors.reductions import BINS, Domain, as_wide, reduce_chunks
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
 
 # Numbers over a tensor's elements: everything is reduced on the tensor's own device, chunk by chunk, so that a huge or
 # non-contiguous tensor is never copied whole; all results are joined into one buffer and read in a single transfer.
-# Beyond a size the histogram is of a sample, while extremes, NaN, infinities, mean, spread and norm stay those of every
-# element (`sweep`).
+# On the CPU, zeros and histogram of a large tensor are of a sample, while extremes, NaN, infinities, mean, spread and
+# norm stay those of every element, these three to a few parts in a million: sums are in float32 where that holds the
+# values.
 
 # How many elements are read before sampling starts, and how many at a time. On the CPU: what fits its caches, and what
 # torch does not hand to its thread pool (at::internal::GRAIN_SIZE), which is several times as fast on a busy machine
 # of two cores. Elsewhere: enough to keep a GPU busy, with temporaries of 32 MiB.
 CPU_LIMIT, DEVICE_LIMIT = 2**23, 2**32
 CPU_CHUNK, DEVICE_CHUNK = 2**15, 2**22
-LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of a tensor that is swept, for its histogram
+LARGE_CHUNK = 2**17  # of a large tensor: its values lie in a cache, and the calls do not count
+LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of such a tensor, for its histogram
 LIMIT = 2**19  # elements read for each dimension
 MOST_SLICES = 2**17
 MOST_DIMENSIONS = 6
@@ -37,14 +40,11 @@ _LARGE = 10.0  # times the median slice
 _FEW = 0.1  # of the slices at most may be outliers: more are a pattern
 Array = np.ndarray[Any, Any]
 
-_KINDS = (1, 2, 3)  # columns of `Raw.counts`: NaN, +Inf, -Inf; three further on the place of the first of each
 _BITS = {  # dtype of a result → integers with the same bits, in torch and in NumPy, and the dtype in NumPy
     torch.float32: (torch.int32, np.int32, np.float32),
     torch.float64: (torch.int64, np.int64, np.float64),
     torch.int64: (torch.int64, np.int64, np.int64),
 }
-_MOST_EXPONENT, _LAST_EXPONENT = 400, 1000  # of two: beyond the first, float64 squares near the end of their range
-_FAR_FROM_ZERO = 4.0  # standard deviations from which on a mean is subtracted before squaring in float32
 
 Index = tuple[int, ...]
 
@@ -66,94 +66,68 @@ def _statistics_and(
         return Statistics(0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, of_what=of_what), np.empty(0)
     on_cpu = x.device.type == "cpu"
     with quiet():
-        part = thinned(x, limit or (CPU_LIMIT if on_cpu else DEVICE_LIMIT))
-        if part.sampling and limit is None and on_cpu:
-            return _swept(x, chunk or CPU_CHUNK), extra.numpy()
-        return _measured(part, Domain.of(x), chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK), extra)
+        read = shown = thinned(x, limit or (CPU_LIMIT if on_cpu else DEVICE_LIMIT))
+        large = bool(read.sampling) and limit is None and on_cpu
+        chunk = chunk or (LARGE_CHUNK if large else CPU_CHUNK if on_cpu else DEVICE_CHUNK)
+        if large:
+            read = thinned(x, x.numel())
+            shown = thinned(x, min(max(read.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE))
+        return _measured(read, shown, chunk, extra)
 
 
-def _measured(
-    part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor, ends: Ends = None
-) -> tuple[Statistics, Array]:
-    raw = reduce_chunks(lambda: chunks(part.tensor, chunk), domain, ends)
+def _measured(read: Thinned, shown: Thinned, chunk: int, extra: torch.Tensor) -> tuple[Statistics, Array]:
+    """Return statistics of what is read, zeros and histogram of what is ``shown``."""
+    sampled = shown is not read
+    domain, pieces = Domain.of(read.tensor, fast=sampled), list(chunks(read.tensor, chunk))
+    raw = reduce_chunks(pieces, chunks(shown.tensor, chunk), domain)
     # Everything is read in one transfer: floats travel as the integers that have the same bits.
     parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each, extra]
     flat = torch.cat([one.view(_BITS[one.dtype][0]).reshape(-1).to(torch.int64) for one in parts]).cpu().numpy()
     split = zip(np.split(flat, np.cumsum([one.numel() for one in parts])[:-1]), parts, strict=True)
     taken = [bits.astype(_BITS[one.dtype][1]).view(_BITS[one.dtype][2]).reshape(one.shape) for bits, one in split]
-    counts, limits, rows, bins, one_each = (one.tolist() for one in taken[:5])
-    zero, nan, positive, negative = (sum(row[at] for row in counts) * part.repeats for at in range(4))
-    # Integers were shifted, reals were scaled by a power of two.
-    shift, scale = (limits[2] + domain.bias, 1.0) if domain.integer else limits[2:]
-    finite, mean, std, norm = _moments(rows, shift, scale, part.repeats)
-    low, high = (end + domain.bias if finite else None for end in limits[:2])
-    edges, shown = _histogram(bins, low, high, one_each=one_each)
-    first = [_first(counts, part, chunk, kind) for kind in _KINDS]
+    counts, limits, moments, (*bins, _, zero), one_each = (one.tolist() for one in taken[:5])
+    finite, mean, std, norm = _merged(limits, moments, domain.bias, read.repeats)
+    low, high = min(row[0] for row in limits) + domain.bias, max(row[1] for row in limits) + domain.bias
+    edges, shares = _histogram(bins, low, high, one_each=one_each) if finite else ((), [])
+    starts, first = list(itertools.accumulate((piece.numel() for piece in pieces), initial=0)), list[Index | None]()
+    for kind in range(3):  # NaN, +Inf, -Inf
+        ranks = (start + row[kind + 3] for start, row in zip(starts, counts, strict=False) if row[kind])
+        first.append(next(map(read.index, ranks), None))
+    nan, positive, negative = (sum(row[kind] for row in counts) * read.repeats for kind in range(3))
     return Statistics(
-        part.tensor.numel() * part.repeats, part.of, finite, nan, positive, negative, zero, low, high, mean, std, norm,
-        edges, tuple(count * part.repeats for count in shown), sampling=part.sampling,
+        read.tensor.numel() * read.repeats, read.of, finite, nan, positive, negative, zero * shown.repeats,
+        low if finite else None, high if finite else None, mean, std, norm,
+        edges, tuple(count * shown.repeats for count in shares), sampling=shown.sampling,
         of_what="magnitudes" if domain.complex else "values",
         first_nan=first[0], first_positive_infinity=first[1], first_negative_infinity=first[2],
+        sampled=shown.tensor.numel() * shown.repeats if sampled else None,
     ), taken[5]  # fmt: skip
 
 
-def _swept(x: torch.Tensor, chunk: int) -> Statistics:
-    """Return statistics of every element, but zeros and histogram of a sample."""
-    domain, whole = Domain.of(x), thinned(x, x.numel())
-    most = min(max(whole.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE)
-    part = thinned(x, most)
-    part = replace(part, tensor=part.tensor.contiguous())
-    sample, _ = _measured(part, domain, chunk, torch.empty(0))
-    exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
-    # A power of two that keeps the squares of float64 values in range; nearly always 1.
-    scale = math.ldexp(1.0, -exponent) if _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT else 1.0
-    # What to subtract before squaring: a value near the mean, or 0 where that is near zero.
-    shift, std = sample.mean or 0.0, sample.std or 0.0
-    if abs(shift) < _FAR_FROM_ZERO * std and not domain.bias:
-        shift = 0
-    elif domain.integer:
-        shift = round(shift) - domain.bias
-    swept = sweep(whole.tensor, domain, shift, scale)
-    low, high = swept.low + domain.bias, swept.high + domain.bias
-    if sample.finite and (sample.minimum, sample.maximum) != (low, high):  # the histogram from end to end of all
-        sample, _ = _measured(part, domain, chunk, torch.empty(0), ends=(swept.low, swept.high))
-    finite, mean, deviation, norm = _moments(swept.moments, (shift + domain.bias) * scale, scale, whole.repeats)
-    nan, positive, negative = (number * whole.repeats for number in swept.bad)
-    first = [None if rank is None else whole.index(rank) for rank in swept.first]
-    return replace(
-        sample, count=whole.of, sampled=sample.count, finite=finite, nan=nan, positive_infinity=positive,
-        negative_infinity=negative, minimum=low if finite else None, maximum=high if finite else None, mean=mean,
-        std=deviation, norm=norm, first_nan=first[0], first_positive_infinity=first[1],
-        first_negative_infinity=first[2],
-    )  # fmt: skip
-
-
-def _moments(
-    rows: list[list[float]], shift: float, scale: float, repeats: int
+def _merged(
+    limits: list[list[float]], moments: list[list[float]], bias: int, repeats: int
 ) -> tuple[int, float | None, float | None, float | None]:
-    """Return number, mean, spread and norm of the finite values from the moments of the chunks.
-
-    Each row is count, mean and sum of squared deviations, in scaled and shifted units; they are merged as Chan, Golub
-    and LeVeque do (1979).
-    """
-    finite = int(sum(row[0] for row in rows))
-    if not finite:
+    """Return number, mean, spread and norm of the finite values from what `Raw` says of the chunks."""
+    rows = [(*moment, limit[2]) for limit, moment in zip(limits, moments, strict=True) if moment[0]]
+    if not rows:
         return 0, None, None, None
-    own = math.fsum(n * mean for n, mean, _ in rows) / finite
-    squares = math.fsum(part for n, mean, m2 in rows for part in (m2, n * (mean - own) ** 2)) * repeats
-    count, mean = finite * repeats, own + shift
-    if not math.isfinite(squares):
-        return count, mean / scale, None, None  # one value beyond all that the sample led to expect
-    std = math.sqrt(squares / (count - 1)) / scale if count > 1 else None
-    return count, mean / scale, std, math.sqrt(squares + count * mean * mean) / scale
+    scale = min(row[3] for row in rows)
+    ratios = [scale / row[3] for row in rows]  # powers of two: 1 of integers, whose shifts stay exact
+    shifts = [row[4] if ratio == 1 else row[4] * ratio for row, ratio in zip(rows, ratios, strict=True)]
+    near = [
+        (n, shift - shifts[0] + rest * ratio, squares * ratio * ratio)
+        for (n, rest, squares, *_), shift, ratio in zip(rows, shifts, ratios, strict=True)
+    ]
+    finite = int(sum(n for n, _, _ in near))
+    middle = math.fsum(n * mean for n, mean, _ in near) / finite
+    total = math.fsum(part for n, mean, squares in near for part in (squares, n * (mean - middle) ** 2)) * repeats
+    count, mean = finite * repeats, shifts[0] + bias + middle
+    std = math.sqrt(total / (count - 1)) / scale if count > 1 else None
+    return count, mean / scale, std, math.sqrt(total + count * mean * mean) / scale
 
 
-def _histogram(
-    bins: list[int], low: float | None, high: float | None, *, one_each: bool
-) -> tuple[tuple[float, ...], list[int]]:
+def _histogram(bins: list[int], low: float, high: float, *, one_each: bool) -> tuple[tuple[float, ...], list[int]]:
     """Return edges and counts: a bin for each whole number where there are few, else equal bins; one for a constant."""
-    if low is None or high is None:
-        return (), []
     if one_each:
         shown = int(high - low) + 1
         return tuple(low - 0.5 + at for at in range(shown + 1)), bins[:shown]
@@ -161,16 +135,6 @@ def _histogram(
         return (low - abs(low) / 2, low + abs(low) / 2), bins[:1]
     inner = (low * (1 - at / BINS) + high * (at / BINS) for at in range(1, BINS))
     return (float(low), *inner, float(high)), bins
-
-
-def _first(rows: list[list[int]], part: Thinned, chunk: int, kind: int) -> Index | None:
-    """Return the index of the first element of a kind (a column of `_KINDS`) in reading order."""
-    rank = 0
-    for piece, counts in zip(chunks(part.tensor, chunk), rows, strict=True):
-        if counts[kind]:
-            return part.index(rank + counts[kind + len(_KINDS)])
-        rank += piece.numel()
-    return None
 
 
 # Which row, channel or batch item it is: NaN, zeros and outliers, slice by slice along every dimension.

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import tensormagic as tm
 from tensormagic.collectors.geometry.strides import chunks, ordinal, thinned
-from tensormagic.collectors.tensors import reductions, reductions as sweep_module, statistics as statistics_module
+from tensormagic.collectors.tensors import reductions, statistics as statistics_module
 from tensormagic.collectors.tensors.statistics import statistics, values
 from tensormagic.reports import Statistics
 
@@ -233,7 +233,7 @@ def test_empty_and_single_elements() -> None:
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the CPU go the way of devices where looking at a result means waiting."""
     original = reductions.Domain.of
-    replaced = classmethod(lambda _, x: dataclasses.replace(original(x), may_look=False))
+    replaced = classmethod(lambda _, x, **how: dataclasses.replace(original(x, **how), may_look=False))
     monkeypatch.setattr(reductions.Domain, "of", replaced)
 
 
@@ -274,7 +274,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes tensors of some thousand elements so large that they are swept."""
     monkeypatch.setattr(statistics_module, "CPU_LIMIT", 2000)
     monkeypatch.setattr(statistics_module, "LEAST_SAMPLE", 300)
-    monkeypatch.setattr(sweep_module, "CHUNK", 500)
+    monkeypatch.setattr(statistics_module, "LARGE_CHUNK", 500)
 
 
 def wave(dtype: torch.dtype) -> torch.Tensor:
