@@ -14,8 +14,8 @@ import torch
 # two, so that squares neither overflow nor vanish. Second, with the extremes known but not yet read by the host: the
 # histogram.
 #
-# On the CPU, looking at a result is free, so that chunks without NaN and infinities skip the masking of these. On
-# other devices looking would wait for the device: there everything is masked.
+# On the CPU, looking at a result is free, so that chunks without NaN and infinities skip the masking of these in the
+# first pass. On other devices looking would wait for the device.
 
 BINS = 24
 _UINT64_BIAS = 2**63
@@ -93,7 +93,11 @@ def _measured(piece: torch.Tensor, domain: Domain) -> tuple[torch.Tensor, torch.
         moved = values * scale
     some = count.clamp(min=1).to(domain.wide)
     middle = moved.sum() / some
-    shift = origin + (middle := middle.round()).to(torch.int64) if domain.integer else middle
+    if domain.integer:
+        middle = middle.round()
+        shift = origin + middle.to(torch.int64)
+    else:
+        shift = middle
     moved -= middle
     if finite is not None:
         moved = torch.where(finite, moved, 0.0)
@@ -130,18 +134,11 @@ def _histogram(
     bins = torch.zeros(BINS + 2, dtype=torch.int64, device=low.device)
     for piece in shown:
         values = _exact(piece, domain)
-        moved = ((values - origin) * scale).to(domain.wide)
-        finite = None if domain.integer else values.abs() < math.inf
-        if finite is not None and domain.may_look and bool(finite.all()):
-            finite = None
-        places = moved if finite is None else torch.where(finite, moved, start)
-        places = (places - start).mul_(per_unit).clamp_(0, BINS - 1).to(torch.int64)
-        if finite is not None:
-            places = torch.where(finite, places, BINS)
-        if domain.may_look:
-            bins += torch.bincount(places, minlength=BINS + 2)
-        else:  # counted without looking at the device
-            bins.scatter_add_(0, places, torch.ones_like(places))
+        finite = values.abs() < math.inf  # half the passes of `torch.isfinite`
+        places = (((values - origin) * scale).to(domain.wide) - start) * per_unit
+        places = torch.where(finite, places, 0.0).clamp_(0, BINS - 1).to(torch.int64)
+        places = torch.where(finite, places, BINS)
+        bins.scatter_add_(0, places, torch.ones_like(places))  # `torch.bincount` would look at the device
         bins[-1] += (values == -domain.bias).sum()
     return bins
 
