@@ -28,7 +28,6 @@ from tensormagic.collectors.where.source import running_functions
 # Only weak references are held. What was learned stays good as long as that can be checked: a name counts at
 # the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
 
-MOST_REMEMBERED = 4096  # storages
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\](?:\[(?:\d+|'\w*')\])?")  # also in a tuple or dictionary in the list
 _use_count = torch._C._storage_Use_Count
 
@@ -125,8 +124,6 @@ class StorageAliases:
         """Yield who may share the bytes of a region of this storage."""
         identity = storage._cdata
         if identity not in self._beside:
-            if len(self._beside) >= MOST_REMEMBERED:
-                self._beside.clear()
             self._beside[identity] = list(self._over(storage))
         start, stop = region.start, region.stop
         for alias in (*self._by_storage.get(identity, ()), *self._beside[identity]):
