@@ -53,9 +53,9 @@ def pairs_of(
     for (left, one), (right, other) in combinations(regions, 2) if few else meeting(regions):
         if len(found) >= MOST_PAIRS or next(budget, None) is None:
             return tuple(found), False
-        pair = compare(left, one, right, other)
-        if few or pair.overlap != "no":
-            found.append(pair)
+        if (answer := overlap(one, other)) != "no" or few:
+            shared = overlap_elements(one, other), overlap_elements(other, one)
+            found.append(AliasPair(left, right, answer, *shared))
     return tuple(found), True
 
 
@@ -71,14 +71,6 @@ def meeting(regions: Iterable[Named]) -> Iterator[tuple[Named, Named]]:
             if other[1].start >= stop:
                 break
             yield one, other
-
-
-def compare(left: str, one: Region, right: str, other: Region) -> AliasPair:
-    """Return how much two regions overlap, exactly where that is known in bounded time."""
-    answer = overlap(one, other)
-    if answer == "no":
-        return AliasPair(left, right, "no", 0, 0)
-    return AliasPair(left, right, answer, overlap_elements(one, other), overlap_elements(other, one))
 
 
 def _name(entry: Entry) -> str:
@@ -128,6 +120,8 @@ def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, 
     """Return how something comes to lie in its memory, from what, and through which recorded view operations."""
     item, source, reference = entry.item, None, reference_of(piece)
     how, operations = "owner", tuple[str, ...]()
+    beside = (other.item for other in piece.entries if is_kind(other.item, np.ndarray, *BUFFERS))
+    owners = (each for each in beside if not is_kind(each, np.ndarray) or np.ndarray.flags.__get__(each).owndata)
     if is_kind(item, np.ndarray):
         how, source = _array_origin(item, names, reference)
     elif not entry.is_tensor:
@@ -136,17 +130,13 @@ def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, 
         return "part", names.get(id(entry.part_of.item), entry.part_of.names[0]), ()
     elif item._base is not None:
         how, source, operations = "view", item._base, tuple(view_operations(item))
-    elif (source := next((other.item for other in piece.entries if _owns(other.item)), None)) is not None:
+    elif (source := next(owners, None)) is not None:
         how = "wraps"
     elif reference is not None and reference is not entry:  # told by storage object and version counter
         how, source, mine, its = "wraps", reference.item, counter_of(item), counter_of(reference.item)
         if entry.memory and reference.memory and entry.memory.identity == reference.memory.identity:
             how = "same storage" if mine is None or its is None else "detached" if mine == its else "data"
     return how, names.get(id(source), ""), operations
-
-
-def _owns(item: Any) -> bool:
-    return is_kind(item, *BUFFERS) or (is_kind(item, np.ndarray) and np.ndarray.flags.__get__(item).owndata)
 
 
 def _array_origin(item: np.ndarray, names: Mapping[int, str], reference: Entry | None) -> tuple[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from tensormagic.collectors.aliasing.aliases import Footprint, footprint_of
 from tensormagic.collectors.geometry.overlap import overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import shares_version
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import quiet, told
 from tensormagic.reports import CopyVerdict, Sharing
 from tensormagic.reports.storage import Outcome, contiguous_stride, why_not
 from tensormagic.words import number_of_bytes
@@ -209,9 +209,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
             shared = compared(mine, other, label)
             tensors = is_kind(result, torch.Tensor) and is_kind(item, torch.Tensor)
             if tensors and shared.relation not in {"separate", "unknown"}:
-                counted = None
-                with suppress(Exception):  # a wrapper without a counter of its own
-                    counted = shares_version(result, item)
+                counted = told(partial(shares_version, result, item), None)  # a wrapper has no counter of its own
                 shared = replace(shared, shares_version=counted)
             found.append(shared)
     found.sort(key=lambda each: _ORDER.index(each.relation))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_footprint, array_region, region_of
+from tensormagic.collectors.aliasing.aliases import array_footprint
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory
 from tensormagic.collectors.geometry.layout import Count, count_distinct, enumerate_reads, total
-from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.overlap import Region, array_region, overlap, overlap_elements, region_of
 from tensormagic.collectors.geometry.strides import Memory, Pattern, count_between
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
@@ -176,8 +176,6 @@ def _elements(region: Region) -> tuple[OverlayElement, ...]:
 def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
     one, other = regions[left], regions[right]
     answer = overlap(one, other)
-    if answer == "no":
-        return OverlayPair(left, right, answer, 0, 0, 0)
     # How many bytes both read is counted from whichever side that can be done.
     sides = [(_bytewise(one), _bytewise(other)), (_bytewise(other), _bytewise(one))]
     counts = (count(*side) for count in (overlap_elements, _by_runs) for side in sides)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_region, region_of
-from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.geometry.overlap import Region, array_region, place_of
 from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
@@ -146,15 +145,6 @@ class StorageAliases:
                 place = place_of(item)
                 if place.start < address + storage.nbytes() and address < place.stop:
                     yield alias
-
-
-def place_of(x: Any) -> Region:
-    """Return the bytes of an array or strided tensor: addresses where it has memory, else from its storage's start."""
-    if not isinstance(x, torch.Tensor):
-        return array_region(x)
-    address = 0 if x.device.type == "meta" else x.data_ptr()
-    shift = address - int(x.storage_offset()) * x.element_size() if address else 0
-    return region_of(x, shift)
 
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.

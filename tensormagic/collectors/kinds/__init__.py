@@ -9,7 +9,9 @@ A new kind is a `Kind` in the file of those like it, and one line here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,6 +22,7 @@ from tensormagic.collectors.kinds import dtypes, sparse, subclasses, wrappers
 from tensormagic.collectors.kinds.dtypes import decoded
 from tensormagic.collectors.kinds.kind import Description, Kind, Values, always
 from tensormagic.collectors.kinds.subclasses import fits, plain_view
+from tensormagic.collectors.quiet import told
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
@@ -38,10 +41,7 @@ def holder_of(x: Any) -> Kind:
 
 
 def _is_of(kind: Kind, x: Any) -> bool:
-    try:
-        return bool(kind.holds(x))
-    except Exception:  # whatever torch raises for an odd tensor: it is not known to be of this kind
-        return False
+    return told(lambda: bool(kind.holds(x)), otherwise=False)  # an odd tensor is not known to be of this kind
 
 
 def _described(kind: Kind, x: Any) -> tuple[Kind, Description]:
@@ -120,23 +120,15 @@ def study(x: torch.Tensor) -> Subject:
 
 def sizes_of(x: torch.Tensor) -> tuple[int, ...]:
     """Return a tensor's sizes as plain numbers: -1 for one that is none, as the ragged one of a jagged tensor."""
-
-    def size(dim: int) -> int:
-        try:
-            return x.size(dim)
-        except RuntimeError:
-            return -1
-
     try:
         return tuple(size if type(size) is int else -1 for size in x.shape)
     except RuntimeError:  # a nested tensor that is strided tells those alone that all its items have
-        return tuple(map(size, range(x.dim())))
+        ask: Callable[[int], int] = x.size
+        return tuple(told(partial(ask, dim), -1) for dim in range(x.dim()))
 
 
 def is_readable(x: torch.Tensor) -> bool:
     """Return whether the elements of a tensor are plain memory: nobody's code runs, no storage is left."""
-    try:
-        own = holder_of(x)
-        return own.strided and not own.key.startswith(("fake", "meta", "quantized")) and not dispatches(x) and fits(x)
-    except (RuntimeError, NotImplementedError, TypeError):
-        return False
+    own = holder_of(x)
+    plain = own.strided and not own.key.startswith(("fake", "meta", "quantized")) and not dispatches(x)
+    return plain and told(lambda: fits(x), otherwise=False)

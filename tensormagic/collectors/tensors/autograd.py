@@ -175,15 +175,11 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
         )  # fmt: skip
 
 
-def values_of(grad: torch.Tensor) -> torch.Tensor | None:
-    """Return the values of a gradient of any layout, of a DTensor those here; None if only its class can read them."""
-    grad = local_shard(grad)
-    values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
-    return values if is_readable(values) else None
-
-
 def _norm(grad: torch.Tensor) -> float | None:
-    if (values := values_of(grad)) is None:
+    """Return the Euclidean norm of a gradient of any layout; None where it cannot be read without its class."""
+    grad = local_shard(grad)  # of a DTensor what lies in this process
+    values = grad.coalesce().values() if grad.is_sparse else grad
+    if not is_readable(values):
         return None
     wide = None if values.device.type == "mps" else torch.complex128 if values.is_complex() else torch.float64
     return float(torch.linalg.vector_norm(values, dtype=wide))

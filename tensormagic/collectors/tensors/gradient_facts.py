@@ -16,8 +16,8 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import has_history, held_by, is_kind, is_readable, is_stale
 from tensormagic.collectors.objects.namespace import Walk, modules_in, nearest
-from tensormagic.collectors.quiet import local_shard, quiet
-from tensormagic.collectors.tensors.autograd import autograd, names_made, saved_states, values_of
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.tensors.autograd import autograd, names_made, saved_states
 from tensormagic.reports import GradientFacts, LivePath
 from tensormagic.reports.autograd import GradState
 
@@ -154,7 +154,8 @@ def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0
     zero = nan = inf = 0
     with suppress(RuntimeError, NotImplementedError, TypeError):  # a kind without values
-        if (values := values_of(grad)) is not None:
+        if not dispatches_to_python(grad):  # else code of its class would answer
+            values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
             zero, nan, inf = (int(found.sum()) for found in (values == 0, values.isnan(), values.isinf()))
             zero += grad.numel() - values.numel()  # of a sparse gradient: not stored, and zero
     return grad.numel(), zero, nan, inf

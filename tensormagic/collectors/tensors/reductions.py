@@ -56,7 +56,7 @@ class Raw:
     # In ``wide``: finite elements; of value · scale - shift their mean and their sum of squared deviations; the scale.
     moments: torch.Tensor
     bins: torch.Tensor  # int64: the histogram's counts, how many are not finite, how many are zero
-    one_each: torch.Tensor  # int64: 1 where each bin is one whole number, from the lowest on
+    one_each: torch.Tensor  # whether each bin is one whole number, from the lowest on
 
 
 def reduce_chunks(pieces: Iterable[torch.Tensor], shown: Iterable[torch.Tensor], domain: Domain) -> Raw:
@@ -69,7 +69,7 @@ def reduce_chunks(pieces: Iterable[torch.Tensor], shown: Iterable[torch.Tensor],
     if domain.integer:
         one_each &= span >= 0  # a span that overflows int64 is negative
     bins = _histogram(shown, (low, high), one_each, domain)
-    return Raw(counts, limits, moments, bins, one_each.to(torch.int64))
+    return Raw(counts, limits, moments, bins, one_each)
 
 
 def _measured(piece: torch.Tensor, domain: Domain) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

