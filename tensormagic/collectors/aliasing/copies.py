@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,10 +46,9 @@ class Call:
     name: str  # ``"reshape"``, ``".T"`` for an attribute, ``"[]"`` for an index, ``"operator"``; empty where unknown
     library: bool  # whether it is torch's or NumPy's own
     first: Footprint | None  # the first tensor or array that went in
-    inputs: int  # how many went in
     result: Footprint  # what came out
-    keywords: Mapping[str, Any] = field(default_factory=dict)  # constant keyword arguments
     of_sizes: bool = False  # whether it was given whole numbers and nothing else
+    of_format: bool = False  # whether it was given a memory format
 
     @property
     def source(self) -> Footprint:
@@ -69,10 +68,10 @@ def outcome_and_reason(call: Call, relation: str) -> tuple[Outcome, str]:
         outcome = "written in place"
     elif relation in _SAME:
         outcome = _SAME[relation]
-    elif not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and not call.inputs):
+    elif not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and call.first is None):
         outcome = "separate"
     else:
-        outcome = "copy" if call.name in _COPIES and call.inputs else "new"
+        outcome = "copy" if call.name in _COPIES and call.first is not None else "new"
     explain = _REASONS.get(call.name, _general) if call.library else _general
     return outcome, explain(call, outcome)
 
@@ -117,7 +116,7 @@ def _contiguous(call: Call, outcome: Outcome) -> str:
     if outcome == "same object":
         return f"{call.unchanged}: it already was contiguous"
     wanted = contiguous_stride(call.source.shape)
-    if outcome == "copy" and call.source.stride != wanted and "memory_format" not in call.keywords:
+    if outcome == "copy" and call.source.stride != wanted and not call.of_format:
         return f"{call.name}() had to copy: the stride was `{call.source.stride}`, contiguous is `{wanted}`"
     return ""
 
