@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage, region_in
+from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage
 from tensormagic.collectors.aliasing.storage_aliases import (
     BUFFERS,
     Entry,
@@ -48,7 +48,7 @@ def pairs_of(
 ) -> tuple[tuple[AliasPair, ...], bool]:
     """Return the pairs that were compared, first of those ``drawn``, and whether none that overlaps was left out."""
     few = len(entries) <= SMALL
-    regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
+    regions = [(_name(entry), piece.region(entry)) for entry in (drawn if few else entries)]
     found: list[AliasPair] = []
     for (left, one), (right, other) in combinations(regions, 2) if few else meeting(regions):
         if len(found) >= MOST_PAIRS or next(budget, None) is None:
@@ -88,7 +88,7 @@ def member_of(
     entry: Entry, piece: Shared, *, names: Mapping[int, str], counters: dict[int, int], cell: int
 ) -> AliasMember:
     """Return a member of a group, whose numbered ``counters`` grow; ``cell`` is 0 where no strip is drawn."""
-    region, item = region_in(entry, piece), entry.item
+    region, item = piece.region(entry), entry.item
     named = nearest(telling(dict.fromkeys(entry.names)))
     counter = counter_of(item) if entry.is_tensor else None
     relation, base, operations = origin(entry, piece, names)
@@ -223,7 +223,7 @@ def _group(number: int, piece: Shared, names: Mapping[int, str], budget: Iterato
     cell, reference, counters = cell_bytes(piece), reference_of(piece), dict[int, int]()
 
     def rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
-        region = region_in(entry, piece)
+        region = piece.region(entry)
         is_view = entry.is_tensor and entry.item._base is not None
         return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
 

@@ -80,7 +80,7 @@ def _meeting(x: torch.Tensor, memory: Memory, item: Any) -> tuple[str, Region] |
         region = array_region(item, memory.address)
         apart = 0 in region.shape or region.stop <= 0 or region.start >= memory.nbytes
         return None if apart else (RELATIONS[-1], region)
-    return "same object" if item is x else relation(x, item), region_of(item, shift)
+    return told(lambda: ("same object" if item is x else relation(x, item), region_of(item, shift)), None)
 
 
 def relation(x: torch.Tensor, item: torch.Tensor) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.overlap import Region, array_region, place_of
+from tensormagic.collectors.geometry.overlap import Region, array_region, place_of, region_of
 from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
@@ -184,9 +184,14 @@ class Shared:
         """Its size."""
         return self.stop - self.address
 
-    def shift(self, entry: Entry) -> int:
-        """Return how many bytes behind its start the memory of an entry begins."""
-        return entry.memory.address - self.address if entry.memory and self.address else 0
+    def region(self, entry: Entry) -> Region:
+        """Return the region of an entry in it, in bytes from its start. Memory is not read."""
+        if is_kind(entry.item, np.ndarray):
+            return array_region(entry.item, self.address)
+        shift = entry.memory.address - self.address if entry.memory and self.address else 0
+        if entry.is_tensor:
+            return region_of(entry.item, shift)
+        return Region(shift, (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
 
 
 def gather(walk: Walk, *kinds: type) -> list[Entry]:
