@@ -96,7 +96,7 @@ def fingerprint(x: Any) -> list[Any]:
     if not isinstance(x, torch.Tensor):
         return [x.tobytes(), x.flags.writeable]
     with torch._C.DisableTorchFunction(), torch._C._DisableFuncTorch():
-        parts = [part.tensor for one in study(x).found if one.description for part in one.description.parts]
+        parts = [part.tensor for _, said in study(x).found for part in said.parts]
         return [_state(part) for part in (x, *parts)]
 
 

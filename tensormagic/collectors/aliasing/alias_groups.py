@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage, region_in
+from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage
 from tensormagic.collectors.aliasing.storage_aliases import (
     BUFFERS,
     Entry,
@@ -48,14 +48,14 @@ def pairs_of(
 ) -> tuple[tuple[AliasPair, ...], bool]:
     """Return the pairs that were compared, first of those ``drawn``, and whether none that overlaps was left out."""
     few = len(entries) <= SMALL
-    regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
+    regions = [(_name(entry), piece.region(entry)) for entry in (drawn if few else entries)]
     found: list[AliasPair] = []
     for (left, one), (right, other) in combinations(regions, 2) if few else meeting(regions):
         if len(found) >= MOST_PAIRS or next(budget, None) is None:
             return tuple(found), False
-        pair = compare(left, one, right, other)
-        if few or pair.overlap != "no":
-            found.append(pair)
+        if (answer := overlap(one, other)) != "no" or few:
+            shared = overlap_elements(one, other), overlap_elements(other, one)
+            found.append(AliasPair(left, right, answer, *shared))
     return tuple(found), True
 
 
@@ -73,14 +73,6 @@ def meeting(regions: Iterable[Named]) -> Iterator[tuple[Named, Named]]:
             yield one, other
 
 
-def compare(left: str, one: Region, right: str, other: Region) -> AliasPair:
-    """Return how much two regions overlap, exactly where that is known in bounded time."""
-    answer = overlap(one, other)
-    if answer == "no":
-        return AliasPair(left, right, "no", 0, 0)
-    return AliasPair(left, right, answer, overlap_elements(one, other), overlap_elements(other, one))
-
-
 def _name(entry: Entry) -> str:
     return nearest(telling(entry.names))[0]
 
@@ -96,7 +88,7 @@ def member_of(
     entry: Entry, piece: Shared, *, names: Mapping[int, str], counters: dict[int, int], cell: int
 ) -> AliasMember:
     """Return a member of a group, whose numbered ``counters`` grow; ``cell`` is 0 where no strip is drawn."""
-    region, item = region_in(entry, piece), entry.item
+    region, item = piece.region(entry), entry.item
     named = nearest(telling(dict.fromkeys(entry.names)))
     counter = counter_of(item) if entry.is_tensor else None
     relation, base, operations = origin(entry, piece, names)
@@ -128,6 +120,8 @@ def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, 
     """Return how something comes to lie in its memory, from what, and through which recorded view operations."""
     item, source, reference = entry.item, None, reference_of(piece)
     how, operations = "owner", tuple[str, ...]()
+    beside = (other.item for other in piece.entries if is_kind(other.item, np.ndarray, *BUFFERS))
+    owners = (each for each in beside if not is_kind(each, np.ndarray) or np.ndarray.flags.__get__(each).owndata)
     if is_kind(item, np.ndarray):
         how, source = _array_origin(item, names, reference)
     elif not entry.is_tensor:
@@ -136,17 +130,13 @@ def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, 
         return "part", names.get(id(entry.part_of.item), entry.part_of.names[0]), ()
     elif item._base is not None:
         how, source, operations = "view", item._base, tuple(view_operations(item))
-    elif (source := next((other.item for other in piece.entries if _owns(other.item)), None)) is not None:
+    elif (source := next(owners, None)) is not None:
         how = "wraps"
     elif reference is not None and reference is not entry:  # told by storage object and version counter
         how, source, mine, its = "wraps", reference.item, counter_of(item), counter_of(reference.item)
         if entry.memory and reference.memory and entry.memory.identity == reference.memory.identity:
             how = "same storage" if mine is None or its is None else "detached" if mine == its else "data"
     return how, names.get(id(source), ""), operations
-
-
-def _owns(item: Any) -> bool:
-    return is_kind(item, *BUFFERS) or (is_kind(item, np.ndarray) and np.ndarray.flags.__get__(item).owndata)
 
 
 def _array_origin(item: np.ndarray, names: Mapping[int, str], reference: Entry | None) -> tuple[str, Any]:
@@ -233,7 +223,7 @@ def _group(number: int, piece: Shared, names: Mapping[int, str], budget: Iterato
     cell, reference, counters = cell_bytes(piece), reference_of(piece), dict[int, int]()
 
     def rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
-        region = region_in(entry, piece)
+        region = piece.region(entry)
         is_view = entry.is_tensor and entry.item._base is not None
         return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.aliasing.storage_aliases import memory_of
 from tensormagic.collectors.geometry.layout import count_distinct
-from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.overlap import Region, array_region, overlap, overlap_elements, region_of
 from tensormagic.collectors.geometry.parts import components, storage_of
 from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
@@ -61,8 +62,7 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
         found.sort(key=lambda one: RELATIONS.index(one[2]))
         aliases = []
         for label, item, how, region in found[:MOST]:
-            answer, tensor = overlap(own, region), is_kind(item, torch.Tensor)
-            shared = 0 if answer == "no" else overlap_elements(region, own)
+            answer, shared, tensor = overlap(own, region), overlap_elements(region, own), is_kind(item, torch.Tensor)
             version = item._version if tensor and not item.is_inference() else None
             counted = shares_version(x, item) if tensor else False
             kind, of = type(item).__name__, region.elements
@@ -71,36 +71,16 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
     return AliasSearch(tuple(aliases), len(found), owner=next(owners, ""))
 
 
-def region_of(x: torch.Tensor, shift: int) -> Region:
-    """Return the bytes a strided tensor reads, its storage starting at byte ``shift``."""
-    size = x.element_size()
-    start = shift + number(x.storage_offset()) * size
-    return Region.of(start, numbers(x.shape), tuple(step * size for step in numbers(x.stride())), size)
-
-
-def array_region(array: Any, origin: int = 0) -> Region:
-    """Return the bytes of an array, counted from an address; nothing of a subclass is called."""
-    interface = np.ndarray.__array_interface__.__get__(array)
-    strides, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
-    return Region.of(interface["data"][0] - origin, interface["shape"], strides, itemsize)
-
-
 def _meeting(x: torch.Tensor, memory: Memory, item: Any) -> tuple[str, Region] | None:
     """Return how something comes to share the memory of x, and which bytes it reads of it; None where it does not."""
+    its = memory_of(item)
+    if its is None or (shift := memory.shift(its)) is None:
+        return None
     if is_kind(item, np.ndarray):
-        # Addresses are what NumPy arrays and CPU storages have in common; nothing of a subclass is called.
-        if memory.device != "cpu" or not memory.address:
-            return None
         region = array_region(item, memory.address)
         apart = 0 in region.shape or region.stop <= 0 or region.start >= memory.nbytes
         return None if apart else (RELATIONS[-1], region)
-    try:
-        shift = memory.shift(Memory.of(item))
-        if shift is None or item.layout != torch.strided:
-            return None
-        return "same object" if item is x else relation(x, item), region_of(item, shift)
-    except Exception:  # it has no storage, or none that can be asked for: sparse, nested, a class of the user's
-        return None
+    return told(lambda: ("same object" if item is x else relation(x, item), region_of(item, shift)), None)
 
 
 def relation(x: torch.Tensor, item: torch.Tensor) -> str:
@@ -238,10 +218,11 @@ class _Search:
     def __init__(self, x: torch.Tensor, walk: ReferenceWalk) -> None:
         self.x, self.walk = x, walk
         self.identity: int | None = None  # of its storage; None where it has none
-        self.pieces: tuple[Piece, ...] = ()
+        self.memories: list[Memory] = []  # of its components
         self.base_is_held = False  # whether anything in Python refers to its base, besides the view that it is
         with suppress(RuntimeError, NotImplementedError):
-            self.identity, self.pieces = int(x.untyped_storage()._cdata), _of_tensor(x).pieces or ()
+            self.identity, pieces = int(x.untyped_storage()._cdata), _of_tensor(x).pieces or ()
+            self.memories = [memory for memory, _ in pieces]
             # Of a nested tensor the base is one of its components, which has a storage of its own.
             if x._base is not None and x._base.untyped_storage()._cdata == self.identity:
                 view = torch.zeros(2)[0]  # to its base nobody in Python refers
@@ -255,8 +236,8 @@ class _Search:
     def shares(self, other: Any) -> bool:
         if is_kind(other, torch.Tensor):
             return self.identity is not None and storage_of(other) == self.identity
-        pieces = array_footprint(other).pieces or ()
-        return any(mine.shift(its) is not None for mine, _ in self.pieces for its, _ in pieces)
+        its = memory_of(other)
+        return its is not None and any(mine.shift(its) is not None for mine in self.memories)
 
     def run(self, starts: Iterable[tuple[Place, Any]]) -> None:
         """Go through everything that some places reach, not into the tensor itself; take down what uses the storage."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from tensormagic.collectors.aliasing.aliases import Footprint, footprint_of
 from tensormagic.collectors.geometry.overlap import overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import shares_version
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import quiet, told
 from tensormagic.reports import CopyVerdict, Sharing
 from tensormagic.reports.storage import Outcome, contiguous_stride, why_not
 from tensormagic.words import number_of_bytes
@@ -46,10 +46,9 @@ class Call:
     name: str  # ``"reshape"``, ``".T"`` for an attribute, ``"[]"`` for an index, ``"operator"``; empty where unknown
     library: bool  # whether it is torch's or NumPy's own
     first: Footprint | None  # the first tensor or array that went in
-    inputs: int  # how many went in
     result: Footprint  # what came out
-    keywords: Mapping[str, Any] = field(default_factory=dict)  # constant keyword arguments
     of_sizes: bool = False  # whether it was given whole numbers and nothing else
+    of_format: bool = False  # whether it was given a memory format
 
     @property
     def source(self) -> Footprint:
@@ -69,10 +68,10 @@ def outcome_and_reason(call: Call, relation: str) -> tuple[Outcome, str]:
         outcome = "written in place"
     elif relation in _SAME:
         outcome = _SAME[relation]
-    elif not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and not call.inputs):
+    elif not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and call.first is None):
         outcome = "separate"
     else:
-        outcome = "copy" if call.name in _COPIES and call.inputs else "new"
+        outcome = "copy" if call.name in _COPIES and call.first is not None else "new"
     explain = _REASONS.get(call.name, _general) if call.library else _general
     return outcome, explain(call, outcome)
 
@@ -117,7 +116,7 @@ def _contiguous(call: Call, outcome: Outcome) -> str:
     if outcome == "same object":
         return f"{call.unchanged}: it already was contiguous"
     wanted = contiguous_stride(call.source.shape)
-    if outcome == "copy" and call.source.stride != wanted and "memory_format" not in call.keywords:
+    if outcome == "copy" and call.source.stride != wanted and not call.of_format:
         return f"{call.name}() had to copy: the stride was `{call.source.stride}`, contiguous is `{wanted}`"
     return ""
 
@@ -209,9 +208,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
             shared = compared(mine, other, label)
             tensors = is_kind(result, torch.Tensor) and is_kind(item, torch.Tensor)
             if tensors and shared.relation not in {"separate", "unknown"}:
-                counted = None
-                with suppress(Exception):  # a wrapper without a counter of its own
-                    counted = shares_version(result, item)
+                counted = told(partial(shares_version, result, item), None)  # a wrapper has no counter of its own
                 shared = replace(shared, shares_version=counted)
             found.append(shared)
     found.sort(key=lambda each: _ORDER.index(each.relation))

@@ -172,10 +172,9 @@ class _Watch:
             return  # a tensor that some object holds, which is an operand; or one of several that a call returned
         name, library = self._callee(part)
         args, keywords = (part.args, part.keywords) if isinstance(part, ast.Call) else ([], [])
-        named = [(each.arg, each.value) for each in keywords if each.arg]
-        constants = {key: value.value for key, value in named if isinstance(value, ast.Constant)}
         of_sizes = bool(args) and all(isinstance(each, ast.Constant) and type(each.value) is int for each in args)
-        call = Call(name, library, first, len(inputs), result, keywords=constants, of_sizes=of_sizes)
+        of_format = any(each.arg == "memory_format" for each in keywords)
+        call = Call(name, library, first, result, of_sizes, of_format)
         relations = [(compared(result, footprint, "").relation, source) for source, footprint in inputs]
         same = [each for each in relations if each[0] == "same object"]
         (relation, source), *_ = [*same, *(each for each in relations if each[0] != "separate"), ("separate", "")]

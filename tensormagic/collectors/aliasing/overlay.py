@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_footprint, array_region, region_of
+from tensormagic.collectors.aliasing.aliases import array_footprint
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory
 from tensormagic.collectors.geometry.layout import Count, count_distinct, enumerate_reads, total
-from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements, region_of
 from tensormagic.collectors.geometry.strides import Memory, Pattern, count_between
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
@@ -37,15 +37,6 @@ MOST_CELLS = 480  # in all rows together, so that a panel stays small
 CONTEXT = 8  # units around what is read
 MOST_STEPS = 2**16  # elements that are told one by one
 MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
-
-
-def region_in(entry: Entry, piece: Shared) -> Region:
-    """Return the region of an entry in a piece of memory. Memory is not read."""
-    if entry.is_tensor:
-        return region_of(entry.item, piece.shift(entry))
-    if is_kind(entry.item, np.ndarray):
-        return array_region(entry.item, piece.address)
-    return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
 
 
 def cell_bytes(piece: Shared) -> int:
@@ -88,7 +79,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
         pieces = [(sorted(numbers[id(entry)] for entry in piece.entries), piece) for piece in by_memory(entries)]
         placed = [
             (OverlayStorage(tuple(group), piece.address, piece.nbytes, piece.device),
-             {at: region_in(entries[at], piece) for at in group})
+             {at: piece.region(entries[at]) for at in group})
             for group, piece in sorted(pieces, key=lambda pair: pair[0])
         ]  # fmt: skip
     for at, region in (pair for _, regions in placed for pair in regions.items()):
@@ -176,8 +167,6 @@ def _elements(region: Region) -> tuple[OverlayElement, ...]:
 def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
     one, other = regions[left], regions[right]
     answer = overlap(one, other)
-    if answer == "no":
-        return OverlayPair(left, right, answer, 0, 0, 0)
     # How many bytes both read is counted from whichever side that can be done.
     sides = [(_bytewise(one), _bytewise(other)), (_bytewise(other), _bytewise(one))]
     counts = (count(*side) for count in (overlap_elements, _by_runs) for side in sides)

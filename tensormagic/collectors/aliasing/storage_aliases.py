@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_region, region_of
-from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.geometry.overlap import Region, array_region, place_of, region_of
 from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
@@ -28,7 +27,6 @@ from tensormagic.collectors.where.source import running_functions
 # Only weak references are held. What was learned stays good as long as that can be checked: a name counts at
 # the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
 
-MOST_REMEMBERED = 4096  # storages
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\](?:\[(?:\d+|'\w*')\])?")  # also in a tuple or dictionary in the list
 _use_count = torch._C._storage_Use_Count
 
@@ -125,8 +123,6 @@ class StorageAliases:
         """Yield who may share the bytes of a region of this storage."""
         identity = storage._cdata
         if identity not in self._beside:
-            if len(self._beside) >= MOST_REMEMBERED:
-                self._beside.clear()
             self._beside[identity] = list(self._over(storage))
         start, stop = region.start, region.stop
         for alias in (*self._by_storage.get(identity, ()), *self._beside[identity]):
@@ -149,15 +145,6 @@ class StorageAliases:
                 place = place_of(item)
                 if place.start < address + storage.nbytes() and address < place.stop:
                     yield alias
-
-
-def place_of(x: Any) -> Region:
-    """Return the bytes of an array or strided tensor: addresses where it has memory, else from its storage's start."""
-    if not isinstance(x, torch.Tensor):
-        return array_region(x)
-    address = 0 if x.device.type == "meta" else x.data_ptr()
-    shift = address - int(x.storage_offset()) * x.element_size() if address else 0
-    return region_of(x, shift)
 
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.
@@ -197,9 +184,14 @@ class Shared:
         """Its size."""
         return self.stop - self.address
 
-    def shift(self, entry: Entry) -> int:
-        """Return how many bytes behind its start the memory of an entry begins."""
-        return entry.memory.address - self.address if entry.memory and self.address else 0
+    def region(self, entry: Entry) -> Region:
+        """Return the region of an entry in it, in bytes from its start. Memory is not read."""
+        if is_kind(entry.item, np.ndarray):
+            return array_region(entry.item, self.address)
+        shift = entry.memory.address - self.address if entry.memory and self.address else 0
+        if entry.is_tensor:
+            return region_of(entry.item, shift)
+        return Region(shift, (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
 
 
 def gather(walk: Walk, *kinds: type) -> list[Entry]:

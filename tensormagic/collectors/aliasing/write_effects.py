@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.aliases import relation
-from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
+from tensormagic.collectors.aliasing.storage_aliases import Hit
 from tensormagic.collectors.geometry.layout import count_distinct, text_of
-from tensormagic.collectors.geometry.overlap import Region, Touched, overlap, touched
+from tensormagic.collectors.geometry.overlap import Region, Touched, overlap, place_of, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place, shares_version
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, root_name, still_value

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
+from tensormagic.collectors.aliasing.storage_aliases import StorageAliases
 from tensormagic.collectors.aliasing.write_effects import (
     Call,
     Suspicion,
@@ -29,7 +29,7 @@ from tensormagic.collectors.aliasing.write_effects import (
     through,
     written_name,
 )
-from tensormagic.collectors.geometry.overlap import index_at, touched, written_elements
+from tensormagic.collectors.geometry.overlap import index_at, place_of, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from operator import mul
 
@@ -70,26 +70,21 @@ def grid(shown: Grid, stride: Sequence[int], offset: int) -> Grid:
 #
 # Exact by arithmetic where the dimensions nest, and by enumeration for overlapping patterns of bounded size; beyond
 # that counts are sampled, and the strip says so.
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows worth drawing under the strip: the slices ``name[0]``, ``name[1]``, … of a contiguous base tensor."""
-
-    length: int  # storage elements in one of them
-    name: str  # the name of the tensor they are slices of
+Rows = tuple[int, str]  # rows worth drawing under it: storage elements in one, and the name that they are slices of
+NO_ROWS: Rows = (0, "")
 
 
-def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = None) -> Strip | None:
+def strip(pattern: Pattern | None, storage_elements: int, rows: Rows = NO_ROWS) -> Strip | None:
     """Return the strip of a storage, counted in elements of the tensor's dtype, or None where it holds none."""
     if storage_elements <= 0:
         return None
-    start, stop, width = _cut(pattern, storage_elements, rows.length if rows else 0)
+    start, stop, width = _cut(pattern, storage_elements, rows[0])
     starts = range(start, stop, width)
     counts, exact = total(pattern, starts, stop)
     cells = tuple(
         StripCell(first, min(first + width, stop), *count) for first, count in zip(starts, counts, strict=True)
     )
-    length, name = (rows.length, rows.name) if rows else (0, "")
-    return Strip(start, stop, width, cells, exact=exact, row_length=length, row_name=name)
+    return Strip(start, stop, width, cells, exact=exact, row_length=rows[0], row_name=rows[1])
 
 
 def _cut(pattern: Pattern | None, elements: int, row_length: int) -> tuple[int, int, int]:
@@ -155,7 +150,7 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
     *,
     storage_elements: int,
     element_size: int,
-    rows: Rows | None = None,
+    rows: Rows = NO_ROWS,
 ) -> LayoutReport:
     """Return the layout of a strided tensor: all is in elements, but ``element_size``; no stride is negative."""
     shape, stride = tuple(shape), tuple(stride)

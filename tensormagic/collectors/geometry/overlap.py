@@ -14,6 +14,7 @@ import torch
 
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.strides import Pattern, count_between
+from tensormagic.collectors.quiet import number, numbers
 
 # Comparing address ranges is not enough: ``x[:, ::2]`` and ``x[:, 1::2]`` lie in the same range and share nothing.
 # NumPy solves the question exactly (``numpy.shares_memory``, a bounded search over strides), and never looks at what
@@ -61,6 +62,29 @@ class Region:
         return Pattern.of(self.shape, self.stride, self.start)
 
 
+def region_of(x: torch.Tensor, shift: int) -> Region:
+    """Return the bytes a strided tensor reads, its storage starting at byte ``shift``."""
+    size = x.element_size()
+    start = shift + number(x.storage_offset()) * size
+    return Region.of(start, numbers(x.shape), tuple(step * size for step in numbers(x.stride())), size)
+
+
+def array_region(array: Any, origin: int = 0) -> Region:
+    """Return the bytes of an array, counted from an address; nothing of a subclass is called."""
+    interface = np.ndarray.__array_interface__.__get__(array)
+    strides, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
+    return Region.of(interface["data"][0] - origin, interface["shape"], strides, itemsize)
+
+
+def place_of(x: Any) -> Region:
+    """Return the bytes of an array or strided tensor: addresses where it has memory, else from its storage's start."""
+    if not isinstance(x, torch.Tensor):
+        return array_region(x)
+    address = 0 if x.device.type == "meta" else x.data_ptr()
+    shift = address - int(x.storage_offset()) * x.element_size() if address else 0
+    return region_of(x, shift)
+
+
 def overlap(x: Region, y: Region) -> Literal["yes", "no", "maybe"]:
     """Return whether two regions have a byte in common; "maybe" where finding out would take too long."""
     if 0 in x.shape or 0 in y.shape:
@@ -81,7 +105,7 @@ def overlap(x: Region, y: Region) -> Literal["yes", "no", "maybe"]:
 def overlap_elements(x: Region, y: Region) -> int | None:
     """Return how many different elements of x have a byte in common with y; None where counting takes too long."""
     reads, writes = x.pattern, y.pattern
-    if reads is None or writes is None:
+    if reads is None or writes is None or overlap(x, y) == "no":
         return 0
     start, stop, distinct = writes.offset, writes.highest + y.itemsize, count_distinct(writes)
     covered = None if distinct is None else distinct * y.itemsize

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,10 +68,8 @@ def named_parts(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         yield "to_local", local
     for name in _NAMED_PARTS.get(x.layout, ()):
         method = getattr(torch.Tensor, name, None)
-        part = None
-        with suppress(Exception):  # an odd tensor may raise anything
-            part = method(x) if method else object.__getattribute__(x, f"_{name}")
-        if part is not None:
+        ask = partial(method, x) if method else partial(object.__getattribute__, x, f"_{name}")
+        if (part := told(ask, None)) is not None:
             yield name, part
 
 
@@ -133,12 +131,9 @@ def is_wrapper(x: Any) -> bool:
 
 def inner_tensors(x: Any) -> list[tuple[str, torch.Tensor]]:
     """Return the tensors that an instance holds, by attribute."""
-    found = list[tuple[str, torch.Tensor]]()
-    with suppress(AttributeError):
-        held = dict(object.__getattribute__(x, "__dict__"))
-        found = [(name, item) for name, item in held.items() if torch.Tensor in type(item).__mro__]
+    held: list[tuple[str, Any]] = told(lambda: list(object.__getattribute__(x, "__dict__").items()), [])
+    found = [(name, item) for name, item in held if torch.Tensor in type(item).__mro__]
     if not found and overrides(x, "__tensor_flatten__"):
-        with suppress(Exception):  # its class's own code: whatever it raises, there is nothing to show then
-            attributes = [(str(name), getattr(x, name)) for name in x.__tensor_flatten__()[0]]
-            found = [(name, item) for name, item in attributes if torch.Tensor in type(item).__mro__]
+        held = told(lambda: [(str(name), getattr(x, name)) for name in x.__tensor_flatten__()[0]], [])
+        found = [(name, item) for name, item in held if torch.Tensor in type(item).__mro__]
     return found

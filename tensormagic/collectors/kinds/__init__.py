@@ -9,7 +9,9 @@ A new kind is a `Kind` in the file of those like it, and one line here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,6 +22,7 @@ from tensormagic.collectors.kinds import dtypes, sparse, subclasses, wrappers
 from tensormagic.collectors.kinds.dtypes import decoded
 from tensormagic.collectors.kinds.kind import Description, Kind, Values, always
 from tensormagic.collectors.kinds.subclasses import fits, plain_view
+from tensormagic.collectors.quiet import told
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
@@ -32,32 +35,20 @@ TRAITS: tuple[Kind, ...] = (*subclasses.STORAGES, *dtypes.STRIDED_KINDS)
 STRIDED = Kind("strided", lambda _: True, always("", ""), strided=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One kind that a tensor is of: what it says of itself, or why that could not be read."""
-
-    kind: Kind
-    description: Description | None
-    error: Exception | None = None
-
-
 def holder_of(x: Any) -> Kind:
     """Return the kind that holds a tensor's numbers; plain strided memory where it is none of the others."""
     return next((kind for kind in HOLDERS if _is_of(kind, x)), STRIDED)
 
 
 def _is_of(kind: Kind, x: Any) -> bool:
-    try:
-        return bool(kind.holds(x))
-    except Exception:  # whatever torch raises for an odd tensor: it is not known to be of this kind
-        return False
+    return told(lambda: bool(kind.holds(x)), otherwise=False)  # an odd tensor is not known to be of this kind
 
 
-def _found(kind: Kind, x: Any) -> Found:
+def _described(kind: Kind, x: Any) -> tuple[Kind, Description]:
     try:
-        return Found(kind, kind.describe(x))
+        return kind, kind.describe(x)
     except Exception as error:  # showing never raises: it becomes a gap
-        return Found(kind, None, error)
+        return kind, Description("", "", error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +59,15 @@ class Subject:
     # What is asked for strides, storage and elements: without code of the tensor's class in between.
     plain: torch.Tensor
     holder: Kind  # The kind that holds its numbers.
-    found: tuple[Found, ...]  # Every kind that it is of, the holder first, except for plain memory.
+    # Every kind that it is of, with what that says of it; the holder first, except for plain memory.
+    found: tuple[tuple[Kind, Description], ...]
     numbers: Values | None  # Where its numbers are; None where there are none to read.
     no_values: str  # Why there are none; empty where there are, or where nothing is known of it.
 
     @property
     def looked_at(self) -> tuple[torch.Tensor, ...]:
         """Tensors that are alive only because this one is looked at: what it is seen through, and its components."""
-        parts = [part.tensor for one in self.found if one.description is not None for part in one.description.parts]
+        parts = [part.tensor for _, said in self.found for part in said.parts]
         numbers = [] if self.numbers is None else [self.numbers.tensor]
         return tuple(each for each in (self.plain, *numbers, *parts) if each is not self.tensor)
 
@@ -87,8 +79,7 @@ class Subject:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes, as the tensor or its kind gives them. May raise for an odd tensor."""
-        described = [one.description.shape for one in self.found if one.description is not None]
-        known = next((shape for shape in described if shape is not None), None)
+        known = next((said.shape for _, said in self.found if said.shape is not None), None)
         return tuple(int(size) for size in self.tensor.shape) if known is None else known
 
     @property
@@ -104,7 +95,7 @@ class Subject:
             return None
         if self.strided and not self.numbers.of_what:
             # Where one kind could not be described it is not known what reading would do.
-            described = all(one.description is not None for one in self.found)
+            described = all(said.error is None for _, said in self.found)
             return self.plain if not self.no_values and self.holder.printable and described else None
         own = self.holder.printable and not self.strided
         return self.tensor if own or self.tensor.is_quantized else self.numbers.tensor
@@ -114,39 +105,30 @@ def study(x: torch.Tensor) -> Subject:
     """Return of which kinds a tensor is, and what may be read of it."""
     holder = holder_of(x)
     plain = plain_view(x) if holder.key == "subclass" and dispatches(x) else x
-    every = [_found(holder, x)] if holder is not STRIDED else []
-    every += [_found(kind, plain) for kind in TRAITS if holder.strided and _is_of(kind, plain)]
-    every += [_found(kind, x) for kind in ROLES if _is_of(kind, x)]
-    said = [one.description for one in every if one.description is not None]
-    no_values = next((each.no_values for each in said if each.no_values), "")
+    found = [_described(holder, x)] if holder is not STRIDED else []
+    found += [_described(kind, plain) for kind in TRAITS if holder.strided and _is_of(kind, plain)]
+    found += [_described(kind, x) for kind in ROLES if _is_of(kind, x)]
+    no_values = next((said.no_values for _, said in found if said.no_values), "")
     values = None
     if not no_values:
-        values = next((each.values for each in said if each.values), None)
+        values = next((said.values for _, said in found if said.values), None)
         if values is None and holder.strided and is_readable(plain):
             values = decoded(plain) or Values(plain, "")
         values = values if values is not None and is_readable(values.tensor) else None
-    return Subject(x, plain, holder, tuple(every), values, no_values)
+    return Subject(x, plain, holder, tuple(found), values, no_values)
 
 
 def sizes_of(x: torch.Tensor) -> tuple[int, ...]:
     """Return a tensor's sizes as plain numbers: -1 for one that is none, as the ragged one of a jagged tensor."""
-
-    def size(dim: int) -> int:
-        try:
-            return x.size(dim)
-        except RuntimeError:
-            return -1
-
     try:
         return tuple(size if type(size) is int else -1 for size in x.shape)
     except RuntimeError:  # a nested tensor that is strided tells those alone that all its items have
-        return tuple(map(size, range(x.dim())))
+        ask: Callable[[int], int] = x.size
+        return tuple(told(partial(ask, dim), -1) for dim in range(x.dim()))
 
 
 def is_readable(x: torch.Tensor) -> bool:
     """Return whether the elements of a tensor are plain memory: nobody's code runs, no storage is left."""
-    try:
-        own = holder_of(x)
-        return own.strided and not own.key.startswith(("fake", "meta", "quantized")) and not dispatches(x) and fits(x)
-    except (RuntimeError, NotImplementedError, TypeError):
-        return False
+    own = holder_of(x)
+    plain = own.strided and not own.key.startswith(("fake", "meta", "quantized")) and not dispatches(x)
+    return plain and told(lambda: fits(x), otherwise=False)

@@ -58,6 +58,7 @@ class Description:
     no_values: str = ""  # why there are no numbers to show; empty where there are
     stored_bytes: int | None = None  # what it really takes, where that is not its elements times their size
     placed: Placed | None = None  # how it is spread over ranks
+    error: Exception | None = None  # why the kind could not be described, where it says nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,14 +57,18 @@ def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]
     """
     nodes = list(walk_nodes([root], MOST_COUNTED + 1))  # held, so that the Python object and ``id`` of each stay
     listed = nodes[:MOST_LISTED]
-    places = {id(node): place for place, node in enumerate(listed)}
-    made: dict[int, str] = {}  # what the listed nodes made that has a name; the first name counts
-    for label, item in islice(named, MOST_NAMED):
-        askable = has_history(item) and not is_stale(item)  # a view that was written to would get a new node
-        if askable and (place := places.get(id(item.grad_fn))) is not None:
-            made.setdefault(place, label)
-    described = tuple(_node(node, names, places, made.get(place, "")) for place, node in enumerate(listed))
+    places, made = {id(node): place for place, node in enumerate(listed)}, names_made(listed, islice(named, MOST_NAMED))
+    described = tuple(_node(node, names, places, made.get(id(node), "")) for node in listed)
     return Path(described, walked=min(len(nodes), MOST_COUNTED), complete=len(nodes) <= MOST_COUNTED)
+
+
+def names_made(nodes: Iterable[Any], named: Iterable[tuple[str, Any]]) -> dict[int, str]:
+    """Return the first name of what each of these nodes made, by ``id`` of the node."""
+    made = {id(node): "" for node in nodes}
+    for label, item in named:  # a view that was written to is not asked: it would get a new node
+        if has_history(item) and not is_stale(item) and made.get(id(item.grad_fn)) == "":
+            made[id(item.grad_fn)] = label
+    return made
 
 
 _UNKNOWN: tuple[int, ...] = ()  # the shape of nested and functorch outputs

@@ -14,10 +14,10 @@ from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
-from tensormagic.collectors.objects.children import has_history, inside, is_kind, is_readable, is_stale, registered
+from tensormagic.collectors.objects.children import has_history, held_by, is_kind, is_readable, is_stale
 from tensormagic.collectors.objects.namespace import Walk, modules_in, nearest
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
-from tensormagic.collectors.tensors.autograd import autograd, saved_states
+from tensormagic.collectors.tensors.autograd import autograd, names_made, saved_states
 from tensormagic.reports import GradientFacts, LivePath
 from tensormagic.reports.autograd import GradState
 
@@ -49,16 +49,11 @@ def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[Live
     return None, len(ends)
 
 
-def _is_made(x: Any) -> bool:
-    """Return whether something has a node and can be asked for it: a view that was written to gets a new one."""
-    return has_history(x) and not is_stale(x)
-
-
 def _ends(x: torch.Tensor, named: Named) -> list[tuple[str, torch.Tensor]]:
     """Return what has a name and a history, each once: single numbers first, later names before earlier ones."""
     found: dict[int, tuple[str, torch.Tensor]] = {}
     for label, each in reversed(named):
-        if each is not x and _is_made(each):
+        if each is not x and has_history(each) and not is_stale(each):
             found.setdefault(id(each), (label, each))
     ordered = sorted(found.values(), key=lambda pair: (pair[1].numel() != 1, "." in pair[0] or "[" in pair[0]))
     return ordered[:MOST_ENDS]
@@ -86,15 +81,11 @@ def _walk(root: Any, x: torch.Tensor, left: int) -> tuple[list[Any], int]:
 
 
 def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> LivePath:
-    wanted = {id(node) for node in nodes}
-    made: dict[int, str] = {}  # what the tensors are called that the nodes made
-    for label, each in named:
-        if _is_made(each) and id(each.grad_fn) in wanted:
-            made.setdefault(id(each.grad_fn), label)
+    made = names_made(nodes, named)
     return LivePath(
         end=name,
         is_scalar=end.numel() == 1,
-        ops=tuple(made.get(id(node), op_name(node.name())) for node in nodes[1:-1]),
+        ops=tuple(made[id(node)] or op_name(node.name()) for node in nodes[1:-1]),
         freed=any(state.state == "freed" for node in nodes[1:] for state in saved_states(node)),
         custom=tuple(dict.fromkeys(op_name(node.name()) for node in nodes[1:] if hasattr(node, "_forward_cls"))),
     )
@@ -118,9 +109,7 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
     with quiet():
         named = list(Walk(namespace).named(torch.Tensor))
         for root, module in modules_in(namespace):
-            for path, inner in inside(root, module):
-                held = registered(inner, "_parameters").items()
-                named += [(f"{path}.{key}", each) for key, each in held if each is not None and is_readable(each)]
+            named += [(f"{root}.{path}", each) for path, each in held_by(module) if is_readable(each)]
     optimizers = [(name, each) for name, each in namespace.items()
                   if not name.startswith("_") and is_kind(each, torch.optim.Optimizer)]  # fmt: skip
     return Names(named, optimizers)

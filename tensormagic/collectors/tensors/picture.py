@@ -7,14 +7,13 @@ import itertools
 import math
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from tensormagic.collectors.geometry.layout import default_slice, dim_names, grid, slice_along, text_of, with_values
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import quiet, told
 from tensormagic.collectors.tensors.reductions import Domain, as_wide
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Gap, Grid, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
@@ -305,6 +304,5 @@ def _every_element(x: torch.Tensor, laid: LayoutReport) -> tuple[str, ...]:
     """
     if len(laid.shape) <= _DRAWN or not laid.grid.values or x.numel() > MOST_CARRIED:
         return ()
-    with quiet(), suppress(Exception):  # a subclass may allow one element and refuse all: then there is one slice
-        return tuple(map(text_of, x.detach().resolve_conj().resolve_neg().reshape(-1).tolist()))
-    return ()
+    with quiet():  # a subclass may allow one element and refuse all: then there is one slice
+        return told(lambda: tuple(map(text_of, x.detach().resolve_conj().resolve_neg().reshape(-1).tolist())), ())

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.reductions import BINS, Domain, Ends, as_wide, reduce_chunks, sweep
+from tensormagic.collectors.tensors.reductions import BINS, Domain, as_wide, reduce_chunks
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
 
 # Numbers over a tensor's elements: everything is reduced on the tensor's own device, chunk by chunk, so that a huge or
-# non-contiguous tensor is never copied whole; all results are joined into one buffer and read in a single transfer.
-# Beyond a size the histogram is of a sample, while extremes, NaN, infinities, mean, spread and norm stay those of every
-# element (`sweep`).
+# non-contiguous tensor is never copied whole; only results are read, when all have been asked for.
+# On the CPU, zeros and histogram of a large tensor are of a sample, while extremes, NaN, infinities, mean, spread and
+# norm stay those of every element, these three to a few parts in a million: sums are in float32 where that holds the
+# values.
 
 # How many elements are read before sampling starts, and how many at a time. On the CPU: what fits its caches, and what
 # torch does not hand to its thread pool (at::internal::GRAIN_SIZE), which is several times as fast on a busy machine
 # of two cores. Elsewhere: enough to keep a GPU busy, with temporaries of 32 MiB.
 CPU_LIMIT, DEVICE_LIMIT = 2**23, 2**32
 CPU_CHUNK, DEVICE_CHUNK = 2**15, 2**22
-LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of a tensor that is swept, for its histogram
+LARGE_CHUNK = 2**17  # of a large tensor: its values lie in a cache, and the calls do not count
+LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of such a tensor, for its histogram
 LIMIT = 2**19  # elements read for each dimension
 MOST_SLICES = 2**17
 MOST_DIMENSIONS = 6
@@ -32,20 +33,8 @@ MOST_BAD = 2**20  # elements whose places are listed to find their slices
 MOST_CELLS = 64  # of a dimension
 _CHUNK = 2**20  # elements
 _LISTED = 4  # slices
-_ROWS = 4  # numbers a slice is reduced to
 _LARGE = 10.0  # times the median slice
 _FEW = 0.1  # of the slices at most may be outliers: more are a pattern
-Array = np.ndarray[Any, Any]
-
-_KINDS = (1, 2, 3)  # columns of `Raw.counts`: NaN, +Inf, -Inf; three further on the place of the first of each
-_BITS = {  # dtype of a result → integers with the same bits, in torch and in NumPy, and the dtype in NumPy
-    torch.float32: (torch.int32, np.int32, np.float32),
-    torch.float64: (torch.int64, np.int64, np.float64),
-    torch.int64: (torch.int64, np.int64, np.int64),
-}
-_MOST_EXPONENT, _LAST_EXPONENT = 400, 1000  # of two: beyond the first, float64 squares near the end of their range
-_FAR_FROM_ZERO = 4.0  # standard deviations from which on a mean is subtracted before squaring in float32
-
 Index = tuple[int, ...]
 
 
@@ -54,106 +43,69 @@ def statistics(x: torch.Tensor, *, limit: int | None = None, chunk: int | None =
 
     Of more than ``limit`` elements about so many are sampled evenly, and the report says so.
     """
-    return _statistics_and(x, torch.empty(0, device=x.device), limit=limit, chunk=chunk)[0]
-
-
-def _statistics_and(
-    x: torch.Tensor, extra: torch.Tensor, *, limit: int | None = None, chunk: int | None = None
-) -> tuple[Statistics, Array]:
-    """Return statistics, and ``extra`` floating-point numbers of that device that are read in the same transfer."""
     if x.numel() == 0:
         of_what = "magnitudes" if x.is_complex() else "values"
-        return Statistics(0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, of_what=of_what), np.empty(0)
+        return Statistics(0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, of_what=of_what)
     on_cpu = x.device.type == "cpu"
     with quiet():
-        part = thinned(x, limit or (CPU_LIMIT if on_cpu else DEVICE_LIMIT))
-        if part.sampling and limit is None and on_cpu:
-            return _swept(x, chunk or CPU_CHUNK), extra.numpy()
-        return _measured(part, Domain.of(x), chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK), extra)
+        read = shown = thinned(x, limit or (CPU_LIMIT if on_cpu else DEVICE_LIMIT))
+        large = bool(read.sampling) and limit is None and on_cpu
+        chunk = chunk or (LARGE_CHUNK if large else CPU_CHUNK if on_cpu else DEVICE_CHUNK)
+        if large:
+            read = thinned(x, x.numel())
+            shown = thinned(x, min(max(read.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE))
+        return _measured(read, shown, chunk)
 
 
-def _measured(
-    part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor, ends: Ends = None
-) -> tuple[Statistics, Array]:
-    raw = reduce_chunks(lambda: chunks(part.tensor, chunk), domain, ends)
-    # Everything is read in one transfer: floats travel as the integers that have the same bits.
-    parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each, extra]
-    flat = torch.cat([one.view(_BITS[one.dtype][0]).reshape(-1).to(torch.int64) for one in parts]).cpu().numpy()
-    split = zip(np.split(flat, np.cumsum([one.numel() for one in parts])[:-1]), parts, strict=True)
-    taken = [bits.astype(_BITS[one.dtype][1]).view(_BITS[one.dtype][2]).reshape(one.shape) for bits, one in split]
-    counts, limits, rows, bins, one_each = (one.tolist() for one in taken[:5])
-    zero, nan, positive, negative = (sum(row[at] for row in counts) * part.repeats for at in range(4))
-    # Integers were shifted, reals were scaled by a power of two.
-    shift, scale = (limits[2] + domain.bias, 1.0) if domain.integer else limits[2:]
-    finite, mean, std, norm = _moments(rows, shift, scale, part.repeats)
-    low, high = (end + domain.bias if finite else None for end in limits[:2])
-    edges, shown = _histogram(bins, low, high, one_each=one_each)
-    first = [_first(counts, part, chunk, kind) for kind in _KINDS]
+def _measured(read: Thinned, shown: Thinned, chunk: int) -> Statistics:
+    """Return statistics of what is read, zeros and histogram of what is ``shown``."""
+    sampled = shown is not read
+    domain, pieces = Domain.of(read.tensor, fast=sampled), list(chunks(read.tensor, chunk))
+    raw = reduce_chunks(pieces, chunks(shown.tensor, chunk), domain)
+    counts, limits, moments = raw.counts.tolist(), raw.limits.tolist(), raw.moments.tolist()
+    *bins, _, zero = raw.bins.tolist()
+    finite, mean, std, norm = _merged(limits, moments, domain.bias, read.repeats)
+    low, high = min(row[0] for row in limits) + domain.bias, max(row[1] for row in limits) + domain.bias
+    edges, shares = _histogram(bins, low, high, one_each=bool(raw.one_each)) if finite else ((), [])
+    starts, first = list(itertools.accumulate((piece.numel() for piece in pieces), initial=0)), list[Index | None]()
+    for kind in range(3):  # NaN, +Inf, -Inf
+        ranks = (start + row[kind + 3] for start, row in zip(starts, counts, strict=False) if row[kind])
+        first.append(next(map(read.index, ranks), None))
+    nan, positive, negative = (sum(row[kind] for row in counts) * read.repeats for kind in range(3))
     return Statistics(
-        part.tensor.numel() * part.repeats, part.of, finite, nan, positive, negative, zero, low, high, mean, std, norm,
-        edges, tuple(count * part.repeats for count in shown), sampling=part.sampling,
+        read.tensor.numel() * read.repeats, read.of, finite, nan, positive, negative, zero * shown.repeats,
+        low if finite else None, high if finite else None, mean, std, norm,
+        edges, tuple(count * shown.repeats for count in shares), sampling=shown.sampling,
         of_what="magnitudes" if domain.complex else "values",
         first_nan=first[0], first_positive_infinity=first[1], first_negative_infinity=first[2],
-    ), taken[5]  # fmt: skip
-
-
-def _swept(x: torch.Tensor, chunk: int) -> Statistics:
-    """Return statistics of every element, but zeros and histogram of a sample."""
-    domain, whole = Domain.of(x), thinned(x, x.numel())
-    most = min(max(whole.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE)
-    part = thinned(x, most)
-    part = replace(part, tensor=part.tensor.contiguous())
-    sample, _ = _measured(part, domain, chunk, torch.empty(0))
-    exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
-    # A power of two that keeps the squares of float64 values in range; nearly always 1.
-    scale = math.ldexp(1.0, -exponent) if _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT else 1.0
-    # What to subtract before squaring: a value near the mean, or 0 where that is near zero.
-    shift, std = sample.mean or 0.0, sample.std or 0.0
-    if abs(shift) < _FAR_FROM_ZERO * std and not domain.bias:
-        shift = 0
-    elif domain.integer:
-        shift = round(shift) - domain.bias
-    swept = sweep(whole.tensor, domain, shift, scale)
-    low, high = swept.low + domain.bias, swept.high + domain.bias
-    if sample.finite and (sample.minimum, sample.maximum) != (low, high):  # the histogram from end to end of all
-        sample, _ = _measured(part, domain, chunk, torch.empty(0), ends=(swept.low, swept.high))
-    finite, mean, deviation, norm = _moments(swept.moments, (shift + domain.bias) * scale, scale, whole.repeats)
-    nan, positive, negative = (number * whole.repeats for number in swept.bad)
-    first = [None if rank is None else whole.index(rank) for rank in swept.first]
-    return replace(
-        sample, count=whole.of, sampled=sample.count, finite=finite, nan=nan, positive_infinity=positive,
-        negative_infinity=negative, minimum=low if finite else None, maximum=high if finite else None, mean=mean,
-        std=deviation, norm=norm, first_nan=first[0], first_positive_infinity=first[1],
-        first_negative_infinity=first[2],
+        sampled=shown.tensor.numel() * shown.repeats if sampled else None,
     )  # fmt: skip
 
 
-def _moments(
-    rows: list[list[float]], shift: float, scale: float, repeats: int
+def _merged(
+    limits: list[list[float]], moments: list[list[float]], bias: int, repeats: int
 ) -> tuple[int, float | None, float | None, float | None]:
-    """Return number, mean, spread and norm of the finite values from the moments of the chunks.
-
-    Each row is count, mean and sum of squared deviations, in scaled and shifted units; they are merged as Chan, Golub
-    and LeVeque do (1979).
-    """
-    finite = int(sum(row[0] for row in rows))
-    if not finite:
+    """Return number, mean, spread and norm of the finite values from what `Raw` says of the chunks."""
+    rows = [(*moment, limit[2]) for limit, moment in zip(limits, moments, strict=True) if moment[0]]
+    if not rows:
         return 0, None, None, None
-    own = math.fsum(n * mean for n, mean, _ in rows) / finite
-    squares = math.fsum(part for n, mean, m2 in rows for part in (m2, n * (mean - own) ** 2)) * repeats
-    count, mean = finite * repeats, own + shift
-    if not math.isfinite(squares):
-        return count, mean / scale, None, None  # one value beyond all that the sample led to expect
-    std = math.sqrt(squares / (count - 1)) / scale if count > 1 else None
-    return count, mean / scale, std, math.sqrt(squares + count * mean * mean) / scale
+    scale = min(row[3] for row in rows)
+    ratios = [scale / row[3] for row in rows]  # powers of two: 1 of integers, whose shifts stay exact
+    shifts = [row[4] if ratio == 1 else row[4] * ratio for row, ratio in zip(rows, ratios, strict=True)]
+    near = [
+        (n, shift - shifts[0] + rest * ratio, squares * ratio * ratio)
+        for (n, rest, squares, *_), shift, ratio in zip(rows, shifts, ratios, strict=True)
+    ]
+    finite = int(sum(n for n, _, _ in near))
+    middle = math.fsum(n * mean for n, mean, _ in near) / finite
+    total = math.fsum(part for n, mean, squares in near for part in (squares, n * (mean - middle) ** 2)) * repeats
+    count, mean = finite * repeats, shifts[0] + bias + middle
+    std = math.sqrt(total / (count - 1)) / scale if count > 1 else None
+    return count, mean / scale, std, math.sqrt(total + count * mean * mean) / scale
 
 
-def _histogram(
-    bins: list[int], low: float | None, high: float | None, *, one_each: bool
-) -> tuple[tuple[float, ...], list[int]]:
+def _histogram(bins: list[int], low: float, high: float, *, one_each: bool) -> tuple[tuple[float, ...], list[int]]:
     """Return edges and counts: a bin for each whole number where there are few, else equal bins; one for a constant."""
-    if low is None or high is None:
-        return (), []
     if one_each:
         shown = int(high - low) + 1
         return tuple(low - 0.5 + at for at in range(shown + 1)), bins[:shown]
@@ -163,37 +115,15 @@ def _histogram(
     return (float(low), *inner, float(high)), bins
 
 
-def _first(rows: list[list[int]], part: Thinned, chunk: int, kind: int) -> Index | None:
-    """Return the index of the first element of a kind (a column of `_KINDS`) in reading order."""
-    rank = 0
-    for piece, counts in zip(chunks(part.tensor, chunk), rows, strict=True):
-        if counts[kind]:
-            return part.index(rank + counts[kind + len(_KINDS)])
-        rank += piece.numel()
-    return None
-
-
 # Which row, channel or batch item it is: NaN, zeros and outliers, slice by slice along every dimension.
 #
-# For each dimension the tensor is read with that dimension whole and the others thinned to a budget; everything is
-# reduced on the tensor's own device and read in one transfer. On the CPU, where looking costs nothing, NaN and
-# infinities are looked for in every element.
+# For each dimension the tensor is read with that dimension whole and the others thinned to a budget. On the CPU, where
+# looking costs nothing, NaN and infinities are looked for in every element.
 Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 # Every element that is not finite: its place along each dimension, and whether it is NaN.
 Bad = tuple[
     tuple[np.ndarray[tuple[int, ...], np.dtype[np.int64]], ...], np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What one dimension's slices are read through."""
-
-    dim: int  # which dimension
-    size: int  # how many slices
-    elements: int  # how many elements each has
-    view: torch.Tensor  # what is read: the dimension first, the others thinned
-    whole: bool  # whether nothing was left out but what is read through a stride of 0
 
 
 def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[DimensionSlices, ...]]:
@@ -202,31 +132,15 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
     For the slices, about ``limit`` elements a dimension are read.
     """
     with quiet():
-        domain, looks = Domain.of(x), list[_Look]()
-        whole = thinned(x, x.numel()).tensor if x.numel() else x  # along a stride of 0 all slices are equal
-        for dim, size in enumerate(whole.shape):
-            if 1 < size <= MOST_SLICES and size < whole.numel() and len(looks) < MOST_DIMENSIONS:
-                view = thinned(whole.movedim(dim, 0), limit, kept=1).tensor
-                looks.append(_Look(dim, size, x.numel() // size, view, whole=view.numel() == whole.numel()))
-        if not looks:
-            return statistics(x), ()
-        numbers, flat = _statistics_and(x, torch.cat([_reduced(look, domain) for look in looks], dim=1))
-        bad = _bad_places(whole, domain, numbers)
-        parts = np.split(flat.reshape(_ROWS, -1), np.cumsum([look.size for look in looks])[:-1], axis=1)
-        return numbers, tuple(_slices_report(look, part, bad) for look, part in zip(looks, parts, strict=True))
+        numbers, whole = statistics(x), thinned(x, x.numel()).tensor if x.numel() else x  # stride 0: all are equal
+        dims = [dim for dim, size in enumerate(whole.shape) if 1 < size <= MOST_SLICES and size < whole.numel()]
+        bad = _bad_places(whole, numbers) if dims else None
+        return numbers, tuple(_slices(whole, dim, numbers.of, bad, limit) for dim in dims[:MOST_DIMENSIONS])
 
 
-def _reduced(look: _Look, domain: Domain) -> torch.Tensor:
-    """Return for each slice, as columns: sum of magnitudes and number of finite values, number of NaN and of Inf."""
-    values = as_wide(look.view, domain).abs().view(look.size, -1)
-    nan, inf = values.isnan(), values == math.inf
-    bad = torch.stack([nan.sum(1), inf.sum(1)])
-    sums = torch.where(nan | inf, 0.0, values).sum(1)
-    return torch.cat([torch.stack([sums, values.shape[1] - bad.sum(0)]), bad])
-
-
-def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> Bad | None:
+def _bad_places(whole: torch.Tensor, numbers: Statistics) -> Bad | None:
     """Return where every NaN and infinity is; None where that was not looked for, or where they are too many."""
+    domain = Domain.of(whole)
     if not domain.may_look or numbers.count < numbers.of:
         return None
     if (numbers.of - numbers.finite) * whole.numel() > MOST_BAD * numbers.of:
@@ -241,24 +155,29 @@ def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> Bad
     return np.unravel_index(np.concatenate(found), whole.shape), np.concatenate(kinds)
 
 
-def _slices_report(look: _Look, rows: Rows, bad: Bad | None) -> DimensionSlices:
-    sums, finite, nan, inf = rows
-    looked = look.view.numel() // look.size  # elements of each slice that were read
-    if bad is not None:
-        places, is_nan = bad[0][look.dim], bad[1]
-        nan = np.bincount(places[is_nan], minlength=look.size).astype(np.float64)
-        inf = np.bincount(places, minlength=look.size) - nan
+def _slices(whole: torch.Tensor, dim: int, of: int, bad: Bad | None, limit: int) -> DimensionSlices:
+    """Return what there is to know of the slices along a dimension, which together have ``of`` elements."""
+    size, view = whole.shape[dim], thinned(whole.movedim(dim, 0), limit, kept=1).tensor
+    values = as_wide(view, Domain.of(view)).abs().view(size, -1)
+    is_nan, is_inf = values.isnan(), values == math.inf
+    sums = torch.where(is_nan | is_inf, 0.0, values).sum(1)
+    sums, nan, inf = torch.stack([sums, is_nan.sum(1), is_inf.sum(1)]).cpu().numpy()
+    looked, elements = values.shape[1], of // size  # of each slice
     with np.errstate(all="ignore"):
-        level = np.where(finite > 0, sums / finite, np.nan)
-    width = -(-look.size // MOST_CELLS)
-    cells = np.arange(0, look.size, width)
-    ill, zero = np.flatnonzero(nan + inf), np.flatnonzero((level == 0) & (finite == looked))
+        level = np.where(nan + inf < looked, sums / (looked - nan - inf), np.nan)
+    zero = np.flatnonzero((level == 0) & (nan + inf == 0))
+    if bad is not None:
+        places, among = bad[0][dim], bad[1]
+        nan = np.bincount(places[among], minlength=size).astype(np.float64)
+        inf = np.bincount(places, minlength=size) - nan
+    width = -(-size // MOST_CELLS)
+    cells, ill, is_whole = np.arange(0, size, width), np.flatnonzero(nan + inf), view.numel() == whole.numel()
     return DimensionSlices(
-        look.dim, look.size, look.elements, look.elements if look.whole else looked, width,
+        dim, size, elements, elements if is_whole else looked, width,
         levels=tuple(np.fmax.reduceat(level, cells).tolist()),
         cell_bad=tuple(map(int, np.add.reduceat(nan + inf, cells))),
         bad_count=len(ill), bad=tuple(BadSlice(int(at), int(nan[at]), int(inf[at])) for at in ill[:_LISTED]),
-        bad_exact=bad is not None or look.whole, zero_count=len(zero), zero=tuple(map(int, zero[:_LISTED])),
+        bad_exact=bad is not None or is_whole, zero_count=len(zero), zero=tuple(map(int, zero[:_LISTED])),
         large=_large(level),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, holders
-from tensormagic.collectors.geometry.layout import Rows, layout, with_values
+from tensormagic.collectors.geometry.layout import NO_ROWS, Rows, layout, with_values
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, buffer
@@ -34,7 +35,7 @@ from tensormagic.reports import (
     StorageReport,
     TensorReport,
 )
-from tensormagic.words import binding, count
+from tensormagic.words import binding, count, error_text
 
 _DATA_LINES = 6
 _DATA_COLUMNS = 160
@@ -66,9 +67,8 @@ class _Sections:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error as one line: its first line, and which kind it is."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+    """Return an error as one line: which kind it is, and its first line."""
+    return error_text(error).partition("\n")[0][:240]
 
 
 def collect_tensor(
@@ -98,14 +98,13 @@ def collect_briefly(x: torch.Tensor) -> TensorReport:
     with quiet(), torch._C._DisableFuncTorch():
         sections, subject = _Sections(), study(x)
         outline = _outline(x, subject, sections)
-        labels = [one.description.label for one in subject.found[:1] if one.description is not None]
         return TensorReport(
             name="",
-            role=labels[0] if labels else "",
+            role=subject.found[0][1].label if subject.found else "",
             version=None,
             is_view=False,
             data_text=sections.read("data", lambda: _few_values(subject), ""),
-            statistics=sections.read("statistics", lambda: _numbers_of(subject), None),
+            statistics=_values(subject, sections, limit=_MOST_READ)[0],
             autograd=sections.read("autograd", lambda: _autograd_briefly(x), None),
             gaps=tuple(sections.gaps),
             **outline,
@@ -143,14 +142,6 @@ def _as_python(values: Any) -> str:
     return f"{values:.4g}" if isinstance(values, float | complex) else str(values)
 
 
-def _numbers_of(subject: Subject) -> Statistics | None:
-    numbers = subject.numbers
-    if numbers is None:
-        return None
-    found = statistics(numbers.tensor, limit=_MOST_READ)
-    return replace(found, of_what=numbers.of_what) if numbers.of_what else found
-
-
 def _autograd_briefly(x: torch.Tensor) -> AutogradReport:
     made_by = None if x.grad_fn is None else x.grad_fn.name()
     return AutogradReport(
@@ -180,7 +171,7 @@ def _collect(
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        flags={flag: text for flag in flags if (text := told(partial(_flag, plain, flag), ""))},
+        flags={flag: str(answer) for flag in flags if (answer := told(partial(methodcaller(flag), plain), "")) != ""},
         data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
@@ -207,13 +198,21 @@ def _storage(x: torch.Tensor) -> StorageReport | None:
     )  # fmt: skip
 
 
-def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
-    """Return numbers over the values, wherever they are, which the report says; slices only where they are its own."""
+def _values(
+    subject: Subject, sections: _Sections, *, limit: int | None = None
+) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
+    """Return numbers over the values, wherever they are, which the report says; slices only where they are its own.
+
+    With a ``limit`` about so many elements are read, and no slices.
+    """
     numbers = subject.numbers
-    if numbers is None:
-        return None, ()
     nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
-    found, slices = sections.read("statistics", lambda: values(numbers.tensor), nothing)
+    if numbers is None:
+        return nothing
+    x = numbers.tensor
+    found, slices = sections.read(
+        "statistics", lambda: (statistics(x, limit=limit), ()) if limit else values(x), nothing
+    )
     if found is None or not numbers.of_what:
         return found, slices
     magnitudes = "the magnitudes of " if found.of_what == "magnitudes" else ""
@@ -227,24 +226,22 @@ def _kinds(
     subject: Subject, name: str, sections: _Sections, *, depth: int, registered: bool | None
 ) -> Iterator[KindReport]:
     """Yield what each kind says, its components as reports of their own; of a registered buffer, that it is one."""
-    if registered is not None and all(one.kind.key != BUFFER for one in subject.found):
+    if registered is not None and all(kind.key != BUFFER for kind, _ in subject.found):
         yield KindReport(BUFFER, "Buffer", buffer(saved=registered).summary)
-    for one in subject.found:
-        if one.description is None:
-            sections.gaps.append(Gap(f"kind {one.kind.key}", reason_of(one.error or Exception())))
+    for kind, said in subject.found:
+        if said.error is not None:
+            sections.gaps.append(Gap(f"kind {kind.key}", reason_of(said.error)))
             continue
-        sentence = one.description
-        parts = sentence.parts if depth < _MOST_DEPTH else ()
+        parts = said.parts if depth < _MOST_DEPTH else ()
         components = tuple(
             Component(f"{name}{part.path}", part.role, _collect(part.tensor, f"{name}{part.path}", {}, depth=depth + 1))
             for part in parts
         )
         code = binding(name)
-        facts = tuple(replace(fact, value=fact.value.replace(ITSELF, code)) for fact in sentence.facts)
+        facts = tuple(replace(fact, value=fact.value.replace(ITSELF, code)) for fact in said.facts)
         yield KindReport(
-            one.kind.key, sentence.label, sentence.summary.replace(ITSELF, code), facts, components,
-            map=sentence.map, stored=sentence.stored, reading=sentence.reading, stored_bytes=sentence.stored_bytes,
-            placed=sentence.placed,
+            kind.key, said.label, said.summary.replace(ITSELF, code), facts, components,
+            map=said.map, stored=said.stored, reading=said.reading, stored_bytes=said.stored_bytes, placed=said.placed,
         )  # fmt: skip
 
 
@@ -305,7 +302,7 @@ def _layout(
     x, numbers = subject.plain, subject.numbers
     shape, stride = tuple(int(size) for size in x.shape), tuple(int(step) for step in x.stride())
     sizes = {"storage_elements": storage.elements, "element_size": x.element_size()}
-    rows = sections.read("layout", lambda: _rows(x, storage, shared), None)
+    rows = sections.read("layout", lambda: _rows(x, storage, shared), NO_ROWS)
     laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
     if not laid or numbers is None or numbers.tensor.shape != x.shape:
         return laid
@@ -313,7 +310,7 @@ def _layout(
     return replace(laid, grid=filled)
 
 
-def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | None:
+def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows:
     """Return the rows of the first tensor that is the whole storage in order and has rows: the base, or x itself."""
     whole = _whole(x, storage, shared.search)
     bases = [(label, item) for label, item in shared.named if label == whole]
@@ -321,12 +318,8 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
     for label, item in bases[:1] + own[:1]:
         same = item.dim() > 1 and item.element_size() == x.element_size() and item.storage_offset() == 0
         if same and item.is_contiguous() and item.numel() == storage.elements > 0:
-            return Rows(item.numel() // item.shape[0], label)
-    return None
-
-
-def _flag(x: torch.Tensor, flag: str) -> str:
-    return str(getattr(x, flag)())
+            return item.numel() // item.shape[0], label
+    return NO_ROWS
 
 
 def data_text(x: torch.Tensor) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from hypothesis import given, settings, strategies as some
 
-from tensormagic.collectors.aliasing.alias_groups import collect_aliases, compare, meeting
-from tensormagic.collectors.aliasing.aliases import region_of
+from tensormagic.collectors.aliasing.alias_groups import collect_aliases, meeting
+from tensormagic.collectors.geometry.overlap import overlap, overlap_elements, region_of
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 SPEC = strided()
@@ -15,8 +15,8 @@ CHAIN = chained()
 
 def counted(x: torch.Tensor, y: torch.Tensor) -> tuple[str, int | None, int | None]:
     """What is told of two views of one storage."""
-    pair = compare("x", region_of(x, 0), "y", region_of(y, 0))
-    return pair.overlap, pair.overlap_elements, pair.reverse_elements
+    one, other = region_of(x, 0), region_of(y, 0)
+    return overlap(one, other), overlap_elements(one, other), overlap_elements(other, one)
 
 
 def expected(x: torch.Tensor, y: torch.Tensor) -> tuple[str, int, int]:
@@ -78,10 +78,8 @@ def test_rows_are_told_apart_without_comparing_all():
 
 def test_what_is_too_hard_is_maybe(monkeypatch):
     """Where the bound on the search is met, the answer says so and gives no number."""
-    from tensormagic.collectors.geometry import overlap
-
-    monkeypatch.setattr(overlap, "MAX_WORK", 1)
-    monkeypatch.setattr(overlap, "PICTURE_LIMIT", 0)
+    monkeypatch.setattr("tensormagic.collectors.geometry.overlap.MAX_WORK", 1)
+    monkeypatch.setattr("tensormagic.collectors.geometry.overlap.PICTURE_LIMIT", 0)
     storage = torch.zeros(10_000)
     x, y = storage.as_strided((9, 8, 7), (101, 67, 31)), storage.as_strided((9, 8, 7), (103, 71, 29), 1)
     assert counted(x, y) == ("maybe", None, None)

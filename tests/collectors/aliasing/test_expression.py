@@ -109,6 +109,13 @@ def test_a_chain_is_told_call_by_call():
     assert "the stride was `(1, 4)`, contiguous is `(3, 1)`" in found.steps[1].reason
 
 
+def test_a_memory_format_that_was_asked_for_is_not_told_as_the_plain_one():
+    """What ``channels_last`` has copied need not have had another stride than the plain format."""
+    space = {"x": torch.zeros(2, 3, 4, 5).transpose(2, 3)}
+    assert "the stride was" in verdict("x.contiguous()", space).steps[0].reason
+    assert verdict("x.contiguous(memory_format=torch.channels_last)", {**space, "torch": torch}).steps[0].reason == ""
+
+
 @pytest.mark.parametrize(
     ("expression", "words"),
     [

@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.geometry import layout as strip_module
 from tensormagic.collectors.geometry.layout import (
-    Rows,
     count_distinct,
     default_slice,
     evenly,
@@ -116,7 +115,7 @@ def test_breaking_dimension_is_the_innermost_that_differs() -> None:
 
 def test_the_picture_of_a_sliced_transpose() -> None:
     """The example of the mock-up: a.t()[1:5, ::2] of a (4, 6) tensor, all numbers worked out by hand."""
-    report = layout((4, 2), (1, 12), 1, storage_elements=24, element_size=4, rows=Rows(6, "a"))
+    report = layout((4, 2), (1, 12), 1, storage_elements=24, element_size=4, rows=(6, "a"))
     assert report.grid.offsets == ((1, 13), (2, 14), (3, 15), (4, 16))
     assert report.strip is not None
     assert [cell.start for cell in report.strip.cells if cell.reads] == [1, 2, 3, 4, 13, 14, 15, 16]
@@ -137,7 +136,7 @@ def test_expanding_reads_each_element_again() -> None:
 def test_large_contiguous_tensor_has_a_cell_for_each_slice() -> None:
     """The runs of a big strip begin where the slices of the first dimension do, all of them read in order."""
     shape = (64, 1024, 1024)
-    report = layout(shape, (2**20, 1024, 1), 0, storage_elements=2**26, element_size=2, rows=Rows(2**20, "scores"))
+    report = layout(shape, (2**20, 1024, 1), 0, storage_elements=2**26, element_size=2, rows=(2**20, "scores"))
     assert report.strip is not None
     assert report.strip.cell_elements == 2**20
     assert [cell.start for cell in report.strip.cells] == [at * 2**20 for at in range(64)]
@@ -158,7 +157,7 @@ def test_small_span_in_a_large_storage_gets_a_window() -> None:
 @given(st.integers(1, 30_000), st.integers(0, 5000))
 def test_strip_covers_the_storage_in_a_drawable_number_of_cells(elements: int, row_length: int) -> None:
     """Cells lie end to end over the whole storage, and there are never more than about a hundred."""
-    found = strip(Pattern.of((elements,), (1,), 0), elements, Rows(row_length, "a") if row_length else None)
+    found = strip(Pattern.of((elements,), (1,), 0), elements, (row_length, "a" if row_length else ""))
     assert found is not None
     assert found.cells[0].start == 0
     assert found.cells[-1].stop == elements

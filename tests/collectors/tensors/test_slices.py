@@ -133,7 +133,7 @@ def test_devices_where_looking_waits_agree(monkeypatch: pytest.MonkeyPatch) -> N
     x = activations()
     expected = slices(x)
     original = reductions.Domain.of
-    blind = classmethod(lambda _, x: dataclasses.replace(original(x), may_look=False))
+    blind = classmethod(lambda _, x, **how: dataclasses.replace(original(x, **how), may_look=False))
     monkeypatch.setattr(reductions.Domain, "of", blind)
     assert slices(x) == expected
 

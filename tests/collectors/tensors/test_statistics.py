@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import tensormagic as tm
 from tensormagic.collectors.geometry.strides import chunks, ordinal, thinned
-from tensormagic.collectors.tensors import reductions, reductions as sweep_module, statistics as statistics_module
+from tensormagic.collectors.tensors import reductions, statistics as statistics_module
 from tensormagic.collectors.tensors.statistics import statistics, values
 from tensormagic.reports import Statistics
 
@@ -233,7 +233,7 @@ def test_empty_and_single_elements() -> None:
 def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the CPU go the way of devices where looking at a result means waiting."""
     original = reductions.Domain.of
-    replaced = classmethod(lambda _, x: dataclasses.replace(original(x), may_look=False))
+    replaced = classmethod(lambda _, x, **how: dataclasses.replace(original(x, **how), may_look=False))
     monkeypatch.setattr(reductions.Domain, "of", replaced)
 
 
@@ -255,8 +255,8 @@ READS = ("cpu", "item", "tolist", "__bool__", "__float__", "__int__", "__index__
 
 
 @pytest.mark.usefixtures("blind")
-def test_values_are_fetched_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many chunks and dimensions there are, statistics and slices together wait for the device once."""
+def test_only_results_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many chunks there are, nothing is read before all has been asked for."""
     reads: list[str] = []
     for name in READS:
         original = getattr(torch.Tensor, name)
@@ -264,9 +264,11 @@ def test_values_are_fetched_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(torch.Tensor, name, counted)
     x = torch.arange(120.0).view(4, 5, 6)
     x[1, 2, 3] = math.nan
-    numbers, by_slice = values(x)
-    assert reads == ["cpu"]
-    assert (numbers.nan, [each.bad_count for each in by_slice]) == (1, [1, 1, 1])
+    assert statistics(x, chunk=7).nan == 1
+    assert reads == ["tolist"] * 4 + ["__bool__"]
+    reads.clear()
+    assert [each.bad_count for each in values(x)[1]] == [1, 1, 1]
+    assert reads == ["tolist"] * 4 + ["__bool__"] + ["cpu"] * 3
 
 
 @pytest.fixture
@@ -274,7 +276,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes tensors of some thousand elements so large that they are swept."""
     monkeypatch.setattr(statistics_module, "CPU_LIMIT", 2000)
     monkeypatch.setattr(statistics_module, "LEAST_SAMPLE", 300)
-    monkeypatch.setattr(sweep_module, "CHUNK", 500)
+    monkeypatch.setattr(statistics_module, "LARGE_CHUNK", 500)
 
 
 def wave(dtype: torch.dtype) -> torch.Tensor:
