@@ -8,7 +8,6 @@ import math
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import TextIO
@@ -22,6 +21,7 @@ from tensormagic.views.theme import NORM_EXPONENTS
 # A page of characters to draw on: boxes, wires and tables for the terminal, measured as a terminal shows them.
 
 _INDENT = "  "
+_WORDS = re.compile(r"([ \n\r]*)([^ \n\r]+)")
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%)|(?<=\d,) (?=\W?\d)")  # a unit, the sizes of a shape
 
 
@@ -112,29 +112,22 @@ def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[s
 
     No-break spaces hold words together; the first line begins with ``first``, the others with ``further``.
     """
-    if columns_of(further) + 2 > width:  # textwrap never ends where there is no room
+    if columns_of(further) + 2 > width:
         width = columns_of(further) + 8
     if columns_of(first) + 2 > width and text.strip():
         return [first.rstrip(), *wrapped(text, width, further, further)]
-    if columns_of(text) == len(text):
-        lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
-        return lines or [first.rstrip()]
-    lines, line = [], first
-    for word in filter(None, text.split(" ")):
-        lead = first if not lines else further
-        room = width - columns_of(further)
-        joined = line + word if line == lead else f"{line} {word}"
-        if columns_of(joined) <= width:
-            line = joined
-            continue
-        if line != lead:
+    lines, line = list[str](), first
+    for gap, word in _WORDS.findall(text.expandtabs()):
+        lead = further if lines else first
+        if line != lead and columns_of(lead + word) <= width < columns_of(line + gap + word):
             lines.append(line)
-        *whole, rest = [word[at : at + room // 2] for at in range(0, len(word), max(room // 2, 1))]
-        if columns_of(word) <= room:
-            whole, rest = [], word
-        lines += [further + part for part in whole]
-        line = further + rest
-    return [*lines, line]
+            line = lead = further
+        line += word if lines and line == lead else gap + word
+        while columns_of(line) > width:  # a word that is longer than a line
+            end = max(at for at in range(1, width + 1) if columns_of(line[:at]) <= width)
+            lines.append(line[:end])
+            line = further + line[end:].lstrip(" ")
+    return [each.rstrip(" ") for each in (*lines, line)]
 
 
 def printable(line: str) -> str:
