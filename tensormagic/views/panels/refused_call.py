@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from itertools import groupby
 
-from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
+from tensormagic.reports import FailureReport, Location, Operand, TraceReport
 from tensormagic.views import nodes
 from tensormagic.views.graph.marks import REFUSED, crash_words
 from tensormagic.views.nodes import Cell, Clash, Column, Line, Node, Paragraph, Section, Shape, Words
@@ -138,7 +138,11 @@ def operands(report: FailureReport) -> nodes.Table:
     for at, one in enumerate(each):
         facts = {"dtype": one.dtype, "device": one.device if elsewhere else ""}
         facts["view"] = tuple_text(one.stride) if one.stride else one.layout.removeprefix("strided")
-        unfit = {part.dimension: _fitting(part) for part in reversed(parts) if part.operand == at}
+        unfit: dict[int | None, str] = {}
+        for part in reversed(parts):
+            if part.operand == at:
+                needed = f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"needs {part.expected}"
+                unfit[part.dimension] = needed if part.expected else "does not fit"
         rows.append(_row(one, facts, unfit, kind))
     columns = (
         Column("operand", look="name"), Column("given as", look="quiet"), Column("shape", look=aligned),
@@ -168,10 +172,3 @@ def _row(one: Operand, facts: dict[str, str], unfit: dict[int | None, str], kind
     told = (Clash(words, whole) if words and whole and fact == kind else words for fact, words in known.items())
     made: Cell = "" if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label
     return [called, one.place or one.role, shape, *told, made]
-
-
-def _fitting(part: Clashing) -> str:
-    """Return what would have fitted, in a few words."""
-    if not part.expected:
-        return "does not fit"
-    return f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"needs {part.expected}"
