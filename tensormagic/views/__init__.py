@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +18,7 @@ from tensormagic.reports import Report, RunReport, TensorReport, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import in_address, made_once, packed, plain_report, tag
 from tensormagic.views.svg_paths import stacked
-from tensormagic.views.theme import EITHER_SIDE, code_of, once_each, script, static, with_loader
+from tensormagic.views.theme import EITHER_SIDE, code_of, loader, once_each, script, static
 
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
@@ -126,14 +125,16 @@ def folded(report: Report) -> str:
 
 def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
     """Return a panel with what offers to export it; it may carry ``most`` characters of packed report."""
-    whole = with_loader(_with(html, _code(), _held(report, "")))
+    html = html.replace(loader(), "")  # one at the end is enough for all within it
+    words = json.dumps(_EXPORT_WORDS | {"look": static("export.css")})
+
+    def holding(text: str) -> str:
+        carrier = tag("script", text, type="text/plain", class_="tm-report", data_name=stem(report))
+        return _with(html, code_of("export", "export/menu.js", mount="offerExport", words=words), carrier, loader())
+
     if most <= MOST_CARRIED and report.kind_name in ROOM:
-        most = min(most, ROOM[report.kind_name] - len(whole.encode()))
-    return whole.replace(_held(report, ""), _held(report, carried(report, most)))
-
-
-def _held(report: Report, text: str) -> str:
-    return tag("script", text, type="text/plain", class_="tm-report", data_name=stem(report))
+        most = min(most, ROOM[report.kind_name] - len(holding("").encode()))
+    return holding(carried(report, most))
 
 
 def stem(report: Report) -> str:
@@ -169,12 +170,6 @@ _EXPORT_WORDS = {
     "cannot_copy": "this page cannot copy",
     "no_graph": "open the graph of a run first",
 }
-
-
-@cache
-def _code() -> str:
-    says = _EXPORT_WORDS | {"look": static("export.css")}
-    return code_of("export", "export/menu.js", mount="offerExport", words=json.dumps(says))
 
 
 # A panel for a lecture: large type, everything open, one part at a time where scripts run, one long page where not.

@@ -87,13 +87,11 @@ def plain(text: str) -> str:
     if len(text) <= LONGEST_LINE and text.isascii() and text.isprintable():  # nearly every text
         return text
 
-    def cut(words: str, most: int, shown: int, of: str) -> str:
-        return words if max(len(words), len(of)) <= most else f"{words[:shown]}… ({plural(len(of), 'character')})"
+    def cut(words: str, most: int, shown: int, number: int) -> str:
+        return words if len(words) <= most else f"{words[:shown]}… ({plural(number, 'character')})"
 
-    lines = text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]
-    shown = (cut(visible(line[: LONGEST_LINE + 1]), LONGEST_LINE, SHOWN_OF_LONG, line) for line in lines)
-    whole = "\n".join(shown)
-    return whole if len(whole) <= LONGEST_TEXT else f"{whole[:SHOWN_OF_MANY]}… ({plural(len(text), 'character')})"
+    lines = (cut(visible(line), LONGEST_LINE, SHOWN_OF_LONG, len(line)) for line in text.split("\n"))
+    return cut("\n".join(lines), LONGEST_TEXT, SHOWN_OF_MANY, len(text))
 
 
 def visible(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from tensormagic.reports import Cell as CellSource, Finding, Gap, Location
@@ -245,6 +245,13 @@ def table_of(columns: Sequence[Column], items: Iterable[Any], **options: Any) ->
     """Return a table with a row for each item, its cells made by the columns."""
     rows = [[column.cell(item) if column.cell is not None else None for column in columns] for item in items]
     return Table(columns, rows, **options)
+
+
+def filled(table: Table) -> Table:
+    """Return a table without the columns in which no row has anything."""
+    used = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
+    rows = [[row[at] for at in used] for row in table.rows]
+    return replace(table, columns=[table.columns[at] for at in used], rows=rows)
 
 
 def is_there(node: Node) -> bool:

@@ -213,23 +213,20 @@ def indexed(lines: Sequence[bytes], palette: Sequence[str]) -> str:
             colours.append(bytes([*map(int, channels), round(255 * float(alpha))]))
         else:
             colours.append(bytes.fromhex(f"{colour[1:]}ff"[:8]) if colour else bytes(4))
-    return _png(
-        struct.pack(">IIBBBBB", len(lines[0]), len(lines), 8, 3, 0, 0, 0),
-        lines,
-        (b"PLTE", b"".join(colour[:3] for colour in colours)),
-        (b"tRNS", bytes(colour[3] for colour in colours).rstrip(b"\xff")),
-    )
+    opacities = bytes(colour[3] for colour in colours).rstrip(b"\xff")
+    palette_bytes = b"".join(colour[:3] for colour in colours)
+    return _png(len(lines[0]), 3, lines, (b"PLTE", palette_bytes), (b"tRNS", opacities))
 
 
 def image(pixels: bytes, width: int, height: int) -> str:
     """Return an ``<img src>`` of 8-bit pixels: level and opacity, or red, green, blue and opacity, row by row."""
     stride = len(pixels) // height
-    grey_or_colour = 4 if stride == 2 * width else 6
-    header = struct.pack(">IIBBBBB", width, height, 8, grey_or_colour, 0, 0, 0)
-    return _png(header, [pixels[at : at + stride] for at in range(0, len(pixels), stride)])
+    lines = [pixels[at : at + stride] for at in range(0, len(pixels), stride)]
+    return _png(width, 4 if stride == 2 * width else 6, lines)
 
 
-def _png(header: bytes, lines: Sequence[bytes], *colours: tuple[bytes, bytes]) -> str:
+def _png(width: int, kind_of_pixel: int, lines: Sequence[bytes], *colours: tuple[bytes, bytes]) -> str:
+    header = struct.pack(">IIBBBBB", width, len(lines), 8, kind_of_pixel, 0, 0, 0)
     packed = zlib.compress(b"".join(b"\0" + line for line in lines), 9)
     png = b"\x89PNG\r\n\x1a\n"
     for kind, data in ((b"IHDR", header), *colours, (b"IDAT", packed), (b"IEND", b"")):

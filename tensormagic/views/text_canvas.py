@@ -8,7 +8,6 @@ import math
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import TextIO
@@ -21,6 +20,8 @@ from tensormagic.views.theme import NORM_EXPONENTS
 
 # A page of characters to draw on: boxes, wires and tables for the terminal, measured as a terminal shows them.
 
+_INDENT = "  "
+_WORDS = re.compile(r"([ \n\r]*)([^ \n\r]+)")
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%)|(?<=\d,) (?=\W?\d)")  # a unit, the sizes of a shape
 
 
@@ -49,26 +50,23 @@ class Canvas:
         return ["".join(row).rstrip() for row in self._lines]
 
 
-def table(
-    rows: Sequence[Sequence[str]], *, indent: int = 1, gap: int = 3, width: int = 0, right: Sequence[int] = ()
-) -> list[str]:
+def table(rows: Sequence[Sequence[str]], width: int, *, gap: int = 2, right: Sequence[int] = ()) -> list[str]:
     """Return rows of text in columns as wide as their widest cell, as a terminal shows it: a Chinese letter takes two.
 
     Args:
         rows: The cells, row by row; a cell may have several lines.
-        indent: Spaces before the first column.
-        gap: Spaces between two.
         width: Of a line; what is wider goes on below, first between the words of cells, then cell by cell under the
-            first of its row. 0: as wide as it is.
+            first of its row.
+        gap: Spaces between two columns.
         right: The columns that are aligned to the right.
     """
     places = range(len(rows[0]))
     widths = [max(columns_of(line) for row in rows for line in row[at].split("\n")) for at in places]
-    room = width - indent - gap * (len(widths) - 1)
-    if width and sum(widths) > room:
+    room = width - len(_INDENT) - gap * (len(widths) - 1)
+    if sum(widths) > room:
         least = [max(columns_of(word) for row in rows for word in _whole(row[at]).split(" ")) for at in places]
         if sum(least) > room:
-            return _stacked(rows, indent, gap, width)
+            return _stacked(rows, gap, width)
         while sum(widths) > room:  # the widest is narrowed first
             widths[max((wide, at) for at, wide in enumerate(widths) if wide > least[at])[1]] -= 1
     lines = []
@@ -80,17 +78,17 @@ def table(
         for parts in zip_longest(*cells, fillvalue=""):
             free = [" " * (wide - columns_of(part)) for wide, part in zip(widths, parts, strict=True)]
             aligned = (free[at] + part if at in right else part + free[at] for at, part in enumerate(parts))
-            lines.append(" " * indent + (" " * gap).join(aligned).rstrip())
+            lines.append(_INDENT + (" " * gap).join(aligned).rstrip())
     return lines
 
 
-def _stacked(rows: Sequence[Sequence[str]], indent: int, gap: int, width: int) -> list[str]:
+def _stacked(rows: Sequence[Sequence[str]], gap: int, width: int) -> list[str]:
     """Return each row as its first cell that says something, and below it the others."""
-    lines, further = [], " " * (indent + 6)
+    lines = []
     for row in rows:
         first, *others = [cell for cell in map(_whole, row) if cell.strip()] or [""]
-        lines += wrapped(first, width, " " * indent, further)
-        lines += wrapped((" " * gap).join(others), width, " " * (indent + 4), further) if any(others) else []
+        lines += wrapped(first, width, _INDENT, " " * 8)
+        lines += wrapped((" " * gap).join(others), width, " " * 6, " " * 8) if any(others) else []
     return lines
 
 
@@ -114,29 +112,22 @@ def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[s
 
     No-break spaces hold words together; the first line begins with ``first``, the others with ``further``.
     """
-    if columns_of(further) + 2 > width:  # textwrap never ends where there is no room
+    if columns_of(further) + 2 > width:
         width = columns_of(further) + 8
     if columns_of(first) + 2 > width and text.strip():
         return [first.rstrip(), *wrapped(text, width, further, further)]
-    if columns_of(text) == len(text):
-        lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
-        return lines or [first.rstrip()]
-    lines, line = [], first
-    for word in filter(None, text.split(" ")):
-        lead = first if not lines else further
-        room = width - columns_of(further)
-        joined = line + word if line == lead else f"{line} {word}"
-        if columns_of(joined) <= width:
-            line = joined
-            continue
-        if line != lead:
+    lines, line = list[str](), first
+    for gap, word in _WORDS.findall(text.expandtabs()):
+        lead = further if lines else first
+        if line != lead and columns_of(lead + word) <= width < columns_of(line + gap + word):
             lines.append(line)
-        *whole, rest = [word[at : at + room // 2] for at in range(0, len(word), max(room // 2, 1))]
-        if columns_of(word) <= room:
-            whole, rest = [], word
-        lines += [further + part for part in whole]
-        line = further + rest
-    return [*lines, line]
+            line = lead = further
+        line += word if lines and line == lead else gap + word
+        while columns_of(line) > width:  # a word that is longer than a line
+            end = max(at for at in range(1, width + 1) if columns_of(line[:at]) <= width)
+            lines.append(line[:end])
+            line = further + line[end:].lstrip(" ")
+    return [each.rstrip(" ") for each in (*lines, line)]
 
 
 def printable(line: str) -> str:
@@ -217,10 +208,7 @@ _TIMES = re.compile(r"(?<=\w)·(?=\w)")  # 12·j; between words, and where nothi
 
 
 def writable(text: str, encoding: str | None) -> str:
-    """Return ``text`` as a stream of that encoding can hold it; without one, as `io.StringIO`, it holds any.
-
-    Where it cannot hold some of it, every sign has its lookalike: scales are not mixed.
-    """
+    """Return ``text`` as a stream of that encoding can hold it, else every sign's lookalike: scales are not mixed."""
     if encoding is None or holds(encoding, text):
         return text
     alike = _TIMES.sub("*", text).translate({ord(letter): like for letter, like in LOOKALIKES.items()})
@@ -228,11 +216,9 @@ def writable(text: str, encoding: str | None) -> str:
 
 
 def holds(encoding: str | None, text: str) -> bool:
-    """Say whether a stream of that encoding can hold ``text``; without an encoding it holds any."""
-    if encoding is None:
-        return True
+    """Say whether a stream of that encoding can hold ``text``; without an encoding, as `io.StringIO`, it holds any."""
     try:
-        text.encode(encoding)
+        text.encode(encoding or "utf-8")
     except UnicodeEncodeError:
         return False
     except LookupError:  # an encoding that Python does not know: the stream has its own way

@@ -48,8 +48,6 @@ DIVERGING = ("#1f4e79", "#3f8ac6", "#a9c9e3", "#ececec", "#f2c79b", "#d9791c", "
 # Eight hues that stay apart in every kind of colour blindness: Okabe and Ito (2008, jfly.uni-koeln.de/color), with grey
 # in place of black.
 KIND_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999")
-
-
 CHIP_COLOURS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b", "#9ec9e8", "#c9b46c")  # under black
 # Lines without a fill, on either ground: the same hues, neither so light nor so dark as to be lost on one of them.
 LINE_COLOURS = ("#4c86c6", "#bd7f22", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#3f99ab")
@@ -316,7 +314,6 @@ def script(entry: str) -> str:
 # script ``shared_scripts.js``, of which every panel has one, brings the two together.
 
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
-_END = "</section>"
 _ELSEWHERE = (
     "The interactive view needs the output of cell [{cell}], which is not here yet. If it is gone, run this cell again."
 )
@@ -344,11 +341,6 @@ def loader() -> str:
     """Return the script that a panel with code ends with."""
     called = f"mountPanels(document.currentScript, {json.dumps(_ELSEWHERE)})"
     return tag("script", f"(() => {{{script('shared_scripts.js')}\n{called}}})()")
-
-
-def with_loader(html: str) -> str:
-    """Return a panel that ends with the one script which it, and all within it, needs."""
-    return f"{html.replace(loader(), '').removesuffix(_END)}{loader()}{_END}"
 
 
 def elements(html: str) -> dict[str, str]:

@@ -185,7 +185,7 @@ def _(node: nodes.Table, width: int) -> Iterator[str]:
         title = plain(column.title) if looks & {"left", "right"} else _capitals(column.title)
         titles.append("" if "silent" in looks else title)
         right += [place] if "number" in looks else []
-    yield from table([titles, *shown] if any(titles) else shown, indent=2, gap=2, width=width, right=right)
+    yield from table([titles, *shown] if any(titles) else shown, width, right=right)
     left = nodes.left_out_words(node, len(shown))
     if left:
         yield f"  {left}"
@@ -285,7 +285,7 @@ def _(node: nodes.Strip) -> str:
 @text.register
 def _(node: nodes.Parts, width: int) -> Iterator[str]:
     rows = [(part.words, inline(nodes.Bar(part.share)), part.amount, part.of) for part in node.parts]
-    yield from table(rows, indent=2, gap=2, width=width, right=(2, 3)) if rows else ()
+    yield from table(rows, width, right=(2, 3)) if rows else ()
     if node.note:
         yield from wrapped(plain(node.note), width, "  ", "  ")
 

@@ -16,9 +16,7 @@ from tensormagic.views.pictures.norms import loss_scale, scale_of
 from tensormagic.words import TIMES, capitalised, listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
 _LASTING = 3  # steps
-
 _HEAD = ("steps", "passes", "time", "loss", "nodes", "edges", "findings")
 MOST_PARAMETERS, OPEN_PARAMETERS, MOST_NODES, MOST_ONLY = 200, 4, 100, 60
 _NAME = 60  # characters

@@ -28,7 +28,6 @@ NO_NAME = "no name"
 MOST_HOLDERS, MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 3, 32
 HEIGHT, LOW_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
 BY_HISTORY = "`%gpumem --free --yes` releases what only outputs and errors hold"
-_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part from it
 _ROOT = re.compile(r"[^.\[(:,]+")
 
 
@@ -77,7 +76,7 @@ def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = Fals
     """Return what letting go of each name would free, the most first; the smaller ones, or all, folded."""
     found = [one for one in freeable if one.nbytes > 0]
     found += [
-        replace(part, name=f"{part.name}; {what(one)} on its own frees nothing")
+        replace(part, name=f"{part.name}; {one.code or one.name} on its own frees nothing")
         for one in freeable if one.nbytes == 0 for part in one.parts
     ]  # fmt: skip
     every = sorted(found, key=lambda one: -one.nbytes)
@@ -85,12 +84,14 @@ def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = Fals
         return []
 
     def notes(one: FreeableMemory) -> nodes.Cell:  # below why it frees less, what can be taken out of it instead
-        inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in one.parts)
-        inside = _UNIT.sub("\u00a0", inside)
+        inside = ", ".join(
+            f"`{shortened(part.code or part.name, 80)}` " + number_of_bytes(part.nbytes).replace(" ", "\u00a0")
+            for part in one.parts
+        )
         return nodes.Noted(freeable_notes(one), [f"or inside: {inside}"] if inside else [])
 
     columns = (
-        nodes.Column(cell=lambda one: f"`{shortened(what(one), 80)}`", look="name"),
+        nodes.Column(cell=lambda one: f"`{shortened(one.code or one.name, 80)}`", look="name"),
         nodes.Column(cell=lambda one: nodes.Bar(one.nbytes / every[0].nbytes)),
         nodes.Column(cell=lambda one: number_of_bytes(one.nbytes), look="number"),
         nodes.Column(cell=lambda one: plural(one.storages, "storage"), look="number quiet"),
@@ -129,14 +130,12 @@ def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Seque
         nodes.Column("allocated by", line),
         nodes.Column("held by", holders, "quiet wide"),
     ]
-    if all(one.location is None for one in storages):
-        del columns[-2]
     smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
     table = nodes.table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
-                     nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
+                           nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
     nbytes = number_of_bytes(sum(one.nbytes for one in storages) + smaller[1])
     note = f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them"
-    return nodes.Section(name, [table], note, folded=True)
+    return nodes.Section(name, [nodes.filled(table)], note, folded=True)
 
 
 def title(report: MemoryReport) -> str:
@@ -153,14 +152,6 @@ def summary(report: MemoryReport) -> str:
             storages += f" ({plural(one.tensors, 'tensor')})" if one.tensors > one.storages else ""
             described.append(f"{number_of_bytes(one.live)} in {storages} on {one.device}")
     return f" {DOT} ".join(described) or ("no tensor is there" if report.title else "no tensor is alive")
-
-
-def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
-    """Return the bytes of each category that has any, the largest first."""
-    totals = Counter[str]()
-    for one in storages:
-        totals[one.category] += one.nbytes
-    return [pair for pair in totals.most_common() if pair[1]]
 
 
 def tiles(report: MemoryReport, device: str) -> list[Tile]:
@@ -225,11 +216,6 @@ def held_by(one: LiveStorage) -> str:
     return listed(paths, most=MOST_HOLDERS, found=len(paths) + max(one.found - len(one.holders), 0))
 
 
-def what(freeable: FreeableMemory) -> str:
-    """Return what to let go of, as a user would write it."""
-    return freeable.code or freeable.name
-
-
 def freeable_notes(freeable: FreeableMemory) -> str:
     """Return why letting go of a name frees less than it leads to."""
     if freeable.kind == "item":
@@ -285,23 +271,14 @@ def gain_words(gain: DeviceGain) -> str:
 # Tensors by category, then what else takes memory, then what is free. The parts of a device that has room to spare
 # would be too thin to see: then the free part is drawn as long as the rest, and is said not to be to scale.
 
-# What takes memory besides tensors, and the letter of its style class.
-_BEYOND = {
-    "in use, no tensor found": "u",
-    "reserved, unused": "r",
-    "context and libraries": "k",
-    "this process besides tensors": "k",
-    "other processes": "t",
-    "other programs": "t",
-    "not accounted for": "t",
-}
-
 
 def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> nodes.Parts:
     """Return the bar of a device; ``storages`` are those of the report, sums included, on whatever device."""
-    here = [one for one in storages if one.device == device.device]
-    amounts = [(CATEGORY_WORDS[name], f"tm-c{CATEGORY_LETTERS[name]}", nbytes) for name, nbytes in by_category(here)]
-    amounts += [(words, f"tm-d{_BEYOND[words]}", nbytes) for words, nbytes in _beyond_tensors(device) if nbytes > 0]
+    totals = Counter[str]()
+    for one in storages:
+        totals[one.category] += one.nbytes if one.device == device.device else 0
+    amounts = [(CATEGORY_WORDS[name], f"tm-c{CATEGORY_LETTERS[name]}", nbytes) for name, nbytes in totals.most_common()]
+    amounts = [amount for amount in (*amounts, *_beyond_tensors(device)) if amount[-1] > 0]
     taken, free = sum(nbytes for _, _, nbytes in amounts), device.free or 0
     cut = free > taken > 0
     amounts += [("free", "tm-df tm-cut" if cut else "tm-df", free)] if free else []
@@ -313,22 +290,20 @@ def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> nodes.P
     return nodes.Parts(parts, "(free part not to scale)" if cut else "")
 
 
-def _beyond_tensors(device: DeviceMemory) -> Iterator[tuple[str, int]]:
-    """Yield what is taken besides tensors that were found; what is not known is not there."""
+def _beyond_tensors(device: DeviceMemory) -> Iterator[tuple[str, str, int]]:
+    """Yield what is taken besides tensors that were found, as far as it is known: words, style class and bytes."""
     own = device.live
-    if device.allocated is not None:
-        yield "in use, no tensor found", device.allocated - device.live
-        own = max(own, device.allocated)
-    if device.reserved is not None:
-        yield "reserved, unused", device.reserved - own
-        own = max(own, device.reserved)
-    if device.context is not None:
-        yield "context and libraries", device.context
-        own += device.context
-    elif device.process is not None:
-        yield "this process besides tensors", device.process - own
-        own = max(own, device.process)
+    whole = device.process if device.context is None else None
+    for words, ground, nbytes in (
+        ("in use, no tensor found", "tm-du", device.allocated), ("reserved, unused", "tm-dr", device.reserved),
+        ("this process besides tensors", "tm-dk", whole),
+    ):  # fmt: skip
+        if nbytes is not None:
+            yield words, ground, nbytes - own
+            own = max(own, nbytes)
+    yield "context and libraries", "tm-dk", device.context or 0
     others = sum(other.nbytes or 0 for other in device.others)
-    yield "other processes", others
+    yield "other processes", "tm-dt", others
     if device.total is not None and device.free is not None:
-        yield "not accounted for" if others else "other programs", device.total - device.free - own - others
+        rest = device.total - device.free - own - (device.context or 0) - others
+        yield "not accounted for" if others else "other programs", "tm-dt", rest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.reports import ModelReport, ModuleRow
-from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Table, Words, clipped
+from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Words, clipped, filled, table_of
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, short_number, shortened, tuple_text
 
 MOST = (400, 80)  # rows in a page, in a terminal
@@ -18,14 +18,13 @@ _SHAPES = {
 def view(report: ModelReport) -> Panel:
     """Return the panel; below the title what takes how much memory, and where the shapes are from."""
     root = report.rows[0]
-    columns = [*(column for column, _ in _COLUMNS), Column("mode"), Column("optimizer")]
-    rows = []
-    for row in report.rows:
-        mode = ("train" if row.training else "eval") if row.training != root.training else ""
-        rows.append([*(cell(row) for _, cell in _COLUMNS), mode and Words(mode, "warning"), optimizer(row, report)])
-    used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
-    shown, cells = [columns[at] for at in used], [[row[at] for at in used] for row in rows]
-    tree = Table(shown, cells, most=MOST, more=("more module", "more modules"), label="Modules")
+
+    def mode(row: ModuleRow) -> Cell:  # where it is another than that of the whole model
+        return Words("train" if row.training else "eval", "warning") if row.training != root.training else ""
+
+    columns = (*_COLUMNS, Column("mode", mode), Column("optimizer", lambda row: optimizer(row, report)))
+    more = ("more module", "more modules")
+    tree = filled(table_of(columns, report.rows, most=MOST, more=more, label="Modules"))
     body: list[Node] = [Findings(report.findings, report.gaps), tree]
     facts: list[Cell] = [shortened(root.type_name, 40), totals(root), "train mode" if root.training else "eval mode"]
     parts = {"parameters": report.parameter_bytes, "buffers": report.buffer_bytes,
@@ -76,13 +75,13 @@ def optimizer(row: ModuleRow, report: ModelReport) -> Cell:
 
 
 _COLUMNS = (
-    (Column("module", look="name"), name),
-    (Column("class"), lambda row: Words(shortened(row.type_name, 30), "code", row.details)),
-    (Column("output", look="code"), shapes),
-    (Column("parameters", look="number"), parameters),
-    (Column("memory", look="number", in_terminal=False), lambda row: number_of_bytes(row.nbytes) if row.nbytes else ""),
-    (Column("gradient", look="number"), lambda row: "" if row.gradient is None else short_number(row.gradient)),
-    (Column("update", look="number"), lambda row: "" if row.update is None else short_number(row.update)),
+    Column("module", name, "name"),
+    Column("class", lambda row: Words(shortened(row.type_name, 30), "code", row.details)),
+    Column("output", shapes, "code"),
+    Column("parameters", parameters, "number"),
+    Column("memory", lambda row: number_of_bytes(row.nbytes) if row.nbytes else "", "number", in_terminal=False),
+    Column("gradient", lambda row: "" if row.gradient is None else short_number(row.gradient), "number"),
+    Column("update", lambda row: "" if row.update is None else short_number(row.update), "number"),
 )
 
 

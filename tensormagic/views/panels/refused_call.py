@@ -6,12 +6,10 @@ The same nodes are the top of the panel of a traced run that ended with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
 
-from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
+from tensormagic.reports import FailureReport, Location, Operand, TraceReport
 from tensormagic.views import nodes
 from tensormagic.views.graph.marks import REFUSED, crash_words
 from tensormagic.views.nodes import Cell, Clash, Column, Line, Node, Paragraph, Section, Shape, Words
@@ -35,14 +33,6 @@ _UNKNOWN_SHAPE = "not kept"
 _NAME, _TEXT, _FACT = 60, 120, 24  # characters
 _LOOK = re.compile(r"  # at (?:most|least) -?\d+$")  # nothing is changed by it: it shows whether values fit
 _BACKENDS = " This could be because the operator doesn't exist for this backend"
-
-
-class Given(NamedTuple):
-    """An operand, what of it does not fit, and what kind of clash that is."""
-
-    operand: Operand
-    parts: list[Clashing]
-    kind: str
 
 
 def view(report: FailureReport, *, graph: bool = True) -> nodes.Panel:
@@ -138,72 +128,47 @@ def operands(report: FailureReport) -> nodes.Table:
     """Return the operands as rows, with what does not fit marked; columns that are empty are left out."""
     mismatch, each = report.mismatch, report.operands
     parts, kind = (mismatch.parts, mismatch.kind) if mismatch is not None else ((), "")
-    given = [Given(one, [part for part in parts if part.operand == at], kind) for at, one in enumerate(each)]
     # One dimension clashes between operands, counted from the right as broadcasting does.
     places = [(part.dimension - len(each[part.operand].shape), part.operand)
               for part in parts if part.dimension is not None]  # fmt: skip
     several = len({operand for _, operand in places}) > 1
     aligned = "number" if several and len({place for place, _ in places}) == 1 else ""
-
-    def made(given: Given) -> Cell:
-        place = given.operand.location
-        return None if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label
-
     elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
+    rows = []
+    for at, one in enumerate(each):
+        facts = {"dtype": one.dtype, "device": one.device if elsewhere else ""}
+        facts["view"] = tuple_text(one.stride) if one.stride else one.layout.removeprefix("strided")
+        unfit: dict[int | None, str] = {}
+        for part in reversed(parts):
+            if part.operand == at:
+                needed = f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"needs {part.expected}"
+                unfit[part.dimension] = needed if part.expected else "does not fit"
+        rows.append(_row(one, facts, unfit, kind))
     columns = (
-        (Column("operand", _name, "name"), True),
-        (Column("given as", lambda given: given.operand.place or given.operand.role, "quiet"), True),
-        (Column("shape", _shape, aligned), True),
-        (Column("dtype", _fact("dtype")), any(one.dtype for one in each)),
-        (Column("device", _fact("device")), elsewhere),
-        (Column("strides", _fact("view"), "code"), any(_facts(one)["view"] for one in each)),
-        (Column("made in", made, "quiet wide"), any(one.location for one in each)),
-    )
-    return nodes.table_of([column for column, is_there in columns if is_there], given)
+        Column("operand", look="name"), Column("given as", look="quiet"), Column("shape", look=aligned),
+        Column("dtype"), Column("device"), Column("strides", look="code"), Column("made in", look="quiet wide"),
+    )  # fmt: skip
+    return nodes.filled(nodes.Table(columns, rows))
 
 
-def _facts(operand: Operand) -> dict[str, str]:
-    """Return what an operand is, by the kind of clash that is about it."""
-    layout = operand.layout if operand.layout not in {"", "strided"} else ""
-    strides = tuple_text(operand.stride) if operand.stride else layout
-    return {"dtype": operand.dtype, "device": operand.device, "view": strides}
+def _row(one: Operand, facts: dict[str, str], unfit: dict[int | None, str], kind: str) -> list[Cell]:
+    """Return an operand as cells.
 
-
-def _fact(kind: str) -> Callable[[Given], Cell]:
-    def cell(given: Given) -> Cell:
-        text = shortened(_facts(given.operand)[kind], _FACT)
-        whole = _whole(given) if text and given.kind == kind else ""
-        return Clash(text, whole) if whole else text
-
-    return cell
-
-
-def _whole(given: Given, *, aside: bool = False) -> str:
-    """Return what would have fitted in place of an operand as a whole; ``aside`` where none of the facts shows it."""
-    shown = aside and _facts(given.operand).get(given.kind)
-    return "" if shown else next((_fitting(part) for part in given.parts if part.dimension is None), "")
-
-
-def _fitting(part: Clashing) -> str:
-    """Return what would have fitted, in a few words."""
-    if not part.expected:
-        return "does not fit"
-    return f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"needs {part.expected}"
-
-
-def _name(given: Given) -> Cell:
-    operand, name = given.operand, shortened(given.operand.name, _NAME)
-    aside = _whole(given, aside=True) if operand.is_tensor or operand.shape else ""
-    if aside:
-        return Clash(name, aside)
-    return (name if " of " in name else Words(name, "code")) if name else Words("\u2014", "quiet")
-
-
-def _shape(given: Given) -> Cell:
-    operand, text = given.operand, shortened(given.operand.text, _TEXT)
-    if not operand.is_tensor and not operand.shape:
-        aside = _whole(given, aside=True)
-        return Clash(text or _UNKNOWN_SHAPE, aside) if aside else text or _UNKNOWN_SHAPE
-    clashes = {part.dimension: _fitting(part) for part in given.parts}
-    sizes = (Clash(str(size), clashes[at]) if at in clashes else str(size) for at, size in enumerate(operand.shape))
-    return (Shape(tuple(sizes)), text) if text else Shape(tuple(sizes))
+    ``facts`` say what it is, by the kind of clash that is about each, and ``unfit`` what would have fitted in place of
+    a dimension, and of the whole (None): that stands at the fact of this ``kind``, or where none shows it, at the name.
+    """
+    whole, place = unfit.get(None, ""), one.location
+    aside = "" if facts.get(kind) else whole
+    name, text = shortened(one.name, _NAME), shortened(one.text, _TEXT)
+    called: Cell = (name if " of " in name else Words(name, "code")) if name else Words("\u2014", "quiet")
+    if one.is_tensor or one.shape:
+        called = Clash(name, aside) if aside else called
+        sizes = Shape([Clash(str(size), unfit[at]) if at in unfit else str(size) for at, size in enumerate(one.shape)])
+        shape: Cell = (sizes, text) if text else sizes
+    else:
+        text = text or _UNKNOWN_SHAPE
+        shape = Clash(text, aside) if aside else text
+    known = {fact: shortened(words, _FACT) for fact, words in facts.items()}
+    told = (Clash(words, whole) if words and whole and fact == kind else words for fact, words in known.items())
+    made: Cell = "" if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label
+    return [called, one.place or one.role, shape, *told, made]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.reports import KindReport, LayoutReport, TensorReport
@@ -36,8 +36,10 @@ MOST_BARRIERS = 3
 
 def verdicts(layout: LayoutReport, *, of_array: bool = False) -> tuple[tuple[str, str], ...]:
     """Return what is worth knowing of a layout: title and sentence of each verdict that has something to say."""
-    phrase = ((title, say(layout)) for title, say in _VERDICTS.items() if not of_array or title not in _OF_TENSORS)
-    return tuple((title, sentence) for title, sentence in phrase if sentence)
+    said = {"order": order_verdict(layout), "repeats": repeats_verdict(layout), "gaps": gaps_verdict(layout)}
+    if not of_array:  # what calls of tensors would do
+        said |= {"format": format_verdict(layout), "views": view_verdict(layout)}
+    return tuple((title, sentence) for title, sentence in said.items() if sentence)
 
 
 def format_verdict(layout: LayoutReport) -> str:
@@ -115,16 +117,6 @@ def gaps_verdict(layout: LayoutReport) -> str:
     span, ends = layout.highest - layout.lowest + 1, f"{count(layout.lowest)} to {count(layout.highest)}"
     skipped = span - layout.distinct
     return f"{count(skipped)} of the {count(span)} elements from {ends} are skipped" if skipped else ""
-
-
-_VERDICTS: dict[str, Callable[[LayoutReport], str]] = {
-    "order": order_verdict,
-    "repeats": repeats_verdict,
-    "gaps": gaps_verdict,
-    "format": format_verdict,
-    "views": view_verdict,
-}
-_OF_TENSORS = ("format", "views")  # what calls of tensors would do, which an array does not have
 
 
 SHEETS = ("tensor.css", "kind.css")

@@ -215,14 +215,10 @@ def _root(holder: Holder) -> str:
     return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
 
 
-def _which(one: Holder) -> str:
-    return _KINDS[one.kind] + (f", {one.location.label}" if one.location is not None else "")
-
-
 HOLDERS = (
     Column("held by", lambda one: Words(shortened(one.path, _PATH), "code"), "name"),
     Column("keeps alive", lambda one: "tensor" if one.holds == "tensor" else f"storage, {number_of_bytes(one.nbytes)}"),
-    Column("which is", _which, "quiet"),
+    Column("which is", lambda one: _KINDS[one.kind] + (f", {one.location.label}" if one.location else ""), "quiet"),
 )
 
 

@@ -29,7 +29,6 @@ MOST_ROWS, MOST_LINES = 100, 40  # in a page, in a terminal
 MOST_PLAIN = 400  # rows whose data stand in the page as they are; more are packed
 HEAD = ("name", "kind", "shape", "dtype", "device", "bytes", "memory", "gradient")
 _LOOKS = {"name": "name wide", "bytes": "number"}
-_BLOCK, _STYLE = (re.compile(rf"<{name}>.*?</{name}>", re.DOTALL) for name in ("script", "style"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +96,9 @@ def _panels(table: TensorTable) -> str:
         title = f"The panels of the first {count(len(table.panels))}"
         more = tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")
     html = folds(fold(title, tag("div", *map(folded, table.panels), more, class_="tm-panels")))
-    # Without their style sheets, which are the table's, and each script only where it is last.
-    html = _STYLE.sub("", html)
-    last = {match.group(): match.start() for match in _BLOCK.finditer(html)}
-    return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)
+    # Without their style sheets, which are the table's, and with one loader for all of them.
+    before, last, after = re.sub("<style>.*?</style>", "", html, flags=re.DOTALL).rpartition(loader())
+    return before.replace(loader(), "") + last + after
 
 
 def folded(report: TensorReport) -> str:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.views import to_html, to_svg
@@ -18,7 +17,7 @@ from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Pa
 from tensormagic.views.page.document import SAVED_LIMITS, trace_document
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
 from tensormagic.views.panels import refused_call
-from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, run_lines, run_text, state_text, touched
+from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, run_lines, run_text, touched
 from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
 from tensormagic.views.pictures.norms import Norms
 from tensormagic.views.theme import code_of, heat_style, loader, module, sheet, static
@@ -27,7 +26,6 @@ from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seco
 
 if TYPE_CHECKING:
     from tensormagic.reports import ForwardNonfinite, ForwardValues, Graph, Total, TraceReport
-
 
 _MOST_BOXES = 40  # whose forward values are shown
 _MOST_CUTS = (60, 8)  # in a page, in a terminal
@@ -44,13 +42,15 @@ def view(report: TraceReport) -> Panel:
 def panel(report: TraceReport, picture: GradientGraph | None = None) -> Panel:
     """Return the panel of a traced run alone, its operations last; ``picture`` is its graph, drawn in its own way."""
     clear = all_clear(report)
-    ended = [Paragraph(clear, "quiet")] if report.failure is not None and not report.findings else []
+    refused = report.failure is not None  # the call above is the finding
     body: list[Node] = [
-        Findings(report.findings, report.gaps, "" if ended else clear), *ended,
+        Findings(report.findings, report.gaps, "" if refused else clear),
+        Paragraph(clear if refused and not report.findings else "", "quiet"),
         picture or GradientGraph(*with_crash(report)),
         *_cuts(report), _forward(report), Norms(report), _operations(report),
     ]  # fmt: skip
-    state = Words(state_text(report), "error") if report.state in {"failed", "interrupted"} else state_text(report)
+    ended = f"{report.state}: {report.error}" if report.error else report.state
+    state = Words(ended, "error") if report.state in {"failed", "interrupted"} else ended
     return Panel("trace", "graph", report.title or UNTITLED, [state, Words(run_text(report), "quiet")], body,
                  second=list(run_lines(report)))  # fmt: skip
 
@@ -211,7 +211,7 @@ def render(report: TraceReport, *, wall: bool = False) -> str:
     if ended is not None and place is not None and not place[0]:  # the first graph, drawn below, is marked there
         ended = replace(ended, body=[node for node in ended.body if not isinstance(node, EndedGraph)])
     failure = to_html.top(ended) if ended is not None else ""
-    style, picture = tag("style", panel_style()), _static(_picture(report, crash))
+    style, picture = tag("style", sheet("trace.css")), tag("div", _picture(report, crash), class_="tm-static")
     view = panel(report, GradientGraph(report, crash, tips=False))
     if wall:
         rows = (finding_html(each, is_open=True) for each in report.findings)
@@ -238,43 +238,24 @@ def render_static(report: TraceReport, *, picture: bool = True) -> str:
     report, crash = with_crash(report)
     graph = GradientGraph(report, crash, tips=False)
     shown = _picture(report, crash) if picture else "".join(to_html.inside(_top(panel(report, graph))))
-    return tag("section", tag("style", panel_style()), _static(shown), class_="tm tm-trace")
+    return tag("section", tag("style", sheet("trace.css")), tag("div", shown, class_="tm-static"), class_="tm tm-trace")
 
 
-@cache
 def viewer_style() -> str:
     """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
-    return panel_style() + viewer_rules()
+    return sheet("trace.css", "trace_viewer.css") + heat_style()
 
 
-@cache
-def panel_style() -> str:
-    """Return what the panel needs where no script runs; the viewer brings the rest along."""
-    return sheet("trace.css")
-
-
-def viewer_rules() -> str:
-    """Return the rules that only the viewer needs; they come packed with it."""
-    return static("trace_viewer.css") + heat_style()
-
-
-@cache
 def viewer_module() -> str:
     """Return the viewer's module source, in one piece."""
     return module("trace/viewer.js")
 
 
-@cache
 def viewer_code() -> str:
-    """Return the element that carries the viewer for outputs that stay, with its style sheet."""
-    beside = f"{json.dumps(viewer_rules())}, {json.dumps(VIEWER_WORDS)}"
+    """Return the element that carries the viewer for outputs that stay, with the rules that the panel has not yet."""
+    beside = f"{json.dumps(static('trace_viewer.css') + heat_style())}, {json.dumps(VIEWER_WORDS)}"
     mount = f"(panel, unpacked, key) => mountSaved(panel, unpacked, key, {beside})"
-    return code_of("trace", "trace/saved.js", mount=mount, beside=panel_style())
-
-
-def _static(shown: str) -> str:
-    """Return what the viewer replaces: the picture, which holds header, findings, graph and charts; or their text."""
-    return tag("div", shown, class_="tm-static")
+    return code_of("trace", "trace/saved.js", mount=mount, beside=sheet("trace.css"))
 
 
 def _picture(report: TraceReport, crash: Crash | None) -> str:

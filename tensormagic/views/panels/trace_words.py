@@ -46,11 +46,6 @@ def bad_text(nan: int, inf: int) -> str:
     return ", ".join(parts) or "not finite"
 
 
-def state_text(report: TraceReport) -> str:
-    """Return the run's state in a word, with the error of a failed one."""
-    return f"{report.state}: {report.error}" if report.error else report.state
-
-
 def run_text(report: TraceReport) -> str:
     """Return what the run was: steps, passes, time, and the tracer's share of it."""
     if report.state == "drawn":

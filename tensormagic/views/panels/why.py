@@ -163,19 +163,29 @@ class WayPicture(nodes.Picture):
 
     report: WhyReport
 
+    def _stops(self) -> Iterator[tuple[PathStep, str, tuple[str, str, str]]]:
+        """Yield each stop, what it is called, and what stands below: what it is, its line, the gradient that came."""
+        path = self.report.path
+        several = len({step.location.filename for step in path if step.location is not None}) > 1
+        for step in path:
+            place, came = step.location, ""
+            if step.norm is not None:
+                came = "zero" if step.norm == 0 else f"norm {short_number(step.norm)}"
+            line = "" if place is None else place.label if several else f"line {place.line}"
+            yield step, shortened(step.label, _LABEL), (step.detail, line, came)
+
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
         path, drawn = self.report.path, []
         last = max((at for at, step in enumerate(path) if step.kind in _ENDS), default=-1)  # it comes no further
-        for at, step in enumerate(path):
+        for at, (step, label, (detail, where, came)) in enumerate(self._stops()):
             if at:
                 ended = step.kind in _ENDS or path[at - 1].kind in _ENDS
                 kind = "tm-ended" if ended else "tm-some" if at - 1 > last else "tm-none"
                 drawn.append(tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}"))
-            words = [tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")]
-            below = filter(None, (step.detail, line_words(self.report, step)))
-            words += [tag("span", escape(text), class_="tm-small") for text in below]
-            words += [tag("span", escape(came_words(step)), class_="tm-small tm-norm")] if came_words(step) else []
+            words = [tag("code", escape(label), class_="tm-label")]
+            words += [tag("span", escape(text), class_="tm-small") for text in (detail, where) if text]
+            words += [tag("span", escape(came), class_="tm-small tm-norm")] if came else []
             kind = f"tm-stop tm-{step.kind}" + ("" if at > last or step.kind == "cut" else " tm-none")
             kind += " tm-bad" if step.bad else ""
             hint = step.location.text if step.location is not None else ""
@@ -191,18 +201,16 @@ class WayPicture(nodes.Picture):
     def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""
         rows = []
-        for at, step in enumerate(self.report.path):
+        for at, (step, label, below) in enumerate(self._stops()):
             sign = " " if not at else DETACHED if step.kind in _ENDS else ARROW
-            label, line = f"{sign} {shortened(step.label, _LABEL)}", line_words(self.report, step)
-            rows.append((label, step.detail, line, came_words(step), "!" if step.bad else ""))
+            rows.append((f"{sign} {label}", *below, "!" if step.bad else ""))
         yield "from the tensor to the loss; the gradient flows upwards"
-        yield from table([("", "", "line", "gradient", ""), *rows], indent=2, width=width)
+        yield from table([("", "", "line", "gradient", ""), *rows], width, gap=3)
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the boxes in rows."""
         path, x, y, parts = self.report.path, 0.0, 0.0, list[str]()
-        for at, step in enumerate(path):
-            label, below = shortened(step.label, _LABEL), [step.detail, line_words(self.report, step), came_words(step)]
+        for at, (step, label, below) in enumerate(self._stops()):
             described = f" {DOT} ".join(filter(None, below))
             room = max(text_width(label, 13, bold=True), text_width(described, 11)) + 20
             wide = min(max(room, 52.0), width - _BETWEEN)
@@ -223,21 +231,6 @@ class WayPicture(nodes.Picture):
             x += wide
         parts.append(text_svg(0, y + _ROW + 8, self._legend(), size=12, quiet=True))
         return "".join(parts), y + _ROW + 14
-
-
-def came_words(step: PathStep) -> str:
-    """Return what came to a stop of the way: ``norm 0.43``, ``zero``; empty where that is not known."""
-    if step.norm is None:
-        return ""
-    return "zero" if step.norm == 0 else f"norm {short_number(step.norm)}"
-
-
-def line_words(report: WhyReport, step: PathStep) -> str:
-    """Return the line of a stop of the way, with its file or cell where the way leads through several; else empty."""
-    if step.location is None:
-        return ""
-    files = {each.location.filename for each in report.path if each.location is not None}
-    return step.location.label if len(files) > 1 else f"line {step.location.line}"
 
 
 MOST_NAMES = 12
