@@ -17,6 +17,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from tensormagic.views.graph.cuts import cut_label, cut_sentence
 from tensormagic.views.graph.drawing import (
     BADGE_SIZE,
     CUT_INDENT,
@@ -35,8 +36,8 @@ from tensormagic.views.graph.marks import (
     placed_marks,
     run_scale,
 )
-from tensormagic.views.graph.words import cut_label, cut_sentence, gradient_text, value_text, whole_shape, wire_text
-from tensormagic.views.markup import fitted
+from tensormagic.views.graph.words import gradient_text, value_text, whole_shape, wire_text
+from tensormagic.views.markup import fitted, made_once
 from tensormagic.views.nodes import listing
 from tensormagic.views.page import columns
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
@@ -79,6 +80,7 @@ SAVED_LIMITS = Limits()
 LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
 
 
+@made_once()
 def trace_document(
     report: TraceReport,
     *,
@@ -291,9 +293,8 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
     """
     if not graph.cuts:
         return None
-    inside, shown = drawing.inside, len(drawing.boxes)
     below = [(box.cuts, box.width) for box in drawing.boxes]
-    below += [(cuts, width) for cuts, (width, _) in zip(inside.cuts[shown:], inside.sizes[shown:], strict=True)]
+    below += [(part.cuts, part.size[0]) for part in drawing.inside[len(drawing.boxes) :]]
     return {
         "cuts": [
             [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), cut_sentence(report, graph, cut)]

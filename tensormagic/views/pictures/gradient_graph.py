@@ -201,8 +201,8 @@ def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
         marked = f", {bad} of them not finite" if bad else ""
         words = f"beside this path: {plural(len(others), 'box', 'boxes')} ({names}){marked}"
         yield from wrapped(words, width, "  ", "  ")
-    folded = f"{plural(drawing.node_count, 'node')}; leaves and chains of views are drawn with the op beside them"
-    if words := drawing.note or (folded if drawing.folded else ""):
+    folded = f"{plural(len(graph.nodes), 'node')}; leaves and chains of views are drawn with the op beside them"
+    if words := drawing.note or (folded if len(drawing.boxes) < len(graph.nodes) else ""):
         yield from wrapped(words, width, "  ", "  ")
 
 

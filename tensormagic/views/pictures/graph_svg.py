@@ -146,7 +146,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     level, middle, bottom = value.style, box.x + box.width / 2, box.y + HEAD_HEIGHT
     if value.bad:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
-    elif not value.untouched and not value.blind:
+    elif level.isdigit():
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
     several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
     title = f"{box.label} {box.detail}{several}: {value.text}" if scene.tips else ""
@@ -179,7 +179,7 @@ def _plate(x: float, y: float, width: float) -> str:
 
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
     x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * graph_drawing.BADGE_HEIGHT
-    if value.bad or value.untouched or value.blind:
+    if not value.style.isdigit():
         canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
     else:
         canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")

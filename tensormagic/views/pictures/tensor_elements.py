@@ -72,10 +72,10 @@ class DrawnLayout:
     """A layout, and what is singled out in it."""
 
     layout: LayoutReport  # What is drawn.
-    row: int | None  # Row of the worked example in `Grid.rows`, or None where nothing can be drawn.
-    column: int | None  # Its column in `Grid.columns`.
+    row: int  # Row of the worked example in `Grid.rows`.
+    column: int  # Its column in `Grid.columns`.
     index: tuple[int, ...]  # Its index in the tensor.
-    offset: int | None  # Its storage offset.
+    offset: int  # Its storage offset.
     low: int  # The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
     high: int  # The offset drawn in the lightest colour.
     # The offsets of the one slice of several that is drawn, where all of it is; else empty, and what lies between
@@ -95,7 +95,7 @@ class DrawnLayout:
     @property
     def drawable(self) -> bool:
         """Whether there is an element to draw."""
-        return self.offset is not None
+        return bool(self.grid.offsets and self.grid.offsets[0])
 
     @property
     def as_table(self) -> bool:
@@ -124,7 +124,7 @@ class DrawnLayout:
     @property
     def chosen(self) -> int | None:
         """The place in `Strip.cells` of the worked example."""
-        return None if self.offset is None else self.strip_cell(self.offset)
+        return self.strip_cell(self.offset)
 
     def value(self, row: int, column: int) -> str:
         """Return an element as text, empty where values could not be read."""
@@ -165,7 +165,7 @@ def drawn_layout(report: TensorReport) -> DrawnLayout | None:
     grid, low = layout.grid, layout.lowest or 0
     high = layout.highest if layout.highest is not None else low
     if not grid.offsets or not grid.offsets[0]:
-        return DrawnLayout(layout, None, None, (), None, low, high)
+        return DrawnLayout(layout, 0, 0, (), low, low, high)
     row, column, drawn = len(grid.offsets) // 2, len(grid.offsets[0]) // 2, frozenset[int]()  # the worked example
     if is_slice(layout):
         drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
@@ -291,8 +291,6 @@ def worked_example(report: TensorReport, drawn: DrawnLayout) -> list[str]:
 
     Those are its index in the base, and the indices that stand still: ``x[:, 3]``.
     """
-    if drawn.row is None or drawn.column is None or drawn.offset is None:
-        return []
     value, still = drawn.value(drawn.row, drawn.column), still_dims(drawn.layout)
     lines = [worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)]
     if other := bases_index(report, drawn.offset):

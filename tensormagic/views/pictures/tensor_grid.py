@@ -82,7 +82,7 @@ def grid_svg(report: TensorReport, drawn: DrawnLayout, width: float) -> tuple[st
     for at in sorted({0, len(grid.rows) - 1}):
         words, look = _label(drawn, grid.row_dim, grid.rows[at]), "e b" if at == drawn.row else "e q"
         parts.append(drawing.text(LABELS - 8, top + (at + 0.5) * size + 4, words, look) if words else "")
-    chosen = LABELS + (drawn.column or 0) * size, top + (drawn.row or 0) * size, size, size
+    chosen = LABELS + drawn.column * size, top + drawn.row * size, size, size
     end = LABELS + len(grid.columns) * size, top + len(grid.rows) * size
     return "".join(parts) + drawing.ring(chosen), chosen, end
 
@@ -228,7 +228,7 @@ def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Ca
     legend += [f"offsets {count(strip.start)} to {count(strip.stop - 1)}"] if found is None else []
     words = "; ".join(filter(None, (", ".join(legend), elements.strip_shown(report))))
     if found is None:
-        pointer = f"offset {count(drawn.offset or 0)}" if drawn.chosen is not None else ""
+        pointer = f"offset {count(drawn.offset)}" if drawn.chosen is not None else ""
         return cells.dense(width, pointer), 0, words
     canvas, left, wide = found
     return canvas, left + (drawn.chosen or 0) * (wide + 1) + wide if drawn.chosen is not None else 0, words

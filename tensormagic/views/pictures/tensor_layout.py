@@ -105,7 +105,7 @@ class LayoutPicture(Picture):
         strip, target, note = tensor_grid.strip_text(report, drawn, width)
         _put(canvas, top, strip.lines())
         if end and target:  # the line from beside the element that is worked through to its place in the strip
-            line_ = 3 + (drawn.row or 0)
+            line_ = 3 + drawn.row
             down = target > end
             canvas.put(line_, end, "\u2500" * (target - end) + "\u2510" if down else f" \u25c4 offset {drawn.offset}")
             for below in range(line_ + 1, top) if down else ():
