@@ -179,15 +179,14 @@ _LABEL = 22
 
 def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
     """Return ``folding``, which has more groups, with at most ``max_boxes``."""
-    small = None
+    fitting = []
     for groups, how in _candidates(folding.groups, max_boxes):
-        if len(groups) <= max_boxes:
-            found = assemble(graph, groups, folding.leaf_side, how)
-            if len(groups) >= _FEW:
-                return found
-            small = small if small is not None and len(small.groups) >= len(groups) else found
-    portions = _in_portions(folding.groups, max_boxes)
-    return small or assemble(graph, portions, folding.leaf_side, "neighbouring ops share a box")
+        fitting += [(groups, how)] if len(groups) <= max_boxes else []
+        if _FEW <= len(groups) <= max_boxes:
+            break
+    fitting = fitting or [(_in_portions(folding.groups, max_boxes), "neighbouring ops share a box")]
+    groups, how = max(fitting, key=lambda one: len(one[0]))
+    return assemble(graph, groups, folding.leaf_side, how)
 
 
 def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -80,8 +80,22 @@ class Page:
 
         They are rounded to a tenth of a pixel, without those that lie on a level line between their neighbours.
         """
+        corners: list[Point] = []
+        for link in pairwise(path):
+            left, right = link
+            column, following = (self._layered.column_of[item] for item in link)
+            y, end = self._y(left, self._leave[link]), self._y(right, self._reach[link])
+            corners += [(self._right[left], y), (self._column_x[column] + self._widths[column], y)]
+            row = self._row_of[column]
+            if self._row_of[following] != row:
+                lane = self._lanes[link]
+                turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
+                between = self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
+                back = self.margin - (self._lane_count[row] - lane) * _LANE
+                corners += [(turn, y), (turn, between), (back, between), (back, end)]
+            corners += [(self._column_x[following], end), (self._left[right], end)]
         kept: list[Point] = []
-        for x, y in self._corners(path):
+        for x, y in corners:
             point = (round(x, 1), round(y, 1))
             if kept and kept[-1] == point:
                 continue
@@ -89,21 +103,6 @@ class Page:
                 kept.pop()
             kept.append(point)
         return kept
-
-    def _corners(self, path: Sequence[int]) -> Iterator[Point]:
-        for link in pairwise(path):
-            left, right = link
-            column, following = (self._layered.column_of[item] for item in link)
-            y, end = self._y(left, self._leave[link]), self._y(right, self._reach[link])
-            yield from ((self._right[left], y), (self._column_x[column] + self._widths[column], y))
-            row = self._row_of[column]
-            if self._row_of[following] != row:
-                lane = self._lanes[link]
-                turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
-                between = self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
-                back = self.margin - (self._lane_count[row] - lane) * _LANE
-                yield from ((turn, y), (turn, between), (back, between), (back, end))
-            yield from ((self._column_x[following], end), (self._left[right], end))
 
     def _y(self, item: int, height: float) -> float:
         return height + self._row_shift[self._row_of[self._layered.column_of[item]]]

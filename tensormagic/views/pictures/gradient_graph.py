@@ -175,11 +175,8 @@ _CELL = 24
 
 
 def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
-    frame, scale, drawing = (
-        marks.shown_frame(graph),
-        marks.run_scale(report),
-        draw(graph, max_boxes=_TEXT_BOXES, inside=False),
-    )
+    drawing = draw(graph, max_boxes=_TEXT_BOXES, inside=False)
+    frame, scale = marks.shown_frame(graph), marks.run_scale(report)
     path, drawn = main_path(drawing), report.state == "drawn"
     head = "gradient flow, loss to input (no pass was kept)"
     if drawn:

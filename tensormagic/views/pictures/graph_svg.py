@@ -157,35 +157,28 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     if detail:
         canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))
     shown, more = badge_rows(box)
-    for row, badge in enumerate(shown):
-        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame, scene.scale))
+    x, y = box.x + 3, bottom + 5
+    for badge in shown:
+        value = value_of((badge.node,), scene.frame, scene.scale)
+        if not value.style.isdigit():
+            canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
+        else:
+            canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
+        if value.bad:
+            canvas.path("h", hatching(x + 1, y + 1, 6, 6))
+        canvas.text("k", x + 12, y + 8, fitted(badge.label, box.width - 16, graph_drawing.BADGE_SIZE))
+        y += graph_drawing.BADGE_HEIGHT
     if more:
         bad = sum(value_of((badge.node,), scene.frame).bad for badge in box.badges[len(shown) :])
         words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
         words += f", {count(bad)} NaN/Inf" if bad else ""
-        canvas.text(
-            "k r" if bad else "k q",
-            box.x + 4,
-            bottom + 3 + len(shown) * graph_drawing.BADGE_HEIGHT + graph_drawing.BADGE_SIZE,
-            words,
-        )
+        canvas.text("k r" if bad else "k q", box.x + 4, y - 2 + graph_drawing.BADGE_SIZE, words)
 
 
 def _plate(x: float, y: float, width: float) -> str:
     """Return the outline of a box's head, its corners cut: with round joins they look round."""
     across, down = number(width - 4), number(HEAD_HEIGHT - 4)
     return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
-
-
-def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
-    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * graph_drawing.BADGE_HEIGHT
-    if not value.style.isdigit():
-        canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
-    else:
-        canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
-    if value.bad:
-        canvas.path("h", hatching(x + 1, y + 1, 6, 6))
-    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, graph_drawing.BADGE_SIZE))
 
 
 def legend_svg(scene: Scene) -> str:

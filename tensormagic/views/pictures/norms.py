@@ -92,13 +92,16 @@ class Norms(Picture):
         if len(passes) <= len(losses) > 1 and words and axis is not None:
             log = '<tspan class="q" font-weight="400">, log scale</tspan>' if axis.logarithmic else ""
             caption = f'<text class="v" x="0" y="11">{words[0].upper()}{escape(words[1:])}{log}</text>'
-            drawn, below = caption + _loss_svg(losses, axis, width), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
-        subtitle = f"per parameter, log scale {scale.text}"
-        if len(passes) > 1:
-            kept = (
-                f", {len(passes)} of {report.passes_traced} passes kept" if len(passes) < report.passes_traced else ""
-            )
-            subtitle = f"per parameter, step {passes[0].step} to {passes[-1].step}, log scale {scale.text}{kept}"
+            step, canvas = (width - 6) / (len(losses) - 1), Canvas()
+            points = [(round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
+                      for at, loss in _thinned(losses, _FEW_POINTS)]  # fmt: skip
+            canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
+            canvas.path("lo", polyline(eased(points)))
+            drawn, below = caption + canvas.svg(), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
+        span, kept = f", step {passes[0].step} to {passes[-1].step}", ""
+        if 1 < len(passes) < report.passes_traced:
+            kept = f", {len(passes)} of {report.passes_traced} passes kept"
+        subtitle = f"per parameter{span if len(passes) > 1 else ''}, log scale {scale.text}{kept}"
         head = f'Gradient norm <tspan class="q" font-weight="400">{subtitle}</tspan>'
         body, height = (_bars if len(passes) == 1 else _lines)(shown, scale, width)
         if left_out := len(report.parameters) - len(shown):
@@ -201,16 +204,6 @@ def chosen(parameters: Sequence[ParameterSeries], most: int = MOST_CHARTS) -> li
         return sorted(parameters, key=lambda series: series.owner not in taught)
     ranks = {id(series): (series.owner not in taught, not is_bad(series), series.touched > 0) for series in parameters}
     return sorted(parameters, key=lambda series: ranks[id(series)])[:most]
-
-
-def _loss_svg(losses: Sequence[float], axis: LossScale, width: float) -> str:
-    step = (width - 6) / (len(losses) - 1)
-    points = [(round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
-              for at, loss in _thinned(losses, _FEW_POINTS)]  # fmt: skip
-    canvas = Canvas()
-    canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
-    canvas.path("lo", polyline(eased(points)))
-    return canvas.svg()
 
 
 _LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
