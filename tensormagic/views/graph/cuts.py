@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensormagic.views.graph.folding import Group, fold
+from tensormagic.views.graph.folding import Group, reachable, surroundings
 from tensormagic.views.graph.words import op_label, shape_text
-from tensormagic.views.markup import once
 from tensormagic.words import count, plural
 
 if TYPE_CHECKING:
@@ -129,10 +128,7 @@ def cut_sentences(report: TraceReport, graph: Graph) -> list[tuple[str, int | No
 
 
 def _node_name(graph: Graph, index: int) -> str:
-    """Return what a node is called: as its box is, where it speaks for one."""
-    return graph.nodes[index].variable or _box_names(graph).get(index) or op_label(graph.nodes[index])
-
-
-@once
-def _box_names(graph: Graph) -> dict[int, str]:
-    return {group.nodes[0]: group.label for group in fold(graph).groups if group.kind != "views"}
+    """Return what a node is called, as its box is."""
+    _, _, inputs, side = surroundings(graph)
+    hanging = [graph.nodes[at] for at in reachable(index, inputs, side)]
+    return graph.nodes[index].variable or op_label(graph.nodes[index], hanging)

@@ -51,20 +51,33 @@ class Folding:
 
 
 @once
-def fold(graph: Graph) -> Folding:
-    """Fold leaves into badges and chains of views into one group each."""
+def surroundings(graph: Graph) -> tuple[list[int], list[list[int]], list[list[int]], list[bool]]:
+    """Return all nodes in forward order, what uses each and what each uses, and which are the leaf side of a graph.
+
+    Those are leaves, and views and casts of nothing but leaves; none where every node has a box of its own.
+    """
     links = [(edge.target, edge.source) for edge in graph.edges]  # the way the forward ran
     users, inputs = adjacency(len(graph.nodes), links)
     order, each = topological_order(len(graph.nodes), links), shows_values(graph)
-    side = [False] * len(graph.nodes) if each else _leaf_side(graph, order, inputs)
+    side = [node.kind == "accumulate" and not each for node in graph.nodes]
+    for index in order:
+        if inputs[index] and all(map(side.__getitem__, inputs[index])) and is_view(graph.nodes[index]):
+            side[index] = True
+    return order, users, inputs, side
+
+
+@once
+def fold(graph: Graph) -> Folding:
+    """Fold leaves into badges and chains of views into one group each."""
+    order, users, inputs, side = surroundings(graph)
     taken: set[int] = set()
     groups = []  # one for every op, with the leaves (and their views) that it uses
     for index in order:
         if not side[index]:
-            groups.append(_group(graph, index, _reachable(index, inputs, side), taken))
-        elif all(side[user] for user in (*users[index], *_reachable(index, users, side))):  # no op uses it
+            groups.append(_group(graph, index, reachable(index, inputs, side), taken))
+        elif all(side[user] for user in (*users[index], *reachable(index, users, side))):  # no op uses it
             groups.append(_group(graph, index, [], taken))
-    if not each:
+    if not shows_values(graph):
         return assemble(graph, _views_joined(groups, graph, side), side)
     for at, group in enumerate(groups):  # with the name of what a node made, where one holds it: ``x = mul``
         node = graph.nodes[group.nodes[0]]
@@ -103,17 +116,7 @@ def _is_shown(edge: GraphEdge, leaf_side: list[bool]) -> bool:
     return leaf_side[edge.source] or not leaf_side[edge.target]
 
 
-def _leaf_side(graph: Graph, order: list[int], inputs: list[list[int]]) -> list[bool]:
-    """Say for every node whether it is a leaf, or a view or cast of nothing but leaves."""
-    side = [node.kind == "accumulate" for node in graph.nodes]
-    for index in order:
-        made_of = inputs[index]
-        if made_of and all(map(side.__getitem__, made_of)) and is_view(graph.nodes[index]):
-            side[index] = True
-    return side
-
-
-def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
+def reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
     """Return what ``start`` leads to over leaf-side nodes, nearest first; ops met on the way are not passed."""
     found: dict[int, None] = {}
     stack, anything = [start], side[start]

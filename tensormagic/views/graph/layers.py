@@ -108,8 +108,8 @@ class Columns:
     preceding: list[list[int]]  # For each item, the items of the column before that lead to it.
 
 
-def order(columns: Columns) -> int:
-    """Order ``columns.members`` in place and return how many crossings are left."""
+def order(columns: Columns) -> None:
+    """Order ``columns.members`` in place, so that few lines cross."""
     given = [list(column) for column in columns.members]
     forward = _depth_first(columns.following, [item for column in given for item in column])
     backward = _depth_first(columns.preceding, [item for column in reversed(given) for item in column])
@@ -129,7 +129,7 @@ def order(columns: Columns) -> int:
             count, stale = crossings(columns), stale + 1
             count = _swap(columns, count) if edges <= _SWAPS_EACH_SWEEP else count
     columns.members[:] = best
-    return _swap(columns, best_count) if best_count else 0
+    _swap(columns, best_count)
 
 
 def crossings(columns: Columns) -> int:
@@ -188,7 +188,7 @@ def _sort(columns: Columns, sweep: int) -> None:
 
 def _swap(columns: Columns, count: int) -> int:
     """Swap neighbours while that saves crossings; return how many are left."""
-    for _ in range(_SWAP_ROUNDS):
+    for _ in range(_SWAP_ROUNDS if count else 0):
         before = count
         for number, column in enumerate(columns.members):
             sides = []

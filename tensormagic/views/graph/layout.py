@@ -206,9 +206,6 @@ class Layout:
     positions: tuple[Point, ...]  # Top left corner of every box, in the order of the sizes.
     # For every edge the points of its line, from the first node's right side to the second's left.
     routes: tuple[tuple[Point, ...], ...]
-    ranks: tuple[int, ...]  # The column of every box.
-    rows: int  # How many rows the columns were broken into.
-    crossings: int  # How many pairs of lines cross between neighbouring columns.
     margin: float = 0.0  # Left of it lines run from row to row.
     row_ends: tuple[float, ...] = ()  # For each row the height below its boxes and lines, above what comes next.
 
@@ -232,20 +229,16 @@ def lay_out(
     """
     spacing = spacing or Spacing()
     if not sizes:
-        return Layout(0.0, 0.0, (), tuple(() for _ in edges), (), 0, 0)
-    ranks = rank(len(sizes), edges, outermost)
+        return Layout(0.0, 0.0, (), ())
     heads = heads or [height for _, height in sizes]
     extents = [(head / 2, height - head / 2) for (_, height), head in zip(sizes, heads, strict=True)]
-    layered = _cut(extents, edges, ranks)
-    crossings = order(layered.columns)
+    layered = _cut(extents, edges, rank(len(sizes), edges, outermost))
+    order(layered.columns)
     page = Page(layered, sizes, placed(layered.columns, layered.extents, len(sizes), spacing.row_gap), spacing)
     # A route starts at the edge's first node: an edge of a circle was turned round.
     ways = ((page.route(path), path[:1] == [edge[0]]) for path, edge in zip(layered.paths, edges, strict=True))
-    return Layout(
-        width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
-        routes=tuple(tuple(way) if ahead else tuple(reversed(way)) for way, ahead in ways),
-        rows=page.row_count, crossings=crossings, margin=page.margin, row_ends=tuple(page.row_ends),
-    )  # fmt: skip
+    routes = tuple(tuple(way) if ahead else tuple(reversed(way)) for way, ahead in ways)
+    return Layout(page.width, page.height, page.positions(), routes, page.margin, tuple(page.row_ends))
 
 
 def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int]) -> Layered:

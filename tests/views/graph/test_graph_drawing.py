@@ -9,7 +9,8 @@ import pytest
 
 from tensormagic.views.graph import folding as graph_folding
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
-from tensormagic.views.graph.folding import _leaf_side as leaf_side, fold
+from tensormagic.views.graph.folding import fold
+from tensormagic.views.graph.layers import adjacency
 from tensormagic.views.markup import fitted, made_once, text_width, wrapped
 from tensormagic.views.page.document import SAVED_LIMITS
 from tests.views import samples_trace as samples
@@ -281,7 +282,7 @@ def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch)
     """Where a graph is drawn again, it is folded once, and the smaller drawing is that of the graph itself."""
     alone = replace(draw(graph, max_boxes=10), inside=())
     folded = []
-    monkeypatch.setattr(graph_folding, "_leaf_side", lambda *given: folded.append(1) or leaf_side(*given))
+    monkeypatch.setattr(graph_folding, "adjacency", lambda *given: folded.append(1) or adjacency(*given))
     with made_once():
         draw(graph)
         again = draw(graph, max_boxes=10, inside=False)
