@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING
 
 from tensormagic.views.graph.cuts import CutRow, cut_rows, ends_of
-from tensormagic.views.graph.folding import Folding, Group, coarsen, divide, fold
+from tensormagic.views.graph.folding import Folding, Group, coarsen, divide, fold, shown_edges
 from tensormagic.views.graph.layers import Edge
 from tensormagic.views.graph.layout import Layout, Point, Size, Spacing, lay_out
 from tensormagic.views.graph.words import (
@@ -25,7 +25,7 @@ from tensormagic.views.graph.words import (
     value_text,
     wire_text,
 )
-from tensormagic.views.markup import text_width
+from tensormagic.views.markup import made_once, text_width
 from tensormagic.words import plural
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Drawing:
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
+@made_once()
 def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     """Return the drawing of ``graph``, folded into at most ``max_boxes``; with ``inside``, what lies inside them."""
     fine = fold(graph)
@@ -237,7 +238,7 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> tuple[Part, ...]:
         if part.parent >= 0:
             children.setdefault(part.parent, []).append(place)
             depth[place] = depth[part.parent] + 1
-    links = _links(graph, fine, parts, home)
+    links = _links(graph, parts, home)
     for place, inside in children.items():
         number = {child: at for at, child in enumerate(inside)} | {BORDER: BORDER}
         edges = tuple((number[tail], number[head]) for tail, head in links.get(place, ()))
@@ -287,15 +288,12 @@ def _path_to(parts: Sequence[Part], place: int) -> list[int]:
     return path[::-1]
 
 
-def _links(
-    graph: Graph, folding: Folding, parts: Sequence[Part], home: Mapping[int | None, int]
-) -> dict[int, dict[Edge, None]]:
+def _links(graph: Graph, parts: Sequence[Part], home: Mapping[int | None, int]) -> dict[int, dict[Edge, None]]:
     """Return the lines inside each part, from child to child or to its border, the way the forward ran.
 
     ``home`` is the end of the tree that holds each node.
     """
-    side, found = folding.leaf_side, dict[int, dict[Edge, None]]()
-    shown = (edge for edge in graph.edges if side[edge.source] or not side[edge.target])
+    found, shown = dict[int, dict[Edge, None]](), compress(graph.edges, shown_edges(graph))
     ends = dict.fromkeys((home.get(edge.target, -1), home.get(edge.source, -1)) for edge in shown)  # -1: a leaf
     paths = {place: _path_to(parts, place) for place in {end for pair in ends for end in pair}}
     for tail, head in ends:

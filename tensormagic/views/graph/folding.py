@@ -23,7 +23,7 @@ from tensormagic.views.markup import once
 from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge as GraphEdge, Graph
+    from tensormagic.reports import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,6 @@ class Folding:
     groups: tuple[Group, ...]  # In forward order.
     # From group to group, the way the gradient flows, with the graph's edges each stands for.
     edges: dict[Edge, tuple[int, ...]] = field(default_factory=dict)
-    # For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
-    leaf_side: list[bool] = field(default_factory=list)
     note: str = ""  # How it was made smaller than what a user would draw; empty where it was not.
 
 
@@ -78,27 +76,27 @@ def fold(graph: Graph) -> Folding:
         elif all(side[user] for user in (*users[index], *reachable(index, users, side))):  # no op uses it
             groups.append(_group(graph, index, [], taken))
     if not shows_values(graph):
-        return assemble(graph, _views_joined(groups, graph, side), side)
+        return assemble(graph, _views_joined(groups, graph))
     for at, group in enumerate(groups):  # with the name of what a node made, where one holds it: ``x = mul``
         node = graph.nodes[group.nodes[0]]
         if node.kind != "accumulate" and node.variable:
             groups[at] = replace(group, label=f"{node.variable} = {group.label}")
-    return assemble(graph, groups, side)
+    return assemble(graph, groups)
 
 
-def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
+def assemble(graph: Graph, groups: list[Group], note: str = "") -> Folding:
     """Put groups into forward order and connect them."""
-    joins = _joins(graph, groups)
+    joins, shown = _joins(graph, groups), shown_edges(graph)
     order = topological_order(len(groups), [(target, source) for _, target, source in joins])
     place = [0] * len(groups)
     for new, old in enumerate(order):
         place[old] = new
     edges: dict[Edge, list[int]] = {}
     for number, target, source in joins:
-        if _is_shown(graph.edges[number], leaf_side):
+        if shown[number]:
             edges.setdefault((place[source], place[target]), []).append(number)
     ordered = tuple(groups[old] for old in order)
-    return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, leaf_side, note)
+    return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, note)
 
 
 def _joins(graph: Graph, groups: list[Group]) -> list[tuple[int, int, int]]:
@@ -111,9 +109,11 @@ def _joins(graph: Graph, groups: list[Group]) -> list[tuple[int, int, int]]:
     return [(number, target, source) for number, (target, source) in enumerate(ends) if -1 != target != source != -1]
 
 
-def _is_shown(edge: GraphEdge, leaf_side: list[bool]) -> bool:
-    """Say whether an edge is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
-    return leaf_side[edge.source] or not leaf_side[edge.target]
+@once
+def shown_edges(graph: Graph) -> list[bool]:
+    """Say for every edge whether it is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
+    side = surroundings(graph)[-1]
+    return [side[edge.source] or not side[edge.target] for edge in graph.edges]
 
 
 def reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
@@ -139,7 +139,7 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     return Group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
-def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[Group]:
+def _views_joined(groups: list[Group], graph: Graph) -> list[Group]:
     """Join every chain of views, each the only one to use the one before, into one group.
 
     The last one, whose gradient comes first, speaks for a chain.
@@ -147,8 +147,9 @@ def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[G
     if all(group.kind != "views" for group in groups):
         return groups
     before, after = [-1] * len(groups), [-1] * len(groups)  # the only one before and after; -2 where there are others
+    shown = shown_edges(graph)
     for number, target, source in _joins(graph, groups):
-        if _is_shown(graph.edges[number], side):
+        if shown[number]:
             before[source] = target if before[source] in {-1, target} else -2
             after[target] = source if after[target] in {-1, source} else -2
     joined: dict[int, list[Group]] = {}
@@ -189,7 +190,7 @@ def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
             break
     fitting = fitting or [(_in_portions(folding.groups, max_boxes), "neighbouring ops share a box")]
     groups, how = max(fitting, key=lambda one: len(one[0]))
-    return assemble(graph, groups, folding.leaf_side, how)
+    return assemble(graph, groups, how)
 
 
 def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:

@@ -320,12 +320,7 @@ def run_scale(report: TraceReport) -> tuple[int, int]:
 def shown_frame(graph: Graph) -> Frame | None:
     """Return the pass that is shown first: in which something was born, else the last; None where none was kept."""
     born = min((nonfinite.pass_number for nonfinite in graph.first_nonfinite), default=-1)
-    return next((frame for frame in graph.frames if frame.pass_number == born), last_frame(graph))
-
-
-def last_frame(graph: Graph) -> Frame | None:
-    """Return the last kept pass, or None where none was kept."""
-    return graph.frames[-1] if graph.frames else None
+    return next((frame for frame in graph.frames if frame.pass_number == born), next(reversed(graph.frames), None))
 
 
 def forward_mark(graph: Graph) -> FirstNonfinite | None:

@@ -60,7 +60,7 @@ class GradientGraph(Picture):
         if not self.report.graphs:
             return ""
         graph = self.report.graphs[0]
-        frame, shown = marks.last_frame(graph), list(graph.nodes)
+        frame, shown = next(reversed(graph.frames), None), list(graph.nodes)
         if len(shown) > _MOST_NODES:
             born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
             rest = [node.index for node in graph.nodes if node.index not in born]
@@ -255,7 +255,7 @@ def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
         sentences.append(f"{name}: no backward graph, {run_text(report)}")
     else:
         shown = report.graphs[graph]
-        frame, seen = marks.last_frame(shown), shown.passes_seen
+        frame, seen = next(reversed(shown.frames), None), shown.passes_seen
         which = "; no pass was kept" if seen and frame is None else ""
         if frame is not None and seen > 1:
             which = f"; gradients of pass {frame.pass_number} of {count(seen)}"

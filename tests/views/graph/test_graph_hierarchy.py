@@ -9,7 +9,7 @@ import pytest
 
 from tensormagic.reports import Graph
 from tensormagic.views.graph.drawing import BORDER, HEAD_HEIGHT, MOST_INSIDE, Part, draw
-from tensormagic.views.graph.folding import fold
+from tensormagic.views.graph.folding import fold, shown_edges
 from tensormagic.views.page.document import SAVED_LIMITS, trace_document
 from tests.views import samples_trace as samples, samples_viewer
 
@@ -90,8 +90,7 @@ def test_levels_are_laid_out_with_their_lines(count: int, boxes: int) -> None:
     graph = _graph(count)
     parts = draw(graph, max_boxes=boxes).inside
     home = {node: place for place, part in enumerate(parts) if part.whole for node in part.group.nodes}
-    side = fold(graph).leaf_side
-    shown = [edge for edge in graph.edges if side[edge.source] or not side[edge.target]]
+    shown = [edge for edge, is_shown in zip(graph.edges, shown_edges(graph), strict=True) if is_shown]
     for place, (edges, level) in ((at, part.level) for at, part in enumerate(parts) if part.level is not None):
         children = [at for at, part in enumerate(parts) if part.parent == place]
         holder = {at: number for number, child in enumerate(children) for at in _below(parts, child)}
