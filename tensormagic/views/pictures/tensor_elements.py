@@ -15,19 +15,7 @@ from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell
 from tensormagic.views import theme
 from tensormagic.views.pictures.cells import fraction
 from tensormagic.views.text_canvas import fewer, printable, sparkline
-from tensormagic.words import (
-    DOT,
-    ELLIPSIS,
-    MINUS,
-    TIMES,
-    count,
-    listed,
-    plural,
-    series,
-    short_count,
-    short_number,
-    worded,
-)
+from tensormagic.words import DOT, ELLIPSIS, MINUS, TIMES, count, short_count, short_number, worded
 
 TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
 TABLE_COLUMNS = 16
@@ -264,20 +252,12 @@ def in_cell(value: str) -> str:
     return narrowed(value, PAIR_TEXT if value.endswith("j") else CELL_TEXT)
 
 
-def formula(layout: LayoutReport) -> str:
-    """Return ``offset(i, j) = 1 + 1·i + 12·j``."""
-    return _formula(layout, layout.dim_names, "")
-
-
-def formula_at(layout: LayoutReport, index: tuple[int, ...]) -> str:
-    """Return the formula with an index filled in: ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
-    return _formula(layout, tuple(map(str, index)), str(layout.offset(index)) if index else "")
-
-
-def _formula(layout: LayoutReport, index: tuple[str, ...], offset: str) -> str:
-    terms = (f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, index, strict=True))
-    summed = " + ".join([str(layout.storage_offset), *terms])
-    return worded(ELEMENT_WORDS["formula"], index=", ".join(index), sum=summed, offset=offset)
+def formula(layout: LayoutReport, index: tuple[int, ...] = ()) -> str:
+    """Return ``offset(i, j) = 1 + 1·i + 12·j``; with an index filled in ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
+    factors = [*map(str, index or layout.dim_names)]
+    terms = (f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, factors, strict=True))
+    summed, offset = " + ".join([str(layout.storage_offset), *terms]), str(layout.offset(index)) if index else ""
+    return worded(ELEMENT_WORDS["formula"], index=", ".join(factors), sum=summed, offset=offset)
 
 
 def element(report: TensorReport, index: tuple[int, ...]) -> str:
@@ -309,7 +289,7 @@ def still_dims(layout: LayoutReport) -> list[int]:
 
 def still_letters(layout: LayoutReport) -> str:
     """Return the letters of those dimensions."""
-    return listed((layout.dim_names[dim] for dim in still_dims(layout)), most=len(layout.shape))
+    return words.listed((layout.dim_names[dim] for dim in still_dims(layout)), most=len(layout.shape))
 
 
 def jumps(report: TensorReport) -> str:
@@ -333,7 +313,7 @@ def shown(report: TensorReport) -> str:
                  "column_count": count(grid.column_count)}  # fmt: skip
         whole = ELEMENT_WORDS["size"] if grid.row_dim is not None else "{columns} of {column_count}"
         axes = ((grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count))
-        cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
+        cut = [f"{letters[dim]} {words.series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
         parts.append(f"{whole.format(**sizes)}: {', '.join(cut)}")
     others = [dim for dim in range(len(report.shape)) if dim not in {grid.row_dim, grid.column_dim}]
     slices = math.prod(report.shape[dim] for dim in others)
@@ -354,7 +334,7 @@ def strip_shown(report: TensorReport) -> str:
         return ""
     parts = []
     if strip.cell_elements > 1:
-        parts.append(f"a cell is {plural(strip.cell_elements, 'element')}")
+        parts.append(f"a cell is {words.plural(strip.cell_elements, 'element')}")
     if strip.start > 0 or strip.stop < report.storage.elements:
         whole = count(report.storage.elements)
         parts.append(f"elements {count(strip.start)} to {count(strip.stop - 1)} of {whole} are drawn")
