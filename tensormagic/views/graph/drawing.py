@@ -178,25 +178,22 @@ def _with_values(
     return found, min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
 
 
-def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
-    """Return the badges that are written out under a box, and how many more there are, in one line."""
-    shown = written_out(box.kind, len(box.badges))
-    return box.badges[:shown], len(box.badges) - shown
+def badge_rows(kind: str, badges: tuple[Badge, ...]) -> tuple[tuple[Badge, ...], int]:
+    """Return the badges that are written out under a box of that kind, and how many more there are, in one line.
 
-
-def written_out(kind: str, badges: int) -> int:
-    """Return how many badges are written out: all that have room; of a box of many steps all or none."""
-    if badges <= MOST_BADGES:
-        return badges
-    return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
+    Those are all that have room; of a box of many steps all or none.
+    """
+    fewer = 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
+    shown = badges if len(badges) <= MOST_BADGES else badges[:fewer]
+    return shown, len(badges) - len(shown)
 
 
 def box_size(group: Group, badges: tuple[Badge, ...], cuts: tuple[CutRow, ...]) -> tuple[float, float]:
     """Return the width and height of a box with its badges and its cuts."""
-    written = written_out(group.kind, len(badges))
-    lines = written + (written < len(badges)) + len(cuts)
+    written, more = badge_rows(group.kind, badges)
+    lines = len(written) + bool(more) + len(cuts)
     words = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
-    words += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
+    words += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in written]
     wanted = [max(words) + 2 * _PADDING, *(text_width(cut.label, BADGE_SIZE) + CUT_INDENT + 4 for cut in cuts)]
     width = min(max(_NARROWEST, *wanted), _WIDEST)
     return round(width), HEAD_HEIGHT + (lines * BADGE_HEIGHT + 3 if lines else 0)

@@ -11,7 +11,7 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic.reports import MEASURES, UNREADABLE
-from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, written_out
+from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, badge_rows
 from tensormagic.views.graph.words import whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.panels.trace_words import norm_text
@@ -244,7 +244,7 @@ def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
         "leaves": _steps([group.leaves if whole else () for group, _, _, whole in groups]),
         "names": [[text(fitted(badge.label, part.size[0] - 18, BADGE_SIZE)) for badge in part.badges if part.whole]
                   for part in parts],
-        "written": [written_out(group.kind, len(group.leaves)) for group, *_ in groups],
+        "written": [len(badge_rows(part.group.kind, part.badges)[0]) for part in parts],
         "level": [place_of.get(id(part.level), -1) for part in drawing.inside],
         "levels": levels,
     }  # fmt: skip

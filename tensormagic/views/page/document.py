@@ -250,7 +250,8 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
         label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
         detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
         badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
-        boxes.append([*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])])
+        shown = len(badge_rows(box.kind, box.badges)[0])
+        boxes.append([*place, list(box.nodes), label, detail, box.kind, badges, shown])
     return {
         "width": columns.tenths(drawing.width),
         "height": columns.tenths(drawing.height),

@@ -77,7 +77,7 @@ def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
         _break(canvas, *((left + 0.752 * across, top + 0.896 * down) if down
                          else (x - min(_BREAK, max(across - 4, 6.0)), y)))  # fmt: skip
     for box in drawing.boxes if graph.cuts else ():
-        shown, more = badge_rows(box)
+        shown, more = badge_rows(box.kind, box.badges)
         for row, cut in enumerate(box.cuts, len(shown) + bool(more)):
             y = box.y + HEAD_HEIGHT + 3 + row * graph_drawing.BADGE_HEIGHT
             canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
@@ -156,7 +156,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
     if detail:
         canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))
-    shown, more = badge_rows(box)
+    shown, more = badge_rows(box.kind, box.badges)
     x, y = box.x + 3, bottom + 5
     for badge in shown:
         value = value_of((badge.node,), scene.frame, scene.scale)

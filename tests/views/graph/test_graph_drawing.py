@@ -241,10 +241,10 @@ def test_leaves_and_functions_keep_their_names():
     first, second = draw(built({"leaf": "emb.weight"}, ("sin", 0), ("mul", 1, 0))).boxes
     assert [badge.label for badge in (*first.badges, *second.badges)] == ["emb.weight (in 2 boxes)"] * 2
     (box,) = draw(built(*({"leaf": f"w{number}"} for number in range(7)), ("cat", *range(7)))).boxes
-    shown, more = badge_rows(box)
+    shown, more = badge_rows(box.kind, box.badges)
     assert ([badge.label for badge in shown], more) == (["w0", "w1", "w2"], 4)
     module = draw(samples.transformer(8), max_boxes=20).boxes[0]
-    assert badge_rows(module) == ((), len(module.badges))
+    assert badge_rows(module.kind, module.badges) == ((), len(module.badges))
     empty = draw(samples.Builder().graph())
     assert (empty.boxes, empty.wires, empty.width, empty.note) == ((), (), 0.0, "")
 
