@@ -13,18 +13,10 @@ from itertools import compress, pairwise
 from typing import TYPE_CHECKING
 
 from tensormagic.views.graph.cuts import CutRow, cut_rows, ends_of
-from tensormagic.views.graph.folding import Folding, Group, coarsen, divide, fold, shown_edges
+from tensormagic.views.graph.folding import Folding, Group, coarsen, divide, fold, group_of, shown_edges
 from tensormagic.views.graph.layers import Edge
 from tensormagic.views.graph.layout import Layout, Point, Size, Spacing, lay_out
-from tensormagic.views.graph.words import (
-    gradient_text,
-    leaf_labels,
-    op_label,
-    shape_label,
-    shows_values,
-    value_text,
-    wire_text,
-)
+from tensormagic.views.graph.words import gradient_text, leaf_labels, shows_values, value_text, wire_text
 from tensormagic.views.markup import made_once, text_width
 from tensormagic.words import plural
 
@@ -259,8 +251,7 @@ def hierarchy(graph: Graph, fine: Sequence[Group], drawn: Sequence[Group]) -> tu
             below = divide(inside, MOST_INSIDE)
             waiting += [(at, *child) for child in zip(below, _members(inside, below), strict=True)]
         elif len(inside) <= 1 and group.kind == "views" and 1 < len(group.nodes) <= LONGEST_CHAIN:
-            nodes = [graph.nodes[node] for node in reversed(group.nodes)]  # in forward order
-            views = [Group((one.index,), (), "op", op_label(one), shape_label(one), one.module) for one in nodes]
+            views = [replace(group_of(graph, node, [], set()), kind="op") for node in reversed(group.nodes)]
             views[0] = replace(views[0], leaves=group.leaves)
         parts.append(Part(parent, group, whole=not opens and not views))
         waiting += [(at, view, []) for view in views]

@@ -72,9 +72,9 @@ def fold(graph: Graph) -> Folding:
     groups = []  # one for every op, with the leaves (and their views) that it uses
     for index in order:
         if not side[index]:
-            groups.append(_group(graph, index, reachable(index, inputs, side), taken))
+            groups.append(group_of(graph, index, reachable(index, inputs, side), taken))
         elif all(side[user] for user in (*users[index], *reachable(index, users, side))):  # no op uses it
-            groups.append(_group(graph, index, [], taken))
+            groups.append(group_of(graph, index, [], taken))
     if not shows_values(graph):
         return assemble(graph, _views_joined(groups, graph))
     for at, group in enumerate(groups):  # with the name of what a node made, where one holds it: ``x = mul``
@@ -130,7 +130,8 @@ def reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list
     return list(found)
 
 
-def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Group:
+def group_of(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Group:
+    """Return the group of an op with what hangs on it; a view of leaves that is in ``taken`` is in another group."""
     node, others = graph.nodes[index], [graph.nodes[other] for other in hanging]
     views = [other.index for other in others if other.kind != "accumulate" and other.index not in taken]
     taken.update(views)

@@ -43,15 +43,13 @@ _VIEW_OPS = frozenset({
     "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",
     "permute", "reshape", "reshape_alias", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t",
     "transpose", "unbind", "unflatten", "unfold", "unsafe_split", "unsafe_view", "unsqueeze", "view", "view_as",
+    "to_copy", "clone", "to",
 })  # fmt: skip
-_CAST_OPS = frozenset({"to_copy", "clone", "to"})
-_PRODUCTS = {"addmm", "mm"}
 
 
 def is_view(node: Node) -> bool:
     """Say whether a node only looks at the same elements in another way (or casts them)."""
-    op = node.op.lstrip("_")
-    return node.kind == "op" and (op in _VIEW_OPS or op in _CAST_OPS)
+    return node.kind == "op" and node.op.lstrip("_") in _VIEW_OPS
 
 
 def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
@@ -59,7 +57,7 @@ def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     if node.kind == "accumulate":
         return clipped(leaf_label(node), _LONGEST_LABEL)
     op = node.op.lstrip("_") or node.name
-    is_linear = op in _PRODUCTS and any(other.op == "t" for other in hanging)
+    is_linear = op in {"addmm", "mm"} and any(other.op == "t" for other in hanging)
     return "linear" if is_linear else clipped(_SHORT.get(op, op), _LONGEST_LABEL)
 
 
