@@ -16,8 +16,7 @@ from tensormagic.reports.tensor import BadSlice
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
 from tensormagic.views.pictures.gradient_graph import EndedGraph, trace_alternative
-from tensormagic.views.pictures.losses import LossesPicture
-from tensormagic.views.pictures.norms import loss_scale
+from tensormagic.views.pictures.norms import LossesPicture, loss_scale
 from tensormagic.views.pictures.tensor_elements import drawn_layout
 from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sentence, values_sentence
 from tensormagic.views.pictures.tensor_kinds import stored_sentence, values_sentence as component_sentence

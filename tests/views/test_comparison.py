@@ -13,8 +13,7 @@ from tensormagic.reports import LossPair, Moment
 from tensormagic.views.nodes import Bar, Findings, Section, Table, Words
 from tensormagic.views.page.figures import figure
 from tensormagic.views.panels.comparison import factor, summary, times, view
-from tensormagic.views.pictures.losses import LossesPicture, loss_svg
-from tensormagic.views.pictures.norms import loss_scale
+from tensormagic.views.pictures.norms import LossesPicture, loss_scale, loss_svg
 from tests.comparisons import samples
 from tests.views.samples_comparison import SAMPLES
 

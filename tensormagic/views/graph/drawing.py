@@ -1,9 +1,6 @@
 """From an autograd graph to a drawing: fold what a user does not think of as a step, then lay the rest out.
 
-Everything that draws the graph (the static picture, the live panel) starts from the same `Drawing`. A cut is an input
-of a box from which nothing goes back, just as a leaf is one at which the way ends by nature: it is written under the
-box that used the value, as leaves are. Where the box that made the value is drawn too, a cut wire leads from one to
-the other.
+Everything that draws the graph (the static picture, the live panel) starts from the same `Drawing`.
 """
 
 from __future__ import annotations
@@ -11,80 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import compress, pairwise
 from typing import TYPE_CHECKING
 
-from tensormagic.views.graph.folding import Folding, Group, coarsen, fold
-from tensormagic.views.graph.inside import ROW_WIDTH, Level, Part, hierarchy, levels, path_to
-from tensormagic.views.graph.layout import Size, Spacing, lay_out
-from tensormagic.views.graph.words import cut_label, gradient_text, leaf_labels, shows_values, value_text, wire_text
-from tensormagic.views.markup import text_width
-from tensormagic.words import count, plural
+from tensormagic.views.graph.cuts import CutRow, cut_rows, ends_of
+from tensormagic.views.graph.folding import Folding, Group, coarsen, divide, fold, group_of, shown_edges
+from tensormagic.views.graph.layers import Edge
+from tensormagic.views.graph.layout import Layout, Point, Size, Spacing, lay_out
+from tensormagic.views.graph.words import gradient_text, leaf_labels, shows_values, value_text, wire_text
+from tensormagic.views.markup import made_once, text_width
+from tensormagic.words import plural
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph
-
-
-# -- cuts -------------------------------------------------------------------------------------------------------------
-
-MOST_ROWS = 2
-MOST_WIRES = 24  # cut wires of one drawing: more would hide the others
-
-Pair = tuple[int, int]
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class CutRow:
-    """One line under a box: what ended the way of something that the box used."""
-
-    label: str  # ``"detach, line 10"``.
-    cuts: tuple[int, ...]  # Indices into `Graph.cuts`.
-
-
-def ends_of(
-    graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object]
-) -> tuple[tuple[tuple[CutRow, ...], ...], dict[Pair, int], dict[int, tuple[int, ...]]]:
-    """Return where the cuts of ``graph`` stand; ``wired`` are the pairs of groups that have a wire already.
-
-    Returns:
-        For every box its lines; the cut of each ``(source, target)`` of boxes that a cut wire joins; the cuts of each
-        box that made a value which some cut takes, or which was read, where no wire says so.
-    """
-    owner: dict[int | None, int] = {
-        node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)
-    }
-    places = [(owner.get(cut.source, -1), owner.get(cut.target, -1)) for cut in graph.cuts]
-    pairs: dict[Pair, int] = {}
-    stubs: dict[int, tuple[int, ...]] = {}
-    for at, (cut, (source, target)) in enumerate(zip(graph.cuts, places, strict=True)):
-        free = 0 <= source < target and (target, source) not in wired  # forward, where there is no other wire
-        if cut.detachment and not cut.earlier and free and len(pairs) < MOST_WIRES:
-            pairs.setdefault((source, target), at)
-        elif source >= 0 and source != target and not cut.selects:
-            stubs[source] = (*stubs.get(source, ()), at)
-    return _cut_rows(graph, groups, [[target] if target >= 0 else [] for _, target in places]), pairs, stubs
-
-
-def _cut_rows(graph: Graph, groups: Sequence[Group], places: Sequence[Sequence[int]]) -> tuple[tuple[CutRow, ...], ...]:
-    """Return the lines below the box of each group; ``places`` are the groups that hold what each cut was used by."""
-    labels: list[dict[str, tuple[int, ...]]] = [{} for _ in groups]
-    for at, (cut, held) in enumerate(zip(graph.cuts, places, strict=True)):
-        for place in held if cut.detachment else ():
-            known, label = labels[place], cut_label(cut)
-            known[label] = (*known.get(label, ()), at)
-    below = []
-    for found, group in zip(labels, groups, strict=True):
-        rows = [CutRow(f"{label} ×{len(cuts)}" if len(cuts) > 1 else label, cuts) for label, cuts in found.items()]
-        most = 1 if group.kind in {"module", "repeat"} else MOST_ROWS
-        if len(rows) > most:
-            rest = tuple(cut for row in rows[most - 1 :] for cut in row.cuts)
-            words = f"{count(len(rest))} cuts" if most == 1 else f"{count(len(rest))} more cuts"
-            rows[most - 1 :] = [CutRow(words, rest)]
-        below.append(tuple(rows))
-    return tuple(below)
-
-
-# -- boxes and wires --------------------------------------------------------------------------------------------------
 
 LABEL_SIZE = 12.0
 DETAIL_SIZE = 10.5
@@ -99,6 +36,7 @@ _PADDING = 10.0
 _NARROWEST = 38.0
 _VALUE_GAP = 64.0, 200.0  # between boxes with numbers: the local derivative stands there
 _WIDEST = 190.0
+ROW_WIDTH = 890.0  # where rows of the outermost level end
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +79,20 @@ class Wire:
     cut: int | None = None  # Index into `Graph.cuts`: a value went this way, and no gradient does.
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """What lies inside the boxes of a drawing."""
+Level = tuple[tuple[Edge, ...], Layout]  # lines the way the forward ran, from child to child or `BORDER`; all places
 
-    parts: tuple[Part, ...] = ()  # The first ones are the boxes themselves, in their order.
-    badges: tuple[tuple[Badge, ...], ...] = ()  # Of each part.
-    cuts: tuple[tuple[CutRow, ...], ...] = ()  # Of each part.
-    sizes: tuple[Size, ...] = ()  # Of each part's box.
-    levels: dict[int, Level] = field(default_factory=dict)  # The inside of each part that has one.
+
+@dataclass(slots=True)
+class Part:
+    """One box of the tree below the drawn boxes."""
+
+    parent: int  # Place of the part it lies in; -1 for a drawn box.
+    group: Group  # What it stands for.
+    whole: bool  # Whether nothing lies inside it.
+    badges: tuple[Badge, ...] = ()  # Leaves folded into it.
+    cuts: tuple[CutRow, ...] = ()  # As in `Box`.
+    size: Size = (0.0, 0.0)  # Of its box.
+    level: Level | None = None  # What lies inside it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +103,8 @@ class Drawing:
     height: float  # Of the whole.
     boxes: tuple[Box, ...]  # In forward order.
     wires: tuple[Wire, ...]  # Between them.
-    node_count: int  # Nodes of the graph.
-    folded: int  # How many of them do not have a box of their own.
     note: str  # What was folded, in one sentence; empty where every node has its box.
-    inside: Inside = field(default_factory=Inside)  # What lies inside the boxes.
+    inside: tuple[Part, ...] = ()  # What lies inside the boxes; the first ones are the boxes themselves.
     margin: float = 0.0  # Left of it lines run from row to row.
     row_ends: tuple[float, ...] = ()  # For each row the height below its boxes and lines.
     detachment: tuple[Wire, ...] = ()  # Lines along which a value went, and no gradient goes; from who made it.
@@ -171,6 +112,7 @@ class Drawing:
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
+@made_once()
 def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     """Return the drawing of ``graph``, folded into at most ``max_boxes``; with ``inside``, what lies inside them."""
     fine = fold(graph)
@@ -204,12 +146,10 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     routes = iter(layout.routes)
     wires = tuple(Wire(*pair, next(routes)[::-1], edges) for pair, edges in folding.edges.items())
     detachment = tuple(Wire(*pair, next(routes), cut=cut) for pair, cut in cut_pairs.items())
-    total = len(graph.nodes)
-    drawn = f"{plural(total, 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"
-    return Drawing(
-        layout.width, layout.height, boxes, wires, total, total - len(boxes), drawn if folding.note else "",
-        _inside(graph, fine, folding) if inside else Inside(), layout.margin, layout.row_ends, detachment, stubs,
-    )  # fmt: skip
+    drawn = f"{plural(len(graph.nodes), 'node')} drawn as {plural(len(boxes), 'box', 'boxes')}: {folding.note}"
+    parts = _inside(graph, fine, folding) if inside else ()
+    return Drawing(layout.width, layout.height, boxes, wires, drawn if folding.note else "", parts,
+                   layout.margin, layout.row_ends, detachment, stubs)  # fmt: skip
 
 
 def _with_values(
@@ -230,41 +170,145 @@ def _with_values(
     return found, min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
 
 
-def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
-    """Return the tree below the drawn boxes: each level is laid out as if all boxes in it were closed."""
-    parts = hierarchy(graph, fine.groups, drawn.groups)
-    if len(parts) == len(drawn.groups):
-        return Inside(parts)
-    names = leaf_labels(graph)
-    marks = [tuple(Badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
-    groups, home = [part.group for part in parts], dict[int | None, int]()
-    for place, part in enumerate(parts):
-        for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
-            home.setdefault(node, place)
-    rows = _cut_rows(graph, groups, [path_to(parts, home.get(cut.target, -1)) for cut in graph.cuts])
-    sizes = tuple(map(box_size, groups, marks, rows))
-    return Inside(parts, tuple(marks), rows, sizes, levels(graph, fine, parts, sizes, HEAD_HEIGHT))
+def badge_rows(kind: str, badges: tuple[Badge, ...]) -> tuple[tuple[Badge, ...], int]:
+    """Return the badges that are written out under a box of that kind, and how many more there are, in one line.
 
-
-def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
-    """Return the badges that are written out under a box, and how many more there are, in one line."""
-    shown = written_out(box.kind, len(box.badges))
-    return box.badges[:shown], len(box.badges) - shown
-
-
-def written_out(kind: str, badges: int) -> int:
-    """Return how many badges are written out: all that have room; of a box of many steps all or none."""
-    if badges <= MOST_BADGES:
-        return badges
-    return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
+    Those are all that have room; of a box of many steps all or none.
+    """
+    fewer = 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
+    shown = badges if len(badges) <= MOST_BADGES else badges[:fewer]
+    return shown, len(badges) - len(shown)
 
 
 def box_size(group: Group, badges: tuple[Badge, ...], cuts: tuple[CutRow, ...]) -> tuple[float, float]:
     """Return the width and height of a box with its badges and its cuts."""
-    written = written_out(group.kind, len(badges))
-    lines = written + (written < len(badges)) + len(cuts)
+    written, more = badge_rows(group.kind, badges)
+    lines = len(written) + bool(more) + len(cuts)
     words = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
-    words += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
+    words += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in written]
     wanted = [max(words) + 2 * _PADDING, *(text_width(cut.label, BADGE_SIZE) + CUT_INDENT + 4 for cut in cuts)]
     width = min(max(_NARROWEST, *wanted), _WIDEST)
     return round(width), HEAD_HEIGHT + (lines * BADGE_HEIGHT + 3 if lines else 0)
+
+
+# -- what lies inside the boxes ---------------------------------------------------------------------------------------
+#
+# The drawing is one cut through a tree. Below every drawn box stand the parts that a user would see next: the modules
+# inside a module, the repetitions of something that repeats, the ops with their leaves as `fold` leaves them, and in
+# the end the single views of a chain. No level has more parts than a screen holds. Each level is laid out by itself,
+# as if all boxes in it were closed: a page only puts levels together.
+#
+# A line that leaves a level ends at its border, at the left where its value came in, at the right where it went on: the
+# level looks the same whatever is open around it.
+
+MOST_INSIDE = 48  # parts of one opened box; up to so many layers of a network stand beside each other
+MOST_PARTS = 20_000  # of a larger graph the innermost parts stay closed: the viewer lists their nodes instead
+LONGEST_CHAIN = 60  # views of one chain that it opens into
+BORDER = -1  # the other end of a line that leaves its level
+
+_NARROWER = 40.0  # by which each level inside is less wide than the one around it
+_NARROWEST_LEVEL = 480.0
+
+
+def _inside(graph: Graph, fine: Folding, drawn: Folding) -> tuple[Part, ...]:
+    """Return the tree below the drawn boxes."""
+    parts = hierarchy(graph, fine.groups, drawn.groups)
+    if len(parts) == len(drawn.groups):
+        return parts
+    ends = [(place, part.group) for place, part in enumerate(parts) if part.whole]
+    home: dict[int | None, int] = {node: place for place, group in ends for node in group.nodes}
+    users = home | {leaf: place for place, group in reversed(ends) for leaf in group.leaves}
+    held = [_path_to(parts, users.get(cut.target, -1)) for cut in graph.cuts]
+    rows, names = cut_rows(graph, [part.group for part in parts], held), leaf_labels(graph)
+    children, depth = dict[int, list[int]](), [0] * len(parts)
+    for place, (part, cuts) in enumerate(zip(parts, rows, strict=True)):
+        part.badges, part.cuts = tuple(Badge(leaf, names[leaf]) for leaf in part.group.leaves), cuts
+        part.size = box_size(part.group, part.badges, cuts)
+        if part.parent >= 0:
+            children.setdefault(part.parent, []).append(place)
+            depth[place] = depth[part.parent] + 1
+    links = _links(graph, parts, home)
+    for place, inside in children.items():
+        number = {child: at for at, child in enumerate(inside)} | {BORDER: BORDER}
+        edges = tuple((number[tail], number[head]) for tail, head in links.get(place, ()))
+        wrap = max(ROW_WIDTH - _NARROWER * (depth[place] + 1), _NARROWEST_LEVEL)
+        parts[place].level = _level(tuple(parts[child].size for child in inside), edges, wrap)
+    return parts
+
+
+def hierarchy(graph: Graph, fine: Sequence[Group], drawn: Sequence[Group]) -> tuple[Part, ...]:
+    """Return the tree whose roots are the groups ``drawn``, in their order, and whose ends are the groups ``fine``.
+
+    ``fine`` has one group an op, in forward order, ``drawn`` unions of them. Of a very large graph some ends are unions
+    of them; a chain of views ends in its single nodes.
+    """
+    waiting = [(-1, group, inside) for group, inside in zip(drawn, _members(fine, drawn), strict=True)]
+    parts: list[Part] = []
+    for at, (parent, group, inside) in enumerate(waiting):  # which grows, breadth first: a part's place is its place
+        views: list[Group] = []
+        opens = len(inside) > 1 and len(waiting) < MOST_PARTS
+        if opens:
+            below = divide(inside, MOST_INSIDE)
+            waiting += [(at, *child) for child in zip(below, _members(inside, below), strict=True)]
+        elif len(inside) <= 1 and group.kind == "views" and 1 < len(group.nodes) <= LONGEST_CHAIN:
+            views = [replace(group_of(graph, node, [], set()), kind="op") for node in reversed(group.nodes)]
+            views[0] = replace(views[0], leaves=group.leaves)
+        parts.append(Part(parent, group, whole=not opens and not views))
+        waiting += [(at, view, []) for view in views]
+    return tuple(parts)
+
+
+def _members(fine: Sequence[Group], unions: Sequence[Group]) -> list[list[Group]]:
+    """Return for each union the groups of ``fine`` it is made of."""
+    owner = {node: number for number, union in enumerate(unions) for node in union.nodes}
+    members: list[list[Group]] = [[] for _ in unions]
+    for group in fine:
+        members[owner[group.nodes[0]]].append(group)
+    return members
+
+
+def _path_to(parts: Sequence[Part], place: int) -> list[int]:
+    """Return a part and what it lies in, outermost first."""
+    path = []
+    while place >= 0:
+        path.append(place)
+        place = parts[place].parent
+    return path[::-1]
+
+
+def _links(graph: Graph, parts: Sequence[Part], home: Mapping[int | None, int]) -> dict[int, dict[Edge, None]]:
+    """Return the lines inside each part, from child to child or to its border, the way the forward ran.
+
+    ``home`` is the end of the tree that holds each node.
+    """
+    found, shown = dict[int, dict[Edge, None]](), compress(graph.edges, shown_edges(graph))
+    ends = dict.fromkeys((home.get(edge.target, -1), home.get(edge.source, -1)) for edge in shown)  # -1: a leaf
+    paths = {place: _path_to(parts, place) for place in {end for pair in ends for end in pair}}
+    for tail, head in ends:
+        if tail == head or -1 in {tail, head}:
+            continue
+        left, right = paths[tail], paths[head]
+        common = next(at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1])
+        if common:
+            found.setdefault(left[common - 1], {})[left[common], right[common]] = None
+        for outer, inner in pairwise(left[common:]):
+            found.setdefault(outer, {})[inner, BORDER] = None
+        for outer, inner in pairwise(right[common:]):
+            found.setdefault(outer, {})[BORDER, inner] = None
+    return found
+
+
+@lru_cache(maxsize=64)  # layers repeat, and so do runs
+def _level(sizes: tuple[Size, ...], edges: tuple[Edge, ...], wrap: float) -> Level:
+    """Lay out one level: points on the border are boxes without a size, before all others and behind them."""
+    before, behind = any(tail == BORDER for tail, _ in edges), any(to == BORDER for _, to in edges)
+    boxes = [*([(0.0, 2.0)] * before), *sizes, *([(0.0, 2.0)] * behind)]
+    last = len(boxes) - 1
+    layout = lay_out(
+        boxes,
+        [(tail + before if tail != BORDER else 0, to + before if to != BORDER else last) for tail, to in edges],
+        Spacing(wrap_width=wrap),
+        heads=[min(height, HEAD_HEIGHT) for _, height in boxes],
+        outermost=(0 if before else None, last if behind else None),
+    )
+    return edges, replace(layout, positions=layout.positions[before : before + len(sizes)])

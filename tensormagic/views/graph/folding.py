@@ -23,7 +23,7 @@ from tensormagic.views.markup import once
 from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge as GraphEdge, Graph
+    from tensormagic.reports import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +45,58 @@ class Folding:
     groups: tuple[Group, ...]  # In forward order.
     # From group to group, the way the gradient flows, with the graph's edges each stands for.
     edges: dict[Edge, tuple[int, ...]] = field(default_factory=dict)
-    # For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
-    leaf_side: list[bool] = field(default_factory=list)
     note: str = ""  # How it was made smaller than what a user would draw; empty where it was not.
+
+
+@once
+def surroundings(graph: Graph) -> tuple[list[int], list[list[int]], list[list[int]], list[bool]]:
+    """Return all nodes in forward order, what uses each and what each uses, and which are the leaf side of a graph.
+
+    Those are leaves, and views and casts of nothing but leaves; none where every node has a box of its own.
+    """
+    links = [(edge.target, edge.source) for edge in graph.edges]  # the way the forward ran
+    users, inputs = adjacency(len(graph.nodes), links)
+    order, each = topological_order(len(graph.nodes), links), shows_values(graph)
+    side = [node.kind == "accumulate" and not each for node in graph.nodes]
+    for index in order:
+        if inputs[index] and all(map(side.__getitem__, inputs[index])) and is_view(graph.nodes[index]):
+            side[index] = True
+    return order, users, inputs, side
 
 
 @once
 def fold(graph: Graph) -> Folding:
     """Fold leaves into badges and chains of views into one group each."""
-    links = [(edge.target, edge.source) for edge in graph.edges]  # the way the forward ran
-    users, inputs = adjacency(len(graph.nodes), links)
-    order, each = topological_order(len(graph.nodes), links), shows_values(graph)
-    side = [False] * len(graph.nodes) if each else _leaf_side(graph, order, inputs)
+    order, users, inputs, side = surroundings(graph)
     taken: set[int] = set()
     groups = []  # one for every op, with the leaves (and their views) that it uses
     for index in order:
         if not side[index]:
-            groups.append(_group(graph, index, _reachable(index, inputs, side), taken))
-        elif all(side[user] for user in (*users[index], *_reachable(index, users, side))):  # no op uses it
-            groups.append(_group(graph, index, [], taken))
-    if not each:
-        return assemble(graph, _views_joined(groups, graph, side), side)
+            groups.append(group_of(graph, index, reachable(index, inputs, side), taken))
+        elif all(side[user] for user in (*users[index], *reachable(index, users, side))):  # no op uses it
+            groups.append(group_of(graph, index, [], taken))
+    if not shows_values(graph):
+        return assemble(graph, _views_joined(groups, graph))
     for at, group in enumerate(groups):  # with the name of what a node made, where one holds it: ``x = mul``
         node = graph.nodes[group.nodes[0]]
         if node.kind != "accumulate" and node.variable:
             groups[at] = replace(group, label=f"{node.variable} = {group.label}")
-    return assemble(graph, groups, side)
+    return assemble(graph, groups)
 
 
-def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
+def assemble(graph: Graph, groups: list[Group], note: str = "") -> Folding:
     """Put groups into forward order and connect them."""
-    joins = _joins(graph, groups)
+    joins, shown = _joins(graph, groups), shown_edges(graph)
     order = topological_order(len(groups), [(target, source) for _, target, source in joins])
     place = [0] * len(groups)
     for new, old in enumerate(order):
         place[old] = new
     edges: dict[Edge, list[int]] = {}
     for number, target, source in joins:
-        if _is_shown(graph.edges[number], leaf_side):
+        if shown[number]:
             edges.setdefault((place[source], place[target]), []).append(number)
     ordered = tuple(groups[old] for old in order)
-    return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, leaf_side, note)
+    return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, note)
 
 
 def _joins(graph: Graph, groups: list[Group]) -> list[tuple[int, int, int]]:
@@ -98,22 +109,14 @@ def _joins(graph: Graph, groups: list[Group]) -> list[tuple[int, int, int]]:
     return [(number, target, source) for number, (target, source) in enumerate(ends) if -1 != target != source != -1]
 
 
-def _is_shown(edge: GraphEdge, leaf_side: list[bool]) -> bool:
-    """Say whether an edge is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
-    return leaf_side[edge.source] or not leaf_side[edge.target]
+@once
+def shown_edges(graph: Graph) -> list[bool]:
+    """Say for every edge whether it is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
+    side = surroundings(graph)[-1]
+    return [side[edge.source] or not side[edge.target] for edge in graph.edges]
 
 
-def _leaf_side(graph: Graph, order: list[int], inputs: list[list[int]]) -> list[bool]:
-    """Say for every node whether it is a leaf, or a view or cast of nothing but leaves."""
-    side = [node.kind == "accumulate" for node in graph.nodes]
-    for index in order:
-        made_of = inputs[index]
-        if made_of and all(map(side.__getitem__, made_of)) and is_view(graph.nodes[index]):
-            side[index] = True
-    return side
-
-
-def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
+def reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
     """Return what ``start`` leads to over leaf-side nodes, nearest first; ops met on the way are not passed."""
     found: dict[int, None] = {}
     stack, anything = [start], side[start]
@@ -127,7 +130,8 @@ def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> lis
     return list(found)
 
 
-def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Group:
+def group_of(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Group:
+    """Return the group of an op with what hangs on it; a view of leaves that is in ``taken`` is in another group."""
     node, others = graph.nodes[index], [graph.nodes[other] for other in hanging]
     views = [other.index for other in others if other.kind != "accumulate" and other.index not in taken]
     taken.update(views)
@@ -136,7 +140,7 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     return Group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
-def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[Group]:
+def _views_joined(groups: list[Group], graph: Graph) -> list[Group]:
     """Join every chain of views, each the only one to use the one before, into one group.
 
     The last one, whose gradient comes first, speaks for a chain.
@@ -144,8 +148,9 @@ def _views_joined(groups: list[Group], graph: Graph, side: list[bool]) -> list[G
     if all(group.kind != "views" for group in groups):
         return groups
     before, after = [-1] * len(groups), [-1] * len(groups)  # the only one before and after; -2 where there are others
+    shown = shown_edges(graph)
     for number, target, source in _joins(graph, groups):
-        if _is_shown(graph.edges[number], side):
+        if shown[number]:
             before[source] = target if before[source] in {-1, target} else -2
             after[target] = source if after[target] in {-1, source} else -2
     joined: dict[int, list[Group]] = {}
@@ -179,15 +184,14 @@ _LABEL = 22
 
 def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
     """Return ``folding``, which has more groups, with at most ``max_boxes``."""
-    small = None
+    fitting = []
     for groups, how in _candidates(folding.groups, max_boxes):
-        if len(groups) <= max_boxes:
-            found = assemble(graph, groups, folding.leaf_side, how)
-            if len(groups) >= _FEW:
-                return found
-            small = small if small is not None and len(small.groups) >= len(groups) else found
-    portions = _in_portions(folding.groups, max_boxes)
-    return small or assemble(graph, portions, folding.leaf_side, "neighbouring ops share a box")
+        fitting += [(groups, how)] if len(groups) <= max_boxes else []
+        if _FEW <= len(groups) <= max_boxes:
+            break
+    fitting = fitting or [(_in_portions(folding.groups, max_boxes), "neighbouring ops share a box")]
+    groups, how = max(fitting, key=lambda one: len(one[0]))
+    return assemble(graph, groups, how)
 
 
 def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:

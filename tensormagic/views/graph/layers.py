@@ -3,8 +3,8 @@
 Columns come first (Sugiyama, Tagawa and Toda, 1981, doi:10.1109/TSMC.1981.4308636): longest-path ranks, then whatever
 hangs on nothing but itself (a source, or a tree of sources) is pulled next to what it feeds. Then barycenter sweeps to
 and fro order each column, the best order seen is kept, and neighbours are swapped wherever that saves a crossing;
-crossings between two columns are inversions, counted with a Fenwick tree (Barth, Mutzel and Juenger, 2004,
-doi:10.7155/jgaa.00088). Everything is iterative: an unrolled recurrent network is a chain of thousands.
+crossings between two columns are inversions (Barth, Mutzel and Juenger, 2004, doi:10.7155/jgaa.00088). Everything is
+iterative: an unrolled recurrent network is a chain of thousands.
 
 The height of a node is as near to its neighbours as the order in its column allows: a weighted isotonic regression,
 solved exactly by pooling adjacent violators (PAVA; Ayer and others, 1955, doi:10.1214/aoms/1177728423). Lines are kept
@@ -20,6 +20,7 @@ of a box are then pushed apart, which is one more isotonic regression.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
@@ -108,8 +109,8 @@ class Columns:
     preceding: list[list[int]]  # For each item, the items of the column before that lead to it.
 
 
-def order(columns: Columns) -> int:
-    """Order ``columns.members`` in place and return how many crossings are left."""
+def order(columns: Columns) -> None:
+    """Order ``columns.members`` in place, so that few lines cross."""
     given = [list(column) for column in columns.members]
     forward = _depth_first(columns.following, [item for column in given for item in column])
     backward = _depth_first(columns.preceding, [item for column in reversed(given) for item in column])
@@ -129,7 +130,7 @@ def order(columns: Columns) -> int:
             count, stale = crossings(columns), stale + 1
             count = _swap(columns, count) if edges <= _SWAPS_EACH_SWEEP else count
     columns.members[:] = best
-    return _swap(columns, best_count) if best_count else 0
+    _swap(columns, best_count)
 
 
 def crossings(columns: Columns) -> int:
@@ -137,24 +138,16 @@ def crossings(columns: Columns) -> int:
     total = 0
     for left, right in pairwise(columns.members):
         place = {item: at for at, item in enumerate(right)}
-        heads = (at for item in left for at in sorted(place[head] for head in columns.following[item]))
-        total += inversions(heads, len(right))
+        total += inversions(at for item in left for at in sorted(place[head] for head in columns.following[item]))
     return total
 
 
-def inversions(values: Iterable[int], size: int) -> int:
-    """Return how many pairs of ``values`` (each in 0 … size - 1) stand in falling order."""
-    tree, total, seen = [0] * (size + 1), 0, 0
+def inversions(values: Iterable[int]) -> int:
+    """Return how many pairs of ``values`` stand in falling order."""
+    total, seen = 0, list[int]()
     for value in values:
-        at, below = value + 1, 0
-        while at:
-            below += tree[at]
-            at -= at & -at
-        total += seen - below
-        seen, at = seen + 1, value + 1
-        while at <= size:
-            tree[at] += 1
-            at += at & -at
+        total += len(seen) - bisect_right(seen, value)
+        insort(seen, value)
     return total
 
 
@@ -188,7 +181,7 @@ def _sort(columns: Columns, sweep: int) -> None:
 
 def _swap(columns: Columns, count: int) -> int:
     """Swap neighbours while that saves crossings; return how many are left."""
-    for _ in range(_SWAP_ROUNDS):
+    for _ in range(_SWAP_ROUNDS if count else 0):
         before = count
         for number, column in enumerate(columns.members):
             sides = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -80,8 +80,22 @@ class Page:
 
         They are rounded to a tenth of a pixel, without those that lie on a level line between their neighbours.
         """
+        corners: list[Point] = []
+        for link in pairwise(path):
+            left, right = link
+            column, following = (self._layered.column_of[item] for item in link)
+            y, end = self._y(left, self._leave[link]), self._y(right, self._reach[link])
+            corners += [(self._right[left], y), (self._column_x[column] + self._widths[column], y)]
+            row = self._row_of[column]
+            if self._row_of[following] != row:
+                lane = self._lanes[link]
+                turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
+                between = self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
+                back = self.margin - (self._lane_count[row] - lane) * _LANE
+                corners += [(turn, y), (turn, between), (back, between), (back, end)]
+            corners += [(self._column_x[following], end), (self._left[right], end)]
         kept: list[Point] = []
-        for x, y in self._corners(path):
+        for x, y in corners:
             point = (round(x, 1), round(y, 1))
             if kept and kept[-1] == point:
                 continue
@@ -89,21 +103,6 @@ class Page:
                 kept.pop()
             kept.append(point)
         return kept
-
-    def _corners(self, path: Sequence[int]) -> Iterator[Point]:
-        for link in pairwise(path):
-            left, right = link
-            column, following = (self._layered.column_of[item] for item in link)
-            y, end = self._y(left, self._leave[link]), self._y(right, self._reach[link])
-            yield from ((self._right[left], y), (self._column_x[column] + self._widths[column], y))
-            row = self._row_of[column]
-            if self._row_of[following] != row:
-                lane = self._lanes[link]
-                turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
-                between = self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
-                back = self.margin - (self._lane_count[row] - lane) * _LANE
-                yield from ((turn, y), (turn, between), (back, between), (back, end))
-            yield from ((self._column_x[following], end), (self._left[right], end))
 
     def _y(self, item: int, height: float) -> float:
         return height + self._row_shift[self._row_of[self._layered.column_of[item]]]
@@ -207,9 +206,6 @@ class Layout:
     positions: tuple[Point, ...]  # Top left corner of every box, in the order of the sizes.
     # For every edge the points of its line, from the first node's right side to the second's left.
     routes: tuple[tuple[Point, ...], ...]
-    ranks: tuple[int, ...]  # The column of every box.
-    rows: int  # How many rows the columns were broken into.
-    crossings: int  # How many pairs of lines cross between neighbouring columns.
     margin: float = 0.0  # Left of it lines run from row to row.
     row_ends: tuple[float, ...] = ()  # For each row the height below its boxes and lines, above what comes next.
 
@@ -233,20 +229,16 @@ def lay_out(
     """
     spacing = spacing or Spacing()
     if not sizes:
-        return Layout(0.0, 0.0, (), tuple(() for _ in edges), (), 0, 0)
-    ranks = rank(len(sizes), edges, outermost)
+        return Layout(0.0, 0.0, (), ())
     heads = heads or [height for _, height in sizes]
     extents = [(head / 2, height - head / 2) for (_, height), head in zip(sizes, heads, strict=True)]
-    layered = _cut(extents, edges, ranks)
-    crossings = order(layered.columns)
+    layered = _cut(extents, edges, rank(len(sizes), edges, outermost))
+    order(layered.columns)
     page = Page(layered, sizes, placed(layered.columns, layered.extents, len(sizes), spacing.row_gap), spacing)
     # A route starts at the edge's first node: an edge of a circle was turned round.
     ways = ((page.route(path), path[:1] == [edge[0]]) for path, edge in zip(layered.paths, edges, strict=True))
-    return Layout(
-        width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
-        routes=tuple(tuple(way) if ahead else tuple(reversed(way)) for way, ahead in ways),
-        rows=page.row_count, crossings=crossings, margin=page.margin, row_ends=tuple(page.row_ends),
-    )  # fmt: skip
+    routes = tuple(tuple(way) if ahead else tuple(reversed(way)) for way, ahead in ways)
+    return Layout(page.width, page.height, page.positions(), routes, page.margin, tuple(page.row_ends))
 
 
 def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int]) -> Layered:

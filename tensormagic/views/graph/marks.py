@@ -257,42 +257,40 @@ class Value:
     scale: tuple[int, int] = NORM_EXPONENTS  # The scale of its colour: log10 of the norms at its ends.
 
     @property
+    def style(self) -> str:
+        """How it is drawn.
+
+        Returns:
+            ``"bad"``: it is not finite; ``"none"``: no gradient came; ``"blind"``: one came that could not be measured;
+            else the level ``"0"`` … ``"5"`` of its norm.
+        """
+        if self.nan or self.inf or not math.isfinite(self.norm):
+            return "bad"
+        if not measured(self.norm):
+            return "blind" if touched(self.norm) else "none"
+        return str(norm_level(self.norm, self.scale))
+
+    @property
     def bad(self) -> bool:
         """Whether it is not finite."""
-        return bool(self.nan or self.inf) or not math.isfinite(self.norm)
+        return self.style == "bad"
 
     @property
     def untouched(self) -> bool:
         """Whether no gradient came."""
-        return not self.bad and not touched(self.norm)
-
-    @property
-    def blind(self) -> bool:
-        """Whether a gradient came that could not be measured."""
-        return not self.bad and not self.untouched and not measured(self.norm)
-
-    @property
-    def style(self) -> str:
-        """How it is drawn: ``"bad"``, ``"none"``, ``"blind"``, or the level ``"0"`` … ``"5"`` of its norm."""
-        if self.bad or self.untouched or self.blind:
-            return "bad" if self.bad else "none" if self.untouched else "blind"
-        return str(norm_level(self.norm, self.scale))
+        return self.style == "none"
 
     @property
     def number(self) -> str:
         """What is written over a box: the norm, or the count of what is not finite; empty where no gradient came."""
-        if self.untouched:
-            return ""
-        return bad_text(self.nan, self.inf) if self.nan or self.inf else "?" if self.blind else norm_text(self.norm)
+        known = bad_text(self.nan, self.inf) if self.nan or self.inf else norm_text(self.norm)
+        return {"none": "", "blind": "?"}.get(self.style, known)
 
     @property
     def text(self) -> str:
         """What it is, in words."""
-        if self.bad:
-            return bad_text(self.nan, self.inf) if self.nan or self.inf else norm_text(self.norm)
-        if self.blind:
-            return f"gradient {NOT_MEASURABLE}"
-        return "no gradient" if self.untouched else f"gradient norm {norm_text(self.norm)}"
+        words = {"bad": self.number, "none": "no gradient", "blind": f"gradient {NOT_MEASURABLE}"}
+        return words.get(self.style, f"gradient norm {self.number}")
 
 
 def value_of(nodes: Iterable[int], frame: Frame | None, scale: tuple[int, int] = NORM_EXPONENTS) -> Value:
@@ -322,12 +320,7 @@ def run_scale(report: TraceReport) -> tuple[int, int]:
 def shown_frame(graph: Graph) -> Frame | None:
     """Return the pass that is shown first: in which something was born, else the last; None where none was kept."""
     born = min((nonfinite.pass_number for nonfinite in graph.first_nonfinite), default=-1)
-    return next((frame for frame in graph.frames if frame.pass_number == born), last_frame(graph))
-
-
-def last_frame(graph: Graph) -> Frame | None:
-    """Return the last kept pass, or None where none was kept."""
-    return graph.frames[-1] if graph.frames else None
+    return next((frame for frame in graph.frames if frame.pass_number == born), next(reversed(graph.frames), None))
 
 
 def forward_mark(graph: Graph) -> FirstNonfinite | None:

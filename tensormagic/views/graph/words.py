@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tensormagic.reports.graph import is_small
 from tensormagic.views.markup import once
 from tensormagic.views.nodes import clipped
-from tensormagic.words import count, plural, tidy_exponent
+from tensormagic.words import tidy_exponent
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Cut, Graph, Node, TraceReport
+    from tensormagic.reports import Graph, Node
     from tensormagic.reports.graph import SmallValues
 
 
@@ -43,15 +43,13 @@ _VIEW_OPS = frozenset({
     "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",
     "permute", "reshape", "reshape_alias", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t",
     "transpose", "unbind", "unflatten", "unfold", "unsafe_split", "unsafe_view", "unsqueeze", "view", "view_as",
+    "to_copy", "clone", "to",
 })  # fmt: skip
-_CAST_OPS = frozenset({"to_copy", "clone", "to"})
-_PRODUCTS = {"addmm", "mm"}
 
 
 def is_view(node: Node) -> bool:
     """Say whether a node only looks at the same elements in another way (or casts them)."""
-    op = node.op.lstrip("_")
-    return node.kind == "op" and (op in _VIEW_OPS or op in _CAST_OPS)
+    return node.kind == "op" and node.op.lstrip("_") in _VIEW_OPS
 
 
 def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
@@ -59,7 +57,7 @@ def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     if node.kind == "accumulate":
         return clipped(leaf_label(node), _LONGEST_LABEL)
     op = node.op.lstrip("_") or node.name
-    is_linear = op in _PRODUCTS and any(other.op == "t" for other in hanging)
+    is_linear = op in {"addmm", "mm"} and any(other.op == "t" for other in hanging)
     return "linear" if is_linear else clipped(_SHORT.get(op, op), _LONGEST_LABEL)
 
 
@@ -154,86 +152,6 @@ def wire_text(graph: Graph, values: SmallValues, edges: Sequence[int]) -> str:
         ratios = [_number_text(one / (came[at] if by_element else came[0])) for at, one in enumerate(sent)]
         texts.append(f"×{ratios[0]}" if len(set(ratios)) == 1 else f"×[{', '.join(ratios)}]")
     return " + ".join(texts)
-
-
-# -- cuts -------------------------------------------------------------------------------------------------------------
-
-
-def cut_label(cut: Cut) -> str:
-    """Return what ended the way, in short: ``detach, line 10``."""
-    return f"{cut.op}, line {cut.line}" if cut.line else cut.op
-
-
-def cut_target(graph: Graph, cut: Cut) -> str:
-    """Return what used it: ``linear, input 1``; for what was only read, ``read``."""
-    if cut.target is None:
-        return "only read"
-    if cut.selects:
-        return f"only selects elements in {_node_name(graph, cut.target)}"
-    where = f", input {cut.input_number}" if cut.input_number is not None else ""
-    return f"{_node_name(graph, cut.target)}{where}"
-
-
-def cut_sentence(report: TraceReport, graph: Graph | None, cut: Cut) -> str:
-    """Return one line about a cut: ``detach, line 10: relu (line 8) // linear, input 1, 32×10 float32, 3 times``.
-
-    The place has its file where that is not the traced cell. Without a graph backward was called on the value.
-    """
-    place, made = report.location(cut.location), report.location(cut.source_location)
-    here = place is None or place.filename == report.cell.filename
-    where = cut_label(cut) if place is None or here else f"{cut.op}, {place.label}"
-    name = cut.source_name if graph is None or cut.source is None else _node_name(graph, cut.source)
-    line, earlier = f" (line {made.line})" if made is not None else "", " of an earlier pass" if cut.earlier else ""
-    target = "backward" if graph is None else cut_target(graph, cut)
-    value = f"{shape_text(cut.shape)} {cut.dtype}" if cut.shape else cut.dtype
-    times = f", {count(cut.count)} times" if cut.count > 1 else ""
-    sign = "//" if graph is None or cut.detachment else "→"
-    return f"{where}: {name or 'a value'}{line}{earlier} {sign} {target}, {value}{times}"
-
-
-def cut_heading(graph: Graph) -> str:
-    """Return how many there are: ``2 cuts in the graph; 1 value only read or used as a mask or index``."""
-    detachment = sum(cut.detachment for cut in graph.cuts)
-    others = len(graph.cuts) - detachment
-    parts = [f"{plural(detachment, 'cut')} in the graph"] if detachment else []
-    parts += [f"{plural(others, 'value')} only read or used as a mask or index"] if others else []
-    return "; ".join(parts)
-
-
-def cut_sentences(report: TraceReport, graph: Graph) -> list[tuple[str, int | None]]:
-    """Return a line for each cut, one for those that read the same, and where in the source each is."""
-    described = Counter(cut_sentence(report, graph, cut) for cut in graph.cuts)
-    places = {cut_sentence(report, graph, cut): cut.location for cut in graph.cuts}
-    return [
-        (sentence if number == 1 else f"{sentence}, at each of {count(number)} places", places[sentence])
-        for sentence, number in described.items()
-    ]
-
-
-def _node_name(graph: Graph, index: int) -> str:
-    node = graph.nodes[index]
-    hanging: list[Node] = []
-    if not node.variable and node.op.lstrip("_") in _PRODUCTS and not shows_values(graph):
-        # What is folded into the box of an op: the leaves that it uses, and views of nothing but leaves.
-        inputs = _inputs(graph)
-        for first in inputs[index]:
-            way = [first]
-            for at in way:  # which grows
-                one = graph.nodes[at]
-                if one.kind != "accumulate" and not (inputs[at] and is_view(one)):
-                    break
-                way += inputs[at]
-            else:
-                hanging += [graph.nodes[at] for at in way]
-    return node.variable or op_label(node, hanging)
-
-
-@once
-def _inputs(graph: Graph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in graph.nodes]
-    for edge in graph.edges:
-        found[edge.source].append(edge.target)
-    return found
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------

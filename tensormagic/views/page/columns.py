@@ -11,7 +11,7 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic.reports import MEASURES, UNREADABLE
-from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, written_out
+from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, badge_rows
 from tensormagic.views.graph.words import whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.panels.trace_words import norm_text
@@ -221,21 +221,19 @@ def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
         ``level`` has the place of each part's inside in ``levels``, the drawn boxes first; -1 where it has none.
         Of each of these: width, height, margin, the ends of the rows, the places of the children, and the lines.
     """
-    inside, shown = drawing.inside, len(drawing.boxes)
-    if len(inside.parts) == shown:
+    shown, text = len(drawing.boxes), partial(place_in, strings)
+    if len(drawing.inside) == shown:
         return {}
-    text = partial(place_in, strings)
-    distinct = {id(level): level for level in inside.levels.values()}  # those that are alike are one
-    place_of = {level: at for at, level in enumerate(distinct)}
-    levels = []
-    for level in distinct.values():
-        wires = tuple((to, tail, *all_tenths(points[::-1])) for tail, to, points in level.wires)
-        frame = tenths(level.width), tenths(level.height), tenths(level.margin), (*map(tenths, level.row_ends),)
-        levels.append((*frame, (*all_tenths(level.positions),), wires))
-    parts = list(zip(inside.parts, inside.sizes, inside.badges, strict=True))[shown:]
-    groups = [(part.group, width, height, part.whole) for part, (width, height), _ in parts]
+    distinct = {id(part.level): part.level for part in drawing.inside if part.level}  # those that are alike are one
+    place_of, levels = {level: at for at, level in enumerate(distinct)}, []
+    for edges, level in distinct.values():
+        wires = [(*edge[::-1], *all_tenths(points[::-1])) for edge, points in zip(edges, level.routes, strict=True)]
+        frame = tenths(level.width), tenths(level.height), tenths(level.margin), [*map(tenths, level.row_ends)]
+        levels.append((*frame, [*all_tenths(level.positions)], wires))
+    parts = drawing.inside[shown:]
+    groups = [(part.group, *part.size, part.whole) for part in parts]
     return {
-        "parent": [part.parent for part, _, _ in parts],
+        "parent": [part.parent for part in parts],
         "label": [text(fitted(group.label, width - 8, LABEL_SIZE, bold=True)) for group, width, _, _ in groups],
         "detail": [text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width, _, _ in groups],
         "kind": [text(group.kind) for group, *_ in groups],
@@ -244,10 +242,10 @@ def part_columns(drawing: Drawing, strings: Table) -> dict[str, list[Any]]:
         "height": [tenths(height) for _, _, height, _ in groups],
         "nodes": _steps([group.nodes if whole else () for group, _, _, whole in groups]),
         "leaves": _steps([group.leaves if whole else () for group, _, _, whole in groups]),
-        "names": [[text(fitted(badge.label, width - 18, BADGE_SIZE)) for badge in badges if part.whole]
-                  for part, (width, _), badges in parts],
-        "written": [written_out(group.kind, len(group.leaves)) for group, *_ in groups],
-        "level": [place_of[id(inside.levels[at])] if at in inside.levels else -1 for at in range(len(inside.parts))],
+        "names": [[text(fitted(badge.label, part.size[0] - 18, BADGE_SIZE)) for badge in part.badges if part.whole]
+                  for part in parts],
+        "written": [len(badge_rows(part.group.kind, part.badges)[0]) for part in parts],
+        "level": [place_of.get(id(part.level), -1) for part in drawing.inside],
         "levels": levels,
     }  # fmt: skip
 

@@ -17,41 +17,15 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from tensormagic.views.graph.drawing import (
-    BADGE_SIZE,
-    CUT_INDENT,
-    DETAIL_SIZE,
-    LABEL_SIZE,
-    Drawing,
-    badge_rows,
-    draw as lay_out,
-)
-from tensormagic.views.graph.marks import (
-    Crash,
-    born_marks,
-    forward_mark,
-    marks_of,
-    nonfinite_words,
-    placed_marks,
-    run_scale,
-)
-from tensormagic.views.graph.words import cut_label, cut_sentence, gradient_text, value_text, whole_shape, wire_text
-from tensormagic.views.markup import fitted
+from tensormagic.views.graph import marks
+from tensormagic.views.graph.cuts import cut_label, cut_sentence
+from tensormagic.views.graph.drawing import BADGE_SIZE, CUT_INDENT, DETAIL_SIZE, LABEL_SIZE, Drawing, badge_rows, draw
+from tensormagic.views.graph.words import gradient_text, value_text, whole_shape, wire_text
+from tensormagic.views.markup import fitted, made_once
 from tensormagic.views.nodes import listing
 from tensormagic.views.page import columns
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
-from tensormagic.views.panels.trace_words import (
-    UNTITLED,
-    first_nonfinite_text,
-    move_text,
-    overhead_text,
-    pass_text,
-    run_lines,
-    run_text,
-    sampling_text,
-    touched,
-    verdict,
-)
+from tensormagic.views.panels import trace_words
 from tensormagic.views.pictures.gradient_graph import trace_alternative
 from tensormagic.words import count, evidence_text, plural, short_number
 
@@ -79,12 +53,13 @@ SAVED_LIMITS = Limits()
 LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
 
 
+@made_once()
 def trace_document(
     report: TraceReport,
     *,
     limits: Limits = SAVED_LIMITS,
-    draw: Draw = lay_out,
-    crash: Crash | None = None,
+    draw: Draw = draw,
+    crash: marks.Crash | None = None,
 ) -> dict[str, Any]:
     """Return everything the viewer shows of ``report`` as JSON-ready data.
 
@@ -100,14 +75,14 @@ def trace_document(
     none = "No parameter has received a gradient yet." if running else "No parameter took part."
     return {
         "words": VIEWER_WORDS,
-        "title": report.title or UNTITLED,
+        "title": report.title or trace_words.UNTITLED,
         "state": report.state,
-        "said": "" if running else run_text(report),
-        "verdict": verdict(report),
+        "said": "" if running else trace_words.run_text(report),
+        "verdict": trace_words.verdict(report),
         "rest": report.sampling.next_step if report.sampling is not None and report.sampling.paused else -1,
-        "cost": sampling_text(report) or overhead_text(report),
-        "below": list(run_lines(report)),
-        "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
+        "cost": trace_words.sampling_text(report) or trace_words.overhead_text(report),
+        "below": list(trace_words.run_lines(report)),
+        "scale": list(marks.run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
         "seconds": columns.rounded(report.seconds),
         "passes_seen": report.passes_seen,
         "passes_traced": report.passes_traced,
@@ -149,10 +124,16 @@ def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
 class _Builder:
     """The parts of one document that share the table of strings and the list of what was left out."""
 
-    def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
+    def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: marks.Crash | None) -> None:
         self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
         self.strings, self.saved = columns.Table(), columns.Table()
-        self.rows = _source_rows(report)
+        located: dict[tuple[str, int], list[int]] = {}
+        for at, place in enumerate(report.locations):
+            located.setdefault((place.filename, place.line), []).append(at)
+        self.rows: list[Row] = [
+            [number, text.rstrip("\n"), located.get((filename, number), []) if number else []]
+            for filename, number, text in listing(report.cell, report.locations, WHOLE)
+        ]
         self.cuts: list[str] = []
 
     def graphs(self) -> list[dict[str, Any]]:
@@ -173,12 +154,13 @@ class _Builder:
         )
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
-        placed = placed_marks(drawing, [*born_marks(drawing, graph, None), *marks_of(self.report, graph)])
+        shown = [*marks.born_marks(drawing, graph, None), *marks.marks_of(self.report, graph)]
+        placed = marks.placed_marks(drawing, shown)
         places = {node: place for mark, box, place in placed if place and mark.kind == "born" for node in box.nodes}
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
         share = min(self.limits.measure_values, max(2_500, 4 * len(graph.nodes))) // len(self.report.graphs)
         rows = columns.frame_rows(frames, share, counts)
-        said = {one.number: pass_text(one) for one in self.report.passes}
+        said = {one.number: trace_words.pass_text(one) for one in self.report.passes}
         for row, frame in zip(rows, frames, strict=True):
             if (values := frame.values) is not None:  # of a small graph: in each node, over it, and on each wire
                 wires = [wire_text(graph, values, wire.edges) for wire in drawing.wires]
@@ -203,7 +185,7 @@ class _Builder:
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
             "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
-            "forward_mark": _nonfinite(mark, places) if (mark := forward_mark(graph)) is not None else None,
+            "forward_mark": _nonfinite(mark, places) if (mark := marks.forward_mark(graph)) is not None else None,
             "marks": [[one.node, one.words, one.kind, list(at or ())] for one, _, at in placed if one.kind != "born"],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
@@ -219,7 +201,7 @@ class _Builder:
         places, rows = self._pass_places(), []
         for one, own in zip(kept, endings, strict=True):
             codes = [columns.norm_code(one.norms[at]) for at in places if at < len(one.norms)]
-            moves = [move_text(one.updates[at]) for at in places if at < len(one.updates)]
+            moves = [trace_words.move_text(one.updates[at]) for at in places if at < len(one.updates)]
             row = {
                 "name": one.name,
                 "short": next((ending for ending in own if uses[ending] == 1), one.name),
@@ -227,7 +209,7 @@ class _Builder:
                 "requires_grad": one.requires_grad,
                 "used": one.used,
                 "norms": [code for (code,) in columns.code_changes([code] for code in codes)],
-                "updates": moves if any(map(touched, one.updates)) else [],
+                "updates": moves if any(map(trace_words.touched, one.updates)) else [],
             }
             rows.append(row)
         return rows
@@ -256,8 +238,8 @@ def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, floa
         "pass": nonfinite.pass_number,
         "node": nonfinite.node,
         "receiver": nonfinite.receiver,
-        "words": [f"◆ {nonfinite_words(nonfinite, inside=inside)}" for inside in (False, True)],
-        "said": first_nonfinite_text(nonfinite),
+        "words": [f"◆ {marks.nonfinite_words(nonfinite, inside=inside)}" for inside in (False, True)],
+        "said": trace_words.first_nonfinite_text(nonfinite),
     }
 
 
@@ -268,7 +250,8 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
         label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
         detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
         badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
-        boxes.append([*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])])
+        shown = len(badge_rows(box.kind, box.badges)[0])
+        boxes.append([*place, list(box.nodes), label, detail, box.kind, badges, shown])
     return {
         "width": columns.tenths(drawing.width),
         "height": columns.tenths(drawing.height),
@@ -291,9 +274,8 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
     """
     if not graph.cuts:
         return None
-    inside, shown = drawing.inside, len(drawing.boxes)
     below = [(box.cuts, box.width) for box in drawing.boxes]
-    below += [(cuts, width) for cuts, (width, _) in zip(inside.cuts[shown:], inside.sizes[shown:], strict=True)]
+    below += [(part.cuts, part.size[0]) for part in drawing.inside[len(drawing.boxes) :]]
     return {
         "cuts": [
             [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), cut_sentence(report, graph, cut)]
@@ -324,14 +306,6 @@ def _cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
 WHOLE = 120  # a cell of at most so many lines is shown whole
 
 Row = list[Any]  # [line number, text, location indices]; line 0 with a text: a heading; without: lines left out
-
-
-def _source_rows(report: TraceReport) -> list[Row]:
-    located: dict[tuple[str, int], list[int]] = {}
-    for index, location in enumerate(report.locations):
-        located.setdefault((location.filename, location.line), []).append(index)
-    return [[number, text.rstrip("\n"), located.get((filename, number), []) if number else []]
-            for filename, number, text in listing(report.cell, report.locations, WHOLE)]  # fmt: skip
 
 
 def _made(rows: Iterable[Row], graph: Graph) -> dict[str, list[str]]:

@@ -148,7 +148,7 @@ def strides(plotly: Any, report: TensorReport) -> Framed:
     )
     if drawn.xgap:
         drawn.update(texttemplate="%{z}")
-    note = elements.shown(report) or elements.formula_at(picture.layout, picture.index)
+    note = elements.shown(report) or elements.formula(picture.layout, picture.index)
     title = f"Storage offset at each index of {elements.name(report)}"
     return _over_indices(plotly.Figure(drawn), picture, title, note)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from uuid import uuid4
 
@@ -86,8 +86,7 @@ _ESCAPES = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}"}
 
 def listing(text: str) -> str:
     """Return plain text as a LaTeX listing, small enough that 100 columns fit the page."""
-    found = re.finditer(r"(.)\1*", text.rstrip("\n"), re.DOTALL)
-    set_ = "".join(_run(each[1], len(each[0])) for each in found)
+    set_ = "".join(_run(letter, len(list(run))) for letter, run in groupby(text.rstrip("\n")))
     return f"{_MACROS}\\begin{{Verbatim}}[commandchars=\\\\\\{{\\}},fontsize=\\scriptsize]\n{set_}\n\\end{{Verbatim}}"
 
 

@@ -11,8 +11,7 @@ from tensormagic.reports.comparison import ComparisonReport, GraphDifference, Mo
 from tensormagic.views import nodes
 from tensormagic.views.nodes import Bar, Cell, Column, Node, Paragraph, Section, Words, table_of
 from tensormagic.views.panels.trace_words import measured, norm_text
-from tensormagic.views.pictures.losses import LossesPicture
-from tensormagic.views.pictures.norms import loss_scale, scale_of
+from tensormagic.views.pictures.norms import LossesPicture, loss_scale, scale_of
 from tensormagic.words import TIMES, capitalised, listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.views import to_html, to_svg
+from tensormagic.views.graph.cuts import cut_heading, cut_sentence, cut_sentences
 from tensormagic.views.graph.drawing import draw
 from tensormagic.views.graph.marks import Crash, value_of, with_crash
-from tensormagic.views.graph.words import cut_heading, cut_sentence, cut_sentences
 from tensormagic.views.markup import packed, svg_image, tag
 from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.page.document import SAVED_LIMITS, trace_document

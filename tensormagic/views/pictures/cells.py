@@ -240,10 +240,12 @@ def _height(row: Row) -> float:
 
 def _filled(each: Cell, box: Box) -> str:
     x, y, width, height = box
-    drawn = rect(box, HATCHED, title="" if each.share else each.title, stroke=FRAME) if each.share < 1 else ""
+    drawn, title = "", printable(each.title)
+    if each.share < 1:
+        drawn = svg_paths.rect(*box, title="" if each.share else title, fill=HATCHED, stroke=FRAME)
     if each.colour and each.share:
         high = max(height * each.share, _LEAST_FILL)
-        drawn += rect((x, y + height - high, width, high), each.colour, title=each.title)
+        drawn += svg_paths.rect(x, y + height - high, width, high, title=title, fill=each.colour, stroke=PAPER)
     ink = f' style="fill:{theme.ink_on(each.colour)}"' if each.colour else ""
     words = shortened(each.text, max(int((width + 2) / CHARACTER), 1)) if width >= CHARACTER else ""
     lines = [(words, 12.0, "c"), (each.below, 24.0, "c s")] if each.below else []
@@ -340,11 +342,6 @@ def text(x: float, y: float, words: str, class_: str = "", *, title: str = "") -
     """Return a text of `lettered`: q(uiet), b(old), s(mall), aligned to its e(nd) or c(entre); with a tooltip."""
     tip = tag("title", escape(title)) if title else ""
     return tag("text", tip, escape(printable(words)), x=number(x), y=number(y), class_=class_ or None)
-
-
-def rect(box: Box, fill: str, *, title: str = "", stroke: str = PAPER) -> str:
-    """Return a filled box."""
-    return svg_paths.rect(*box, title=printable(title), fill=fill, stroke=stroke)
 
 
 def ring(box: Box) -> str:

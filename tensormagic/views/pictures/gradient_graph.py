@@ -60,7 +60,7 @@ class GradientGraph(Picture):
         if not self.report.graphs:
             return ""
         graph = self.report.graphs[0]
-        frame, shown = marks.last_frame(graph), list(graph.nodes)
+        frame, shown = next(reversed(graph.frames), None), list(graph.nodes)
         if len(shown) > _MOST_NODES:
             born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
             rest = [node.index for node in graph.nodes if node.index not in born]
@@ -175,11 +175,8 @@ _CELL = 24
 
 
 def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
-    frame, scale, drawing = (
-        marks.shown_frame(graph),
-        marks.run_scale(report),
-        draw(graph, max_boxes=_TEXT_BOXES, inside=False),
-    )
+    drawing = draw(graph, max_boxes=_TEXT_BOXES, inside=False)
+    frame, scale = marks.shown_frame(graph), marks.run_scale(report)
     path, drawn = main_path(drawing), report.state == "drawn"
     head = "gradient flow, loss to input (no pass was kept)"
     if drawn:
@@ -201,8 +198,8 @@ def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
         marked = f", {bad} of them not finite" if bad else ""
         words = f"beside this path: {plural(len(others), 'box', 'boxes')} ({names}){marked}"
         yield from wrapped(words, width, "  ", "  ")
-    folded = f"{plural(drawing.node_count, 'node')}; leaves and chains of views are drawn with the op beside them"
-    if words := drawing.note or (folded if drawing.folded else ""):
+    folded = f"{plural(len(graph.nodes), 'node')}; leaves and chains of views are drawn with the op beside them"
+    if words := drawing.note or (folded if len(drawing.boxes) < len(graph.nodes) else ""):
         yield from wrapped(words, width, "  ", "  ")
 
 
@@ -258,7 +255,7 @@ def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
         sentences.append(f"{name}: no backward graph, {run_text(report)}")
     else:
         shown = report.graphs[graph]
-        frame, seen = marks.last_frame(shown), shown.passes_seen
+        frame, seen = next(reversed(shown.frames), None), shown.passes_seen
         which = "; no pass was kept" if seen and frame is None else ""
         if frame is not None and seen > 1:
             which = f"; gradients of pass {frame.pass_number} of {count(seen)}"

@@ -77,7 +77,7 @@ def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
         _break(canvas, *((left + 0.752 * across, top + 0.896 * down) if down
                          else (x - min(_BREAK, max(across - 4, 6.0)), y)))  # fmt: skip
     for box in drawing.boxes if graph.cuts else ():
-        shown, more = badge_rows(box)
+        shown, more = badge_rows(box.kind, box.badges)
         for row, cut in enumerate(box.cuts, len(shown) + bool(more)):
             y = box.y + HEAD_HEIGHT + 3 + row * graph_drawing.BADGE_HEIGHT
             canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
@@ -146,7 +146,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     level, middle, bottom = value.style, box.x + box.width / 2, box.y + HEAD_HEIGHT
     if value.bad:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
-    elif not value.untouched and not value.blind:
+    elif level.isdigit():
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
     several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
     title = f"{box.label} {box.detail}{several}: {value.text}" if scene.tips else ""
@@ -156,36 +156,29 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
     if detail:
         canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))
-    shown, more = badge_rows(box)
-    for row, badge in enumerate(shown):
-        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame, scene.scale))
+    shown, more = badge_rows(box.kind, box.badges)
+    x, y = box.x + 3, bottom + 5
+    for badge in shown:
+        value = value_of((badge.node,), scene.frame, scene.scale)
+        if not value.style.isdigit():
+            canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
+        else:
+            canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
+        if value.bad:
+            canvas.path("h", hatching(x + 1, y + 1, 6, 6))
+        canvas.text("k", x + 12, y + 8, fitted(badge.label, box.width - 16, graph_drawing.BADGE_SIZE))
+        y += graph_drawing.BADGE_HEIGHT
     if more:
         bad = sum(value_of((badge.node,), scene.frame).bad for badge in box.badges[len(shown) :])
         words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
         words += f", {count(bad)} NaN/Inf" if bad else ""
-        canvas.text(
-            "k r" if bad else "k q",
-            box.x + 4,
-            bottom + 3 + len(shown) * graph_drawing.BADGE_HEIGHT + graph_drawing.BADGE_SIZE,
-            words,
-        )
+        canvas.text("k r" if bad else "k q", box.x + 4, y - 2 + graph_drawing.BADGE_SIZE, words)
 
 
 def _plate(x: float, y: float, width: float) -> str:
     """Return the outline of a box's head, its corners cut: with round joins they look round."""
     across, down = number(width - 4), number(HEAD_HEIGHT - 4)
     return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
-
-
-def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
-    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * graph_drawing.BADGE_HEIGHT
-    if value.bad or value.untouched or value.blind:
-        canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
-    else:
-        canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
-    if value.bad:
-        canvas.path("h", hatching(x + 1, y + 1, 6, 6))
-    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, graph_drawing.BADGE_SIZE))
 
 
 def legend_svg(scene: Scene) -> str:

@@ -1,7 +1,8 @@
-"""Gradient norms of parameters over the passes: small charts, rows of bars in a terminal, tables in a page.
+"""Curves over the passes of a run: the gradient norms of its parameters, its loss, the losses of two runs.
 
-A chart is a line over the passes, or a bar where there is one pass. All charts of a picture share one logarithmic
-scale, so that a parameter whose gradient is a thousand times smaller than another's looks like it.
+Norms are small charts, rows of bars in a terminal, tables in a page. A chart is a line over the passes, or a bar where
+there is one pass. All charts of a picture share one logarithmic scale, so that a parameter whose gradient is a thousand
+times smaller than another's looks like it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
+from tensormagic.reports.comparison import ComparisonReport, LossPair
 from tensormagic.views import to_html
 from tensormagic.views.graph.words import shape_text, whole_shape
-from tensormagic.views.markup import escape, fitted, text_width
+from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels import trace_words
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, last_move, last_used, measured, norm_text, touched
 from tensormagic.views.pictures.graph_svg import styled
-from tensormagic.views.svg_paths import Canvas, eased, hatching, moved, number, point, polyline
+from tensormagic.views.svg_paths import Canvas, document, eased, hatching, moved, number, point, polyline
 from tensormagic.views.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
-from tensormagic.views.theme import inked
-from tensormagic.words import plural, seconds_text, short_number
+from tensormagic.views.theme import MIXED_COLOUR, RUN_COLOURS, inked
+from tensormagic.views.to_svg import legend_svg, text_svg
+from tensormagic.words import plural, seconds_text, short_number, shortened
 
 _MOST_ROWS, _MOST_PASSES = 16, 8  # of the tables
 
@@ -92,13 +95,16 @@ class Norms(Picture):
         if len(passes) <= len(losses) > 1 and words and axis is not None:
             log = '<tspan class="q" font-weight="400">, log scale</tspan>' if axis.logarithmic else ""
             caption = f'<text class="v" x="0" y="11">{words[0].upper()}{escape(words[1:])}{log}</text>'
-            drawn, below = caption + _loss_svg(losses, axis, width), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
-        subtitle = f"per parameter, log scale {scale.text}"
-        if len(passes) > 1:
-            kept = (
-                f", {len(passes)} of {report.passes_traced} passes kept" if len(passes) < report.passes_traced else ""
-            )
-            subtitle = f"per parameter, step {passes[0].step} to {passes[-1].step}, log scale {scale.text}{kept}"
+            step, canvas = (width - 6) / (len(losses) - 1), Canvas()
+            points = [(round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
+                      for at, loss in _thinned(losses, _FEW_POINTS)]  # fmt: skip
+            canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
+            canvas.path("lo", polyline(eased(points)))
+            drawn, below = caption + canvas.svg(), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
+        span, kept = f", step {passes[0].step} to {passes[-1].step}", ""
+        if 1 < len(passes) < report.passes_traced:
+            kept = f", {len(passes)} of {report.passes_traced} passes kept"
+        subtitle = f"per parameter{span if len(passes) > 1 else ''}, log scale {scale.text}{kept}"
         head = f'Gradient norm <tspan class="q" font-weight="400">{subtitle}</tspan>'
         body, height = (_bars if len(passes) == 1 else _lines)(shown, scale, width)
         if left_out := len(report.parameters) - len(shown):
@@ -201,16 +207,6 @@ def chosen(parameters: Sequence[ParameterSeries], most: int = MOST_CHARTS) -> li
         return sorted(parameters, key=lambda series: series.owner not in taught)
     ranks = {id(series): (series.owner not in taught, not is_bad(series), series.touched > 0) for series in parameters}
     return sorted(parameters, key=lambda series: ranks[id(series)])[:most]
-
-
-def _loss_svg(losses: Sequence[float], axis: LossScale, width: float) -> str:
-    step = (width - 6) / (len(losses) - 1)
-    points = [(round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
-              for at, loss in _thinned(losses, _FEW_POINTS)]  # fmt: skip
-    canvas = Canvas()
-    canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
-    canvas.path("lo", polyline(eased(points)))
-    return canvas.svg()
 
 
 _LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
@@ -369,3 +365,93 @@ def _legend(report: TraceReport, shown: Sequence[ParameterSeries], numbers: Sequ
         yield "not shown at this width: first, smallest and largest norm"
     if len(passes) < report.passes_traced:
         yield f"{len(passes)} of {plural(report.passes_traced, 'pass', 'passes')} were kept and are shown"
+
+
+# The losses of two runs as one small picture: two lines over the steps, on a scale that both share.
+#
+# It is an image, so that hosts without scripts show it too; an image cannot see the theme of its page, so it holds
+# nothing but lines whose colours read on white and on near-black. What they mean stands beside it as text.
+
+NAME = 48
+WIDTH, HEIGHT = 360, 96
+_EDGE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LossesPicture(Picture):
+    """The losses of two compared runs."""
+
+    report: ComparisonReport  # Whose losses they are.
+    scale: LossScale  # That both share; see `loss_scale`.
+
+    @property
+    def sentence(self) -> str:
+        """Both losses, first and last, the first that is not finite, and the step at which they differ most."""
+        pairs, runs = self.report.losses, []
+        for name, side in ((self.report.left.name, "left"), (self.report.right.name, "right")):
+            known = [(pair.step, value) for pair in pairs if (value := getattr(pair, side)) is not None]
+            bad = next((step for step, value in known if not math.isfinite(value)), None)
+            broken = "" if bad is None else f", not finite from step {bad}"
+            ends = f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}" if known else "has none"
+            runs.append(f"{shortened(name, NAME)} {ends}")
+        both = [(one.left, one.right, one.step) for one in pairs if one.left is not None and one.right is not None]
+        finite = [one for one in both if math.isfinite(one[0] - one[1])]
+        left, right, step = max(finite, key=lambda one: abs(one[0] - one[1]), default=(0.0, 0.0, 0))
+        apart = "; equal at every step where both are finite" if finite else ""
+        if left != right:
+            apart = f"; furthest apart at step {step}: {short_number(left)} and {short_number(right)}"
+        return f"Loss over {plural(len(pairs), 'step')}: {'; '.join(runs)}{apart}."
+
+    @property
+    def _title(self) -> str:
+        return "loss, log scale" if self.scale.logarithmic else "loss"
+
+    def html(self) -> str:
+        """Return the lines as an image, with the ends of both axes beside it."""
+        losses, scale = self.report.losses, self.scale
+        picture = svg_image(document(loss_svg(losses, scale), WIDTH, HEIGHT), self.sentence, width=WIDTH, height=HEIGHT)
+        ends = tag("span", escape(short_number(scale.high))) + tag("span", escape(short_number(scale.low)))
+        steps = tag("span", f"step {losses[0].step}") + tag("span", f"step {losses[-1].step}")
+        chart = tag("div", tag("div", ends, class_="tm-ends"), tag("div", picture, class_="tm-plot"), class_="tm-chart")
+        return tag("figure", tag("figcaption", self._title), chart, tag("div", steps, class_="tm-steps"))
+
+    def text(self, width: int) -> Iterable[str]:
+        """Return in words what both lines do."""
+        return wrapped(self.sentence, width, "  ", "  ")
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the lines, with the ends of both axes and the names of the runs."""
+        losses, left = self.report.losses, 76.0  # room for -1.234e-17
+        lines = moved(left, 20, loss_svg(losses, self.scale))
+        low, high, base = short_number(self.scale.low), short_number(self.scale.high), 20.0 + HEIGHT
+        texts = [
+            text_svg(left, 12, self._title, quiet=True),
+            text_svg(left - 6, 30, high, anchor="end", quiet=True),
+            text_svg(left - 6, base, low, anchor="end", quiet=True),
+            text_svg(left, base + 14, f"step {losses[0].step}", quiet=True),
+            text_svg(left + WIDTH, base + 14, f"step {losses[-1].step}", anchor="end", quiet=True),
+        ]
+        names = [shortened(side.name, NAME) for side in (self.report.left, self.report.right)]
+        legend, high_ = legend_svg(list(zip(RUN_COLOURS, names, strict=True)), width)
+        return lines + "".join(texts) + moved(0, base + 24, legend), base + 24 + high_
+
+
+def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
+    """Return both lines, the right run's the thinner; a cross where a loss is not finite."""
+    grid = "".join(f"M0,{number(y)}H{WIDTH}" for y in (_EDGE, HEIGHT - _EDGE))
+    drawn = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
+    first = losses[0].step
+    across = (WIDTH - 2 * _EDGE) / max(losses[-1].step - first, 1)
+    for side, colour, wide in zip(("left", "right"), RUN_COLOURS, ("4.5", "2"), strict=True):
+        path, marks, pen = "", "", "M"
+        for pair in losses:
+            x, value = _EDGE + (pair.step - first) * across, getattr(pair, side)
+            if value is not None and math.isfinite(value):
+                path += f"{pen}{point(x, _EDGE + (1 - scale.share(value)) * (HEIGHT - 2 * _EDGE))}"
+                pen = "L"
+            else:
+                marks += f"M{point(x - 3, 2)}l6,6m0,-6l-6,6" if value is not None else ""
+                pen = "M"
+        look = f'stroke="{colour}" stroke-width="{wide}" stroke-linejoin="round" stroke-linecap="round"'
+        drawn += f'<path fill="none" {look} d="{path}{marks}"/>'
+    return drawn

@@ -23,8 +23,8 @@ _MOST_ROWS, _MOST_COLUMNS = 10, 8
 _LEFT = 96.0
 
 
-def inline(inner: str, height: float, sentence: str, *, width: float = 720.0) -> str:
-    """Return a drawing of so many units as it is in a page, whose colours its letters take."""
+def inline(inner: str, height: float, sentence: str) -> str:
+    """Return a drawing, 720 units wide, as it is in a page, whose colours its letters take."""
     themed = {
         role("ink-2"): "var(--ink-2)",
         f'fill="{role("ink")}"': 'fill="var(--ink)"',
@@ -34,8 +34,8 @@ def inline(inner: str, height: float, sentence: str, *, width: float = 720.0) ->
     for light, variable in themed.items():
         inner = inner.replace(light, variable)
     return tag(
-        "svg", tag("title", escape(sentence)), inner, viewBox=f"0 0 {number(width)} {number(height)}", role="img",
-        aria_label=sentence, style=f"width:100%;max-width:{number(width)}px;height:auto", xmlns="http://www.w3.org/2000/svg",
+        "svg", tag("title", escape(sentence)), inner, viewBox=f"0 0 720 {number(height)}", role="img",
+        aria_label=sentence, style="width:100%;max-width:720px;height:auto", xmlns="http://www.w3.org/2000/svg",
     )  # fmt: skip
 
 

@@ -15,19 +15,7 @@ from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell
 from tensormagic.views import theme
 from tensormagic.views.pictures.cells import fraction
 from tensormagic.views.text_canvas import fewer, printable, sparkline
-from tensormagic.words import (
-    DOT,
-    ELLIPSIS,
-    MINUS,
-    TIMES,
-    count,
-    listed,
-    plural,
-    series,
-    short_count,
-    short_number,
-    worded,
-)
+from tensormagic.words import DOT, ELLIPSIS, MINUS, TIMES, count, short_count, short_number, worded
 
 TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
 TABLE_COLUMNS = 16
@@ -72,10 +60,10 @@ class DrawnLayout:
     """A layout, and what is singled out in it."""
 
     layout: LayoutReport  # What is drawn.
-    row: int | None  # Row of the worked example in `Grid.rows`, or None where nothing can be drawn.
-    column: int | None  # Its column in `Grid.columns`.
+    row: int  # Row of the worked example in `Grid.rows`.
+    column: int  # Its column in `Grid.columns`.
     index: tuple[int, ...]  # Its index in the tensor.
-    offset: int | None  # Its storage offset.
+    offset: int  # Its storage offset.
     low: int  # The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
     high: int  # The offset drawn in the lightest colour.
     # The offsets of the one slice of several that is drawn, where all of it is; else empty, and what lies between
@@ -95,7 +83,7 @@ class DrawnLayout:
     @property
     def drawable(self) -> bool:
         """Whether there is an element to draw."""
-        return self.offset is not None
+        return bool(self.grid.offsets and self.grid.offsets[0])
 
     @property
     def as_table(self) -> bool:
@@ -124,7 +112,7 @@ class DrawnLayout:
     @property
     def chosen(self) -> int | None:
         """The place in `Strip.cells` of the worked example."""
-        return None if self.offset is None else self.strip_cell(self.offset)
+        return self.strip_cell(self.offset)
 
     def value(self, row: int, column: int) -> str:
         """Return an element as text, empty where values could not be read."""
@@ -165,7 +153,7 @@ def drawn_layout(report: TensorReport) -> DrawnLayout | None:
     grid, low = layout.grid, layout.lowest or 0
     high = layout.highest if layout.highest is not None else low
     if not grid.offsets or not grid.offsets[0]:
-        return DrawnLayout(layout, None, None, (), None, low, high)
+        return DrawnLayout(layout, 0, 0, (), low, low, high)
     row, column, drawn = len(grid.offsets) // 2, len(grid.offsets[0]) // 2, frozenset[int]()  # the worked example
     if is_slice(layout):
         drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
@@ -264,20 +252,12 @@ def in_cell(value: str) -> str:
     return narrowed(value, PAIR_TEXT if value.endswith("j") else CELL_TEXT)
 
 
-def formula(layout: LayoutReport) -> str:
-    """Return ``offset(i, j) = 1 + 1·i + 12·j``."""
-    return _formula(layout, layout.dim_names, "")
-
-
-def formula_at(layout: LayoutReport, index: tuple[int, ...]) -> str:
-    """Return the formula with an index filled in: ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
-    return _formula(layout, tuple(map(str, index)), str(layout.offset(index)) if index else "")
-
-
-def _formula(layout: LayoutReport, index: tuple[str, ...], offset: str) -> str:
-    terms = (f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, index, strict=True))
-    summed = " + ".join([str(layout.storage_offset), *terms])
-    return worded(ELEMENT_WORDS["formula"], index=", ".join(index), sum=summed, offset=offset)
+def formula(layout: LayoutReport, index: tuple[int, ...] = ()) -> str:
+    """Return ``offset(i, j) = 1 + 1·i + 12·j``; with an index filled in ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
+    factors = [*map(str, index or layout.dim_names)]
+    terms = (f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, factors, strict=True))
+    summed, offset = " + ".join([str(layout.storage_offset), *terms]), str(layout.offset(index)) if index else ""
+    return worded(ELEMENT_WORDS["formula"], index=", ".join(factors), sum=summed, offset=offset)
 
 
 def element(report: TensorReport, index: tuple[int, ...]) -> str:
@@ -291,8 +271,6 @@ def worked_example(report: TensorReport, drawn: DrawnLayout) -> list[str]:
 
     Those are its index in the base, and the indices that stand still: ``x[:, 3]``.
     """
-    if drawn.row is None or drawn.column is None or drawn.offset is None:
-        return []
     value, still = drawn.value(drawn.row, drawn.column), still_dims(drawn.layout)
     lines = [worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)]
     if other := bases_index(report, drawn.offset):
@@ -311,7 +289,7 @@ def still_dims(layout: LayoutReport) -> list[int]:
 
 def still_letters(layout: LayoutReport) -> str:
     """Return the letters of those dimensions."""
-    return listed((layout.dim_names[dim] for dim in still_dims(layout)), most=len(layout.shape))
+    return words.listed((layout.dim_names[dim] for dim in still_dims(layout)), most=len(layout.shape))
 
 
 def jumps(report: TensorReport) -> str:
@@ -335,7 +313,7 @@ def shown(report: TensorReport) -> str:
                  "column_count": count(grid.column_count)}  # fmt: skip
         whole = ELEMENT_WORDS["size"] if grid.row_dim is not None else "{columns} of {column_count}"
         axes = ((grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count))
-        cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
+        cut = [f"{letters[dim]} {words.series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
         parts.append(f"{whole.format(**sizes)}: {', '.join(cut)}")
     others = [dim for dim in range(len(report.shape)) if dim not in {grid.row_dim, grid.column_dim}]
     slices = math.prod(report.shape[dim] for dim in others)
@@ -356,7 +334,7 @@ def strip_shown(report: TensorReport) -> str:
         return ""
     parts = []
     if strip.cell_elements > 1:
-        parts.append(f"a cell is {plural(strip.cell_elements, 'element')}")
+        parts.append(f"a cell is {words.plural(strip.cell_elements, 'element')}")
     if strip.start > 0 or strip.stop < report.storage.elements:
         whole = count(report.storage.elements)
         parts.append(f"elements {count(strip.start)} to {count(strip.stop - 1)} of {whole} are drawn")

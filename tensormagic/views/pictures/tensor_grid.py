@@ -70,19 +70,17 @@ def grid_svg(report: TensorReport, drawn: DrawnLayout, width: float) -> tuple[st
         cells = replace(cells, unit=min(cells.unit, (width - cells.left) / cells.columns))
         return cells.svg(), cells.box(*(cells.chosen or (0, 0))), (cells.right, cells.height)
     grid, size, top = drawn.grid, float(_cell_size(drawn.grid)), 0 if drawn.grid.column_dim is None else 12
-    levels = [
-        [svg_paths.NOT_A_NUMBER if drawn.bad(r, c) else step for c, step in enumerate(row)]
-        for r, row in enumerate(drawing.steps(grid.offsets, (drawn.low, drawn.high)))
-    ]
+    levels = drawing.steps(grid.offsets, (drawn.low, drawn.high))
+    levels = [[svg_paths.NOT_A_NUMBER if drawn.bad(r, c) else step for c, step in enumerate(row)]
+              for r, row in enumerate(levels)]  # fmt: skip
     parts = [drawing.patches(levels, (LABELS, top, size, size))]
-    for at in sorted({0, len(grid.columns) - 1}):
-        words = _label(drawn, grid.column_dim, grid.columns[at])
-        look = "c b" if at == drawn.column else "c q"
-        parts.append(drawing.text(LABELS + (at + 0.5) * size, top - 5, words, look) if words else "")
-    for at in sorted({0, len(grid.rows) - 1}):
+    for at in sorted({0, len(grid.columns) - 1}) if grid.column_dim is not None else ():
+        words, look = _label(drawn, grid.column_dim, grid.columns[at]), "c b" if at == drawn.column else "c q"
+        parts.append(drawing.text(LABELS + (at + 0.5) * size, top - 5, words, look))
+    for at in sorted({0, len(grid.rows) - 1}) if grid.row_dim is not None else ():
         words, look = _label(drawn, grid.row_dim, grid.rows[at]), "e b" if at == drawn.row else "e q"
-        parts.append(drawing.text(LABELS - 8, top + (at + 0.5) * size + 4, words, look) if words else "")
-    chosen = LABELS + (drawn.column or 0) * size, top + (drawn.row or 0) * size, size, size
+        parts.append(drawing.text(LABELS - 8, top + (at + 0.5) * size + 4, words, look))
+    chosen = LABELS + drawn.column * size, top + drawn.row * size, size, size
     end = LABELS + len(grid.columns) * size, top + len(grid.rows) * size
     return "".join(parts) + drawing.ring(chosen), chosen, end
 
@@ -93,16 +91,15 @@ def maps_html(report: TensorReport, drawn: DrawnLayout) -> str:
     kinds = [("offset", drawing.steps(grid.offsets, (drawn.low, drawn.high)), offsets_sentence(report, drawn))]
     if scale is not None:
         kinds.insert(0, ("value", drawing.steps(grid.levels, scale), values_sentence(report, drawn, scale)))
-    top, left = _axis(drawn, grid.column_dim, grid.columns), _axis(drawn, grid.row_dim, grid.rows)
+    left = _axis(drawn, grid.row_dim, grid.rows) if grid.row_dim is not None else ""
     top, left = (
-        tag("td", top, class_="tm-across"),
-        tag("td", left if grid.row_dim is not None else "", class_="tm-down"),
+        tag("td", _axis(drawn, grid.column_dim, grid.columns), class_="tm-across"),
+        tag("td", left, class_="tm-down"),
     )
     maps, high = [], len(grid.rows) * size
     for kind, cells, sentence in kinds:
-        picture = drawing.image(cells, size, sentence).replace(
-            f'height="{high}"', f'height="{max(high, _LEAST_HEIGHT)}"', 1
-        )
+        picture = drawing.image(cells, size, sentence)
+        picture = picture.replace(f'height="{high}"', f'height="{max(high, _LEAST_HEIGHT)}"', 1)
         body = tag("td", tag("div", picture, class_="tm-map", data_kind=kind))  # the viewer lays its ring over it
         head = tag("caption", elements.ELEMENT_WORDS[f"{kind}_map"])
         maps.append(tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes"))
@@ -148,8 +145,8 @@ def thinned(grid: Grid) -> Grid:
 def _evenly(length: int, wanted: int) -> list[int]:
     """Return a few places, evenly chosen, the nearest of them moved to the one that is wanted."""
     places = list(range(0, length, -(-length // _MOST_SHOWN)))
-    nearest = min(range(len(places)), key=lambda at: abs(places[at] - wanted))
-    return [*places[:nearest], wanted, *places[nearest + 1 :]]
+    places[min(range(len(places)), key=lambda at: abs(places[at] - wanted))] = wanted
+    return places
 
 
 def strip_cells(report: TensorReport, drawn: DrawnLayout, strip: Strip, width: float, *, words: bool = True) -> Cells:
@@ -220,15 +217,15 @@ def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Ca
     if strip.cell_elements == 1:
         found = cells.framed(width) or strip_cells(report, drawn, strip, _WIDTH, words=False).framed(width)
     shares = {each.share for each in cells.rows[0].cells}
-    legend = [f"! {' or '.join(sorted(set(drawn.bad_offsets().values()), reverse=True))}"] if any(
-        each.bad for each in cells.rows[0].cells) else []  # fmt: skip
+    bad = any(each.bad for each in cells.rows[0].cells)
+    legend = [f"! {' or '.join(sorted(set(drawn.bad_offsets().values()), reverse=True))}"] if bad else []
     legend += [f"{FULL} read"] if found is None else []
     legend += [f"{''.join(DENSITY)} partly"] if shares - {0.0, 1.0} else []
     legend += [f"{NOT_READ} not read"] if 0.0 in shares else []
     legend += [f"offsets {count(strip.start)} to {count(strip.stop - 1)}"] if found is None else []
     words = "; ".join(filter(None, (", ".join(legend), elements.strip_shown(report))))
     if found is None:
-        pointer = f"offset {count(drawn.offset or 0)}" if drawn.chosen is not None else ""
+        pointer = f"offset {count(drawn.offset)}" if drawn.chosen is not None else ""
         return cells.dense(width, pointer), 0, words
     canvas, left, wide = found
     return canvas, left + (drawn.chosen or 0) * (wide + 1) + wide if drawn.chosen is not None else 0, words

@@ -55,7 +55,7 @@ class LayoutPicture(Picture):
         layout, general = drawn.layout, tag("code", escape(elements.formula(drawn.layout)))
         if not drawn.drawable:
             return tag("div", title, tag("p", self.sentence, " ", general), class_="tm-layout")
-        filled = tag("b", tag("code", escape(elements.formula_at(layout, drawn.index))))
+        filled = tag("b", tag("code", escape(elements.formula(layout, drawn.index))))
         notes = "<br>".join(escape(note) for note in elements.worked_example(report, drawn))
         part, steps, legend = elements.shown(report), elements.jumps(report), _legend(report, drawn)
         lines = (
@@ -81,7 +81,7 @@ class LayoutPicture(Picture):
             yield from (" LAYOUT  nothing to draw: the tensor is empty", f"         {elements.formula(drawn.layout)}")
             return
         canvas, notes, general = Canvas(), elements.worked_example(report, drawn), elements.formula(drawn.layout)
-        filled = elements.formula_at(drawn.layout, drawn.index)
+        filled = elements.formula(drawn.layout, drawn.index)
         canvas.put(0, 1, "LAYOUT")
         cells = tensor_grid.grid_cells(report, drawn) if drawn.as_table else None
         grid = cells.framed(width // 2) if cells is not None else None
@@ -105,7 +105,7 @@ class LayoutPicture(Picture):
         strip, target, note = tensor_grid.strip_text(report, drawn, width)
         _put(canvas, top, strip.lines())
         if end and target:  # the line from beside the element that is worked through to its place in the strip
-            line_ = 3 + (drawn.row or 0)
+            line_ = 3 + drawn.row
             down = target > end
             canvas.put(line_, end, "\u2500" * (target - end) + "\u2510" if down else f" \u25c4 offset {drawn.offset}")
             for below in range(line_ + 1, top) if down else ():
@@ -122,7 +122,7 @@ class LayoutPicture(Picture):
             return drawing.lettered(drawing.text(0, 12, f"{self.sentence} {elements.formula(drawn.layout)}", "q")), 20.0
         grid, chosen, (beside, below) = tensor_grid.grid_svg(report, drawn, width - 24)
         part = elements.shown(report)
-        said = [(elements.formula(drawn.layout), "q"), (elements.formula_at(drawn.layout, drawn.index), "b")]
+        said = [(elements.formula(drawn.layout), "q"), (elements.formula(drawn.layout, drawn.index), "b")]
         said += [(note, "q") for note in elements.worked_example(report, drawn)]
         said += [(f"showing {piece}", "q") for piece in (part.split("; ") if part else ())]
         room, left, first = int((width - beside - 24) / CHARACTER), beside + 24, 12.0

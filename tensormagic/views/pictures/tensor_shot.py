@@ -88,8 +88,15 @@ class Shot(Picture):
                 share = 0.0 if bad else (max(values) - shot.low) / ((shot.high - shot.low) or 1.0)
                 bars += NOT_FINITE if bad else BLOCKS[round(share * (len(BLOCKS) - 1))]
             yield f"{shortened(line.label, 8):>9} {bars}"
-        if shot.images:
-            yield from _shades(shot, shot.images[0], columns)
+        for image in shot.images[:1]:  # one character by half as many rows: a character is twice as high as wide
+            step = max(-(-image.width // columns), -(-image.height // (2 * _MOST_ROWS)), 1)
+            data, bytes_each, top = image.unpacked(), shot.channels + 1, len(_SHADES) - 1
+            for y in range(0, image.height, 2 * step):
+                shades = ""
+                for x in range(0, image.width, step):
+                    *levels, opacity = data[(at := (y * image.width + x) * bytes_each) : at + bytes_each]
+                    shades += _SHADES[round(sum(levels) / len(levels) / 255 * top)] if opacity else NOT_FINITE
+                yield _INDENT + shades.rstrip()
         caption = ["above is the first"] if len(shot.images) > 1 else []
         caption += ["in shades of its mean over the colours"] if shot.channels == 3 else []
         caption += [f"{NOT_FINITE} stands for these"] if shot.bad else []
@@ -136,18 +143,6 @@ def notes(shot: TensorPicture) -> tuple[str, ...]:
     bad = f"{plural(shot.bad, 'value' if lines else 'pixel')} that {verb} NaN or infinite {verb}"
     marked = f"{bad} {'marked red' if lines else 'hatched'}" if shot.bad else ""
     return tuple(filter(None, (scale, left_out if shot.step != 1 else "", marked)))
-
-
-def _shades(shot: TensorPicture, image: ImageFrame, columns: int) -> Iterator[str]:
-    """Yield an image at one character by half as many rows: a character is twice as high as wide."""
-    step = max(-(-image.width // columns), -(-image.height // (2 * _MOST_ROWS)), 1)
-    data, bytes_each, top = image.unpacked(), shot.channels + 1, len(_SHADES) - 1
-    for y in range(0, image.height, 2 * step):
-        line = ""
-        for x in range(0, image.width, step):
-            *levels, opacity = data[(at := (y * image.width + x) * bytes_each) : at + bytes_each]
-            line += _SHADES[round(sum(levels) / len(levels) / 255 * top)] if opacity else NOT_FINITE
-        yield _INDENT + line.rstrip()
 
 
 def _source(each: ImageFrame) -> str:

@@ -109,8 +109,8 @@ class Histogram(Picture):
     def text(self, width: int) -> Iterator[str]:
         """Return the histogram in one line; in a narrow one each bar stands for several of its bins."""
         bins, edges = self.statistics.histogram_counts, self.statistics.histogram_edges
-        for together in range(1, len(bins) + 1 if len(bins) > 1 else 1):
-            bars = tuple(sum(bins[at : at + together]) for at in range(0, len(bins), together))
+        for most in range(len(bins), 0, -1) if len(bins) > 1 else ():
+            bars = fewer(bins, most)
             drawn = f"{short_number(edges[0])} {sparkline(bars)} {short_number(edges[-1])}"
             line = f"  {drawn}   highest bar {short_count(max(bars))}"
             if len(line) <= width:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 
 from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
 from tensormagic.views import theme, to_text
@@ -76,15 +77,9 @@ def columns(timeline: Timeline, number: int) -> list[int]:
     first = timeline.operation[0]
     wide = timeline.operation[-1] - first + 1
     number = min(number, wide)
-    chosen: list[int] = []
-    at = -1
-    for column in range(number):
-        end, inside = first + wide * (column + 1) / number, []
-        while at + 1 < len(timeline.live) and timeline.operation[at + 1] < end:
-            at += 1
-            inside.append(at)
-        chosen.append(max(inside, key=timeline.live.__getitem__, default=max(at, 0)))
-    return chosen
+    ends = [bisect_left(timeline.operation, first + wide * at / number) for at in range(number + 1)]
+    return [max(range(start, end), key=timeline.live.__getitem__, default=max(start - 1, 0))
+            for start, end in pairwise(ends)]  # fmt: skip
 
 
 def column_of(timeline: Timeline, moment: int, number: int) -> float:
@@ -237,19 +232,18 @@ class TimelinePicture(Picture):
         ends = (
             f"{number_of_bytes(timeline.live[0])} at the start, {peak}, {number_of_bytes(timeline.live[-1])} at the end"
         )
-        described = [f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}."]
 
         def parts(of: Sequence[Layer]) -> list[str]:  # those that have anything at the peak, the largest first
-            amounts = [(layer.values[at], self.words(layer)) for layer in sorted(of, key=lambda one: -one.values[at])]
-            return [
-                f"{words} {number_of_bytes(nbytes)} ({percent(nbytes, top)})" for nbytes, words in amounts if nbytes
-            ]
+            ranked = sorted((layer for layer in of if layer.values[at]), key=lambda layer: -layer.values[at])
+            amounts = ((self.words(layer), layer.values[at]) for layer in ranked)
+            return [f"{words} {number_of_bytes(nbytes)} ({percent(nbytes, top)})" for words, nbytes in amounts]
 
-        described += [f"Of the peak: {', '.join(of_peak)}." for of_peak in [parts(layers)[:MOST]] if of_peak]
-        lines = [layer for layer in by_line(timeline) if layer.key.isdigit()]
-        if not any(layer.key.isdigit() for layer in layers) and (of_peak := parts(lines)):
-            described.append(f"The line with the most of it: {of_peak[0]}.")
-        return " ".join(described)
+        described, of_peak = f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}.", parts(layers)
+        described += f" Of the peak: {', '.join(of_peak[:MOST])}." if of_peak else ""
+        lines = parts([layer for layer in by_line(timeline) if layer.key.isdigit()])
+        if lines and not any(layer.key.isdigit() for layer in layers):
+            described += f" The line with the most of it: {lines[0]}."
+        return described
 
     def text(self, width: int) -> Iterator[str]:
         """Return it as a chart of characters, and what it is made of at the peak."""

@@ -304,7 +304,12 @@ class TreemapPicture(Picture):
         """Return it as boxes for a container of whatever width."""
         whole, parts = Box(0.0, 0.0, WIDTH, self.height), []
         for group in treemap(self.tiles, whole, most=self.most):
-            parts += [_cell(cell, group, whole) for cell in group.cells]
+            for cell in group.cells:
+                classes = f"tm-c{CATEGORY_LETTERS[cell.tile.category]}{' tm-low' if is_lowered(cell, group) else ''}"
+                words = cell_lines(cell, group)
+                text = " ".join(tag("i", escape(word)) if at else escape(word) for at, word in enumerate(words))
+                look = {"class_": classes, "style": _place(cell.box, whole), "title": shortened_title(cell)}
+                parts.append(tag("span", text, **look))
             if has_header(group):
                 name, *nbytes = header_words(group)
                 head = " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
@@ -345,13 +350,6 @@ class TreemapPicture(Picture):
                 end = box.x + box.width - 4
                 parts += [text_svg(end, box.y + 13, each, size=SIZE, anchor="end", ink=ink) for each in nbytes]
         return "".join(parts), whole.height
-
-
-def _cell(cell: Cell, group: Group, whole: Box) -> str:
-    classes = f"tm-c{CATEGORY_LETTERS[cell.tile.category]}{' tm-low' if is_lowered(cell, group) else ''}"
-    words = cell_lines(cell, group)
-    text = " ".join(escape(word) if at == 0 else tag("i", escape(word)) for at, word in enumerate(words))
-    return tag("span", text, class_=classes, style=_place(cell.box, whole), title=shortened_title(cell))
 
 
 def shortened_title(cell: Cell) -> str:

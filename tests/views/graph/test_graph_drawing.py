@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.views.graph import folding as graph_folding
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, Inside, badge_rows, draw
-from tensormagic.views.graph.folding import _leaf_side as leaf_side, fold
+from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
+from tensormagic.views.graph.folding import fold
+from tensormagic.views.graph.layers import adjacency
 from tensormagic.views.markup import fitted, made_once, text_width, wrapped
 from tensormagic.views.page.document import SAVED_LIMITS
 from tests.views import samples_trace as samples
@@ -151,8 +152,6 @@ def test_a_drawing_is_sound(graph, cap):
     for box in drawing.boxes:
         assert text_width(box.label, LABEL_SIZE, bold=True) <= box.width
         assert text_width(box.detail, DETAIL_SIZE) <= box.width
-    assert drawing.node_count == len(graph.nodes)
-    assert drawing.folded == len(graph.nodes) - len(drawing.boxes)
     everything = len(draw(graph, max_boxes=10_000).boxes)
     assert (f"drawn as {len(drawing.boxes)} box" in drawing.note) if everything > cap else not drawing.note
 
@@ -242,10 +241,10 @@ def test_leaves_and_functions_keep_their_names():
     first, second = draw(built({"leaf": "emb.weight"}, ("sin", 0), ("mul", 1, 0))).boxes
     assert [badge.label for badge in (*first.badges, *second.badges)] == ["emb.weight (in 2 boxes)"] * 2
     (box,) = draw(built(*({"leaf": f"w{number}"} for number in range(7)), ("cat", *range(7)))).boxes
-    shown, more = badge_rows(box)
+    shown, more = badge_rows(box.kind, box.badges)
     assert ([badge.label for badge in shown], more) == (["w0", "w1", "w2"], 4)
     module = draw(samples.transformer(8), max_boxes=20).boxes[0]
-    assert badge_rows(module) == ((), len(module.badges))
+    assert badge_rows(module.kind, module.badges) == ((), len(module.badges))
     empty = draw(samples.Builder().graph())
     assert (empty.boxes, empty.wires, empty.width, empty.note) == ((), (), 0.0, "")
 
@@ -281,11 +280,11 @@ def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
 
 def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch):
     """Where a graph is drawn again, it is folded once, and the smaller drawing is that of the graph itself."""
-    alone = replace(draw(graph, max_boxes=10), inside=Inside())
+    alone = replace(draw(graph, max_boxes=10), inside=())
     folded = []
-    monkeypatch.setattr(graph_folding, "_leaf_side", lambda *given: folded.append(1) or leaf_side(*given))
+    monkeypatch.setattr(graph_folding, "adjacency", lambda *given: folded.append(1) or adjacency(*given))
     with made_once():
         draw(graph)
         again = draw(graph, max_boxes=10, inside=False)
-    assert replace(again, inside=Inside()) == alone
+    assert replace(again, inside=()) == alone
     assert len(folded) == 1

@@ -8,9 +8,8 @@ from itertools import accumulate, combinations
 import pytest
 
 from tensormagic.reports import Graph
-from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
-from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.inside import BORDER, MOST_INSIDE, Part
+from tensormagic.views.graph.drawing import BORDER, HEAD_HEIGHT, MOST_INSIDE, Part, draw
+from tensormagic.views.graph.folding import fold, shown_edges
 from tensormagic.views.page.document import SAVED_LIMITS, trace_document
 from tests.views import samples_trace as samples, samples_viewer
 
@@ -23,7 +22,7 @@ def _graph(count: int) -> Graph:
 def test_every_op_is_one_whole_part(count: int, boxes: int) -> None:
     """The ends of the tree are the ops as they are folded without a limit, each once."""
     graph = _graph(count)
-    parts = draw(graph, max_boxes=boxes).inside.parts
+    parts = draw(graph, max_boxes=boxes).inside
     ends = Counter(part.group.nodes for part in parts if part.whole)
     assert ends == Counter(group.nodes for group in fold(graph).groups)
 
@@ -32,7 +31,7 @@ def test_every_op_is_one_whole_part(count: int, boxes: int) -> None:
 def test_parts_lie_where_they_belong_and_fit_a_screen(count: int, boxes: int) -> None:
     """A part comes after the one it lies in, is made of its nodes, and no box has one part or more than a screenful."""
     drawing = draw(_graph(count), max_boxes=boxes)
-    parts = drawing.inside.parts
+    parts = drawing.inside
     assert [part.group.nodes for part in parts[: len(drawing.boxes)]] == [box.nodes for box in drawing.boxes]
     inside = Counter(part.parent for part in parts[len(drawing.boxes) :])
     assert all(2 <= many <= MOST_INSIDE for many in inside.values())
@@ -43,7 +42,7 @@ def test_parts_lie_where_they_belong_and_fit_a_screen(count: int, boxes: int) ->
 
 def test_modules_open_before_ops() -> None:
     """Inside what represents many layers are layers, inside a layer its ops."""
-    parts = draw(_graph(5000), max_boxes=12).inside.parts
+    parts = draw(_graph(5000), max_boxes=12).inside
     opened = next(place for place, part in enumerate(parts) if not part.whole)
     children = [part for part in parts if part.parent == opened]
     assert any(part.group.kind == "module" for part in children)
@@ -51,11 +50,11 @@ def test_modules_open_before_ops() -> None:
 
 def test_of_a_very_large_graph_the_innermost_parts_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit no further box can be opened; every node is still in one end of the tree."""
-    monkeypatch.setattr("tensormagic.views.graph.inside.MOST_PARTS", 100)
+    monkeypatch.setattr("tensormagic.views.graph.drawing.MOST_PARTS", 100)
     graph = _graph(2000)
     drawing = draw(graph, max_boxes=20)
-    assert len(drawing.boxes) < len(drawing.inside.parts) < 100 + MOST_INSIDE
-    ends = [part for part in drawing.inside.parts if part.whole]
+    assert len(drawing.boxes) < len(drawing.inside) < 100 + MOST_INSIDE
+    ends = [part for part in drawing.inside if part.whole]
     assert any(len(part.group.nodes) > 5 for part in ends)
     nodes = [node for part in ends for node in part.group.nodes]
     assert sorted(nodes) == sorted(node for group in fold(graph).groups for node in group.nodes)
@@ -67,7 +66,7 @@ def test_document_holds_the_parts_inside_as_columns() -> None:
     document = trace_document(report)
     graph, strings = document["graphs"][0], document["strings"]
     parts, boxes = graph["parts"], len(graph["drawing"]["boxes"])
-    tree = draw(report.graphs[0], max_boxes=SAVED_LIMITS.boxes).inside.parts[boxes:]
+    tree = draw(report.graphs[0], max_boxes=SAVED_LIMITS.boxes).inside[boxes:]
     assert parts["parent"] == [part.parent for part in tree]
     assert [strings[place] for place in parts["kind"]] == [part.group.kind for part in tree]
     steps = [step for nodes in parts["nodes"] for step in nodes]
@@ -89,22 +88,21 @@ def test_document_holds_the_parts_inside_as_columns() -> None:
 def test_levels_are_laid_out_with_their_lines(count: int, boxes: int) -> None:
     """Inside each part no boxes overlap; its lines are the graph's edges between its parts, or end at its border."""
     graph = _graph(count)
-    inside = draw(graph, max_boxes=boxes).inside
-    home = {node: place for place, part in enumerate(inside.parts) if part.whole for node in part.group.nodes}
-    side = fold(graph).leaf_side
-    shown = [edge for edge in graph.edges if side[edge.source] or not side[edge.target]]
-    for place, level in inside.levels.items():
-        children = [at for at, part in enumerate(inside.parts) if part.parent == place]
-        holder = {at: number for number, child in enumerate(children) for at in _below(inside.parts, child)}
+    parts = draw(graph, max_boxes=boxes).inside
+    home = {node: place for place, part in enumerate(parts) if part.whole for node in part.group.nodes}
+    shown = [edge for edge, is_shown in zip(graph.edges, shown_edges(graph), strict=True) if is_shown]
+    for place, (edges, level) in ((at, part.level) for at, part in enumerate(parts) if part.level is not None):
+        children = [at for at, part in enumerate(parts) if part.parent == place]
+        holder = {at: number for number, child in enumerate(children) for at in _below(parts, child)}
         ends = ((holder.get(home.get(e.target), BORDER), holder.get(home.get(e.source), BORDER)) for e in shown)
         wanted = {(tail, head) for tail, head in ends if tail != head}
-        assert {wire[:2] for wire in level.wires} == wanted
-        for tail, head, points in level.wires:
+        assert set(edges) == wanted
+        for (tail, head), points in zip(edges, level.routes, strict=True):
             x, y = points[0]
-            right, top = (level.positions[tail][at] + inside.sizes[children[tail]][at] * (1 - at) for at in (0, 1))
+            right, top = (level.positions[tail][at] + parts[children[tail]].size[at] * (1 - at) for at in (0, 1))
             assert tail == BORDER or (x == pytest.approx(right) and top <= y <= top + HEAD_HEIGHT)
             assert head == BORDER or points[-1][0] == pytest.approx(level.positions[head][0])
-        boxes_of = [(*at, *inside.sizes[child]) for at, child in zip(level.positions, children, strict=True)]
+        boxes_of = [(*at, *parts[child].size) for at, child in zip(level.positions, children, strict=True)]
         for (x, y, w, h), (left, top, wide, tall) in combinations(boxes_of, 2):
             assert x + w <= left or left + wide <= x or y + h <= top or top + tall <= y
         assert level.row_ends[-1] == pytest.approx(level.height)
@@ -121,7 +119,7 @@ def _below(parts: tuple[Part, ...], place: int) -> set[int]:
 def test_a_chain_of_views_opens_into_its_single_nodes() -> None:
     """In forward order, the leaves with the first."""
     graph = samples.transformer(2)
-    parts = draw(graph, max_boxes=160).inside.parts
+    parts = draw(graph, max_boxes=160).inside
     chains = [place for place, part in enumerate(parts) if part.group.kind == "views" and not part.whole]
     assert chains
     for place in chains:

@@ -9,10 +9,11 @@ from itertools import pairwise
 import pytest
 
 from tensormagic.reports import Cut
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, Box, Drawing, Wire, draw
+from tensormagic.views.graph.cuts import MOST_ROWS, cut_target
+from tensormagic.views.graph.drawing import BADGE_HEIGHT, Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
 from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, word_place, words_around
-from tensormagic.views.graph.words import cut_target, shape_text
+from tensormagic.views.graph.words import shape_text
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_trace as samples
@@ -78,14 +79,13 @@ def test_cuts_of_folded_blocks_and_of_boxes_inside_boxes_are_told():
     cuts = tuple(Cut(kind="detach", op="detach", line=at, target=node) for at, node in enumerate(targets, 1))
     drawing, plain = (draw(replace(graph, cuts=each), max_boxes=6) for each in (cuts, ()))
     assert sorted(cut for box in drawing.boxes for row in box.cuts for cut in row.cuts) == list(range(len(targets)))
-    parts = drawing.inside
-    ends = [rows for part, rows in zip(parts.parts, parts.cuts, strict=True) if part.whole]
+    ends = [part.cuts for part in drawing.inside if part.whole]
     assert sorted(cut for rows in ends for row in rows for cut in row.cuts) == list(range(len(targets)))
-    for rows, size, before in zip(parts.cuts, parts.sizes, plain.inside.sizes, strict=True):
-        assert (size[1] > before[1]) == bool(rows)
+    for part, before in zip(drawing.inside, plain.inside, strict=True):
+        assert (part.size[1] > before.size[1]) == bool(part.cuts)
     report = replace(samples.cuts(), graphs=(replace(graph, cuts=cuts),))
     said = dict(trace_document(report, draw=lambda *_, **__: drawing)["graphs"][0]["ends"]["rows"])
-    assert set(said) == {place for place, rows in enumerate(parts.cuts) if rows}
+    assert set(said) == {place for place, part in enumerate(drawing.inside) if part.cuts}
     assert any(place >= len(drawing.boxes) and rows[0][0].startswith("detach, line") for place, rows in said.items())
 
 

@@ -35,7 +35,7 @@ META = replace(SAMPLES["vector"], storage=replace(SAMPLES["vector"].storage, add
 WINDOW = SAMPLES["vector"].layout
 WINDOW = replace(WINDOW, strip=replace(WINDOW.strip, start=2, stop=6, cells=WINDOW.strip.cells[2:6]))
 SAID = [
-    (tensor_elements.formula_at, (SLICED.layout, (2, 1)), "offset(2, 1) = 1 + 1·2 + 12·1 = 15"),
+    (tensor_elements.formula, (SLICED.layout, (2, 1)), "offset(2, 1) = 1 + 1·2 + 12·1 = 15"),
     (tensor_elements.bases_index, (SLICED, 15), "a[2, 3]"),
     # An index of the base cannot be known from the offset alone where the base does not fill the storage.
     (tensor_elements.bases_index, (replace(SLICED, storage=replace(SLICED.storage, elements=48, nbytes=192)), 15), ""),

@@ -1,4 +1,4 @@
-/** Opening and folding boxes in place: the tree of what lies inside them (inside.py), and which of it is open. */
+/** Opening and folding boxes in place: the tree of what lies inside them (drawing.py), and which of it is open. */
 
 import { clamp } from "../dom.js";
 
@@ -228,7 +228,7 @@ function steps(rows = []) {
 
 // The picture of a graph in which boxes are opened: what lies inside one stands in a frame below the row of the box.
 //
-// Every level was laid out by itself (inside.py). Here they are put together: a frame makes room for itself, so that
+// Every level was laid out by itself (drawing.py). Here they are put together: a frame makes room for itself, so that
 // what is below its row goes down by its height, with the lines that lead there; nothing else moves.
 
 /** @typedef {{part:number, x:number, y:number, w:number, h:number, label:string, count:number, depth:number, neck:[number, number, number]}} Frame neck: from its box down to the frame, left and top of the frame: x, y, width */
