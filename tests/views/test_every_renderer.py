@@ -208,13 +208,6 @@ def test_joiners_stay_and_what_turns_a_line_does_not(renderer: Renderer, sample:
     assert "\u202e" not in output
 
 
-@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda one: one.name)
-def test_same_report_same_output(renderer: Renderer) -> None:
-    """Rendering twice gives the same characters."""
-    report = next(iter(renderer.samples.values()))
-    assert renderer.render(report) == renderer.render(report)
-
-
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_a_brief_text_leaves_out_what_is_folded_and_nothing_else(kind: str) -> None:
     """Of every kind of report; what it shows stands in the whole text as well."""

@@ -14,7 +14,7 @@ import subprocess
 import bleach
 import nbformat
 import pytest
-from nbconvert import HTMLExporter, LatexExporter, MarkdownExporter, PythonExporter, SlidesExporter
+from nbconvert import HTMLExporter, LatexExporter, MarkdownExporter, SlidesExporter
 
 from tensormagic.views import render
 from tensormagic.views.markup import plain_report
@@ -82,12 +82,6 @@ def test_nbconvert_keeps_the_panels(notebook, exporter):
     assert exported.count("data-tm-waiting=") == len(WITH_VIEWER)
     assert "application/vnd.jupyter.widget" not in exported
     assert exported.count("<code>offset(i, j) = 1 + 1·i + 12·j</code>") == 1
-
-
-def test_a_script_holds_no_output(notebook):
-    """``--to script`` is code alone."""
-    exported, _ = PythonExporter().from_notebook_node(notebook)
-    assert "tm" not in exported
 
 
 def test_a_sanitised_export_shows_the_text(notebook):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from array import array
 
 import pytest
@@ -138,13 +136,6 @@ def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
 def test_without_a_kind_the_first_figure_is_drawn(report, kind) -> None:
     """The same that ``--figure`` alone shows."""
     assert report.figure() == report.figure(kind)
-
-
-def test_plotly_is_imported_on_the_first_figure_only() -> None:
-    """Importing the module does not import plotly."""
-    code = "import sys; import tensormagic.views.page.figures; print('plotly' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_a_figure_has_dark_paper_where_the_persons_own_figures_do(monkeypatch: pytest.MonkeyPatch) -> None:

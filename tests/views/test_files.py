@@ -195,13 +195,6 @@ def test_the_picture_of_a_run_is_dark_on_a_dark_slide(tmp_path):
     assert (tmp_path / "way.html").read_text().count("prefers-color-scheme:dark") == 1
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
-    """Once, and nothing else with it."""
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (tmp_path / "no").rename(tmp_path / "where"))
-    with pytest.raises(OSError, match=r"x\.txt'$"):
-        REPORT.save(tmp_path / "x.txt")
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_that_nobody_writes_into(tmp_path):
     """It is not waited for."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
-from tensormagic.views.graph import folding as graph_folding
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, Inside, badge_rows, draw
-from tensormagic.views.graph.folding import _leaf_side as leaf_side, fold
-from tensormagic.views.markup import fitted, made_once, text_width, wrapped
+from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
+from tensormagic.views.markup import fitted, text_width, wrapped
 from tensormagic.views.page.document import SAVED_LIMITS
 from tests.views import samples_trace as samples
 
@@ -264,28 +261,3 @@ def test_long_texts_keep_both_ends():
     assert text_width(cut, 10) <= 90
     assert wrapped("one two three four five", 55, 10, 2) == ["one two", "three …"]
     assert fitted("short", 90, 10) == "short"
-
-
-def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
-    """Twenty thousand ops without order, with one loop in their midst: the loop is found, and nothing else is."""
-    build = samples.Builder()
-    at = None
-    for number in range(20_000):
-        loop = 9_000 <= number < 9_090
-        name = "abc"[number % 3] if loop else f"op{(number * number * 7919) % 10_007}"
-        at = build.op(name, at)
-    groups = fold(build.graph()).groups
-    repeats = graph_folding._find_repeats([(group.label, "", 0) for group in groups])
-    assert [(repeat.start, repeat.period, repeat.times) for repeat in repeats] == [(9000, 3, 30)]
-
-
-def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch):
-    """Where a graph is drawn again, it is folded once, and the smaller drawing is that of the graph itself."""
-    alone = replace(draw(graph, max_boxes=10), inside=Inside())
-    folded = []
-    monkeypatch.setattr(graph_folding, "_leaf_side", lambda *given: folded.append(1) or leaf_side(*given))
-    with made_once():
-        draw(graph)
-        again = draw(graph, max_boxes=10, inside=False)
-    assert replace(again, inside=Inside()) == alone
-    assert len(folded) == 1

@@ -77,15 +77,6 @@ def test_memory_without_an_address_is_not_given_one() -> None:
     assert memory_lines(META)[0] == "On the meta device it uses no memory; elsewhere its storage would take 40 B."
 
 
-@pytest.mark.parametrize("name", ["transpose_slice", "expanded", "vector", "channels", "causal_scores"])
-def test_shown_offsets_agree_with_the_formula(name: str) -> None:
-    """Every cell of every grid holds the offset that stride and index give."""
-    where = SAMPLES[name].layout
-    for row, offsets in enumerate(where.grid.offsets):
-        for column, offset in enumerate(offsets):
-            assert offset == where.offset(tensor_elements.index_at(where.grid, row, column))
-
-
 @pytest.mark.parametrize(
     ("shape", "stride", "numel", "coloured"),
     [((2, 2, 3), (6, 3, 1), 12, range(6)), ((4, 3, 2), (1, 4, 12), 24, range(0, 24, 4))],
@@ -145,14 +136,6 @@ def test_one_step_has_its_reason_below() -> None:
     assert (section.title, section.body[1:]) == ("View", [Paragraph(step.reason, "quiet")])
     (section,) = verdict_nodes(replace(CHAIN, more_steps=5))
     assert section.body[-1] == Paragraph("5 earlier steps not shown", "quiet")
-
-
-def test_a_long_reason_goes_on_under_itself() -> None:
-    """On a narrow terminal nothing is cut off."""
-    lines = list(to_text.text(verdict_nodes(CHAIN)[0], 60))
-    assert max(map(len, lines)) <= 60
-    words = " ".join(" ".join(lines).split())
-    assert all(part in words for part in ("contiguous() had to", "the stride was", "(1, 4), contiguous is"))
 
 
 WRITING = "writing to one changes the other"

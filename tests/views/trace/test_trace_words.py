@@ -82,13 +82,6 @@ def test_the_columns_that_matter_most_stay(width):
         assert any("TIME" in line for line in trace_forms.text(run, width=width).splitlines())
 
 
-def test_nothing_is_shown_at_level_grad():
-    """A run without recorded operations has no section and no column."""
-    run = samples.one_pass()
-    assert operations(run).body == []
-    assert "backward_seconds" not in trace_document(run)["graphs"][0]["nodes"]
-
-
 def test_a_page_has_the_table_of_forward_values():
     """HTML without scripts holds the same numbers as the text, which is stored."""
     html = trace.render(samples.forward())
