@@ -21,11 +21,6 @@ SAMPLES = {
 }
 
 
-@pytest.fixture(params=SAMPLES)
-def graph(request):
-    return SAMPLES[request.param]
-
-
 def labels(drawing):
     return [box.label for box in drawing.boxes]
 
@@ -62,6 +57,9 @@ TWICE = ["in net.block", *["sin", "tanh"] * 4, "in ", "exp", "log", "sqrt"] * 2
 LABELS = {
     "a matrix product without a transposed leaf is no linear": (
         [{"leaf": "a"}, {"leaf": "b"}, ("mm", 0, 1)], 160, ["mm"],
+    ),
+    "views in a row are one box": (
+        chain_of("sin", "view", "transpose", "select", "exp"), 160, ["sin", "views ×3", "exp"],
     ),
     "views of one kind keep their name": (chain_of("sin", "select", "select", "exp"), 160, ["sin", "select ×2", "exp"]),
     "a view that two ops use does not swallow them apart": (
@@ -113,23 +111,14 @@ def test_a_cast_between_weight_and_op_is_folded_with_the_weight():
     assert [badge.label for badge in box.badges] == ["w"]
 
 
-def test_views_in_a_row_are_one_box():
-    """Three views after each other become one box that says so, with the last shape."""
-    build = samples.Builder()
-    at = build.op("sin")
-    for op, shape in (("view", (4, 2, 64)), ("transpose", (2, 4, 64)), ("select", (4, 64))):
-        at = build.op(op, at, shape=shape)
-    build.op("exp", at)
-    box = draw(build.graph()).boxes[1]
-    assert (box.label, box.detail, box.kind, box.nodes) == ("views ×3", "4×64", "views", (3, 2, 1))
-
-
+@pytest.mark.parametrize("graph", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.parametrize("cap", [1, 3, 8, 40, 1000])
 def test_a_drawing_is_sound(graph, cap):
     """Every node has one place, in a box or as a badge; there are at most as many boxes as asked for, texts fit.
 
     A wire joins the boxes of its edges, from the source's left side to the target's right, and no fold makes a circle.
-    The counts are true, and the note names the numbers once modules are folded.
+    An edge is in one wire, or inside a box, or leads to a leaf that is a badge. The counts are true, and the note names
+    the numbers once modules are folded.
     """
     drawing = draw(graph, max_boxes=cap)
     in_boxes = Counter(node for box in drawing.boxes for node in box.nodes)
@@ -145,6 +134,12 @@ def test_a_drawing_is_sound(graph, cap):
         assert wire.points[-1][0] == pytest.approx(target.x + target.width, abs=0.11)
         assert {graph.edges[number].source for number in wire.edges} <= set(source.nodes)
         assert {graph.edges[number].target for number in wire.edges} <= set(target.nodes)
+    owner = {node: box.id for box in drawing.boxes for node in box.nodes}
+    drawn = Counter(edge for wire in drawing.wires for edge in wire.edges)
+    assert set(drawn.values()) <= {1}
+    for number, edge in enumerate(graph.edges):
+        inside = edge.target in badges or owner.get(edge.source) == owner.get(edge.target)
+        assert inside != (number in drawn) or graph.nodes[edge.target].op == "t"
     for box in drawing.boxes:
         assert text_width(box.label, LABEL_SIZE, bold=True) <= box.width
         assert text_width(box.detail, DETAIL_SIZE) <= box.width
@@ -152,18 +147,6 @@ def test_a_drawing_is_sound(graph, cap):
     assert drawing.folded == len(graph.nodes) - len(drawing.boxes)
     everything = len(draw(graph, max_boxes=10_000).boxes)
     assert (f"drawn as {len(drawing.boxes)} box" in drawing.note) if everything > cap else not drawing.note
-
-
-def test_every_edge_is_drawn_or_folded(graph):
-    """An edge is in one wire, or inside a box, or leads to a leaf that is a badge."""
-    drawing = draw(graph)
-    owner = {node: box.id for box in drawing.boxes for node in box.nodes}
-    badges = {badge.node for box in drawing.boxes for badge in box.badges}
-    drawn = Counter(edge for wire in drawing.wires for edge in wire.edges)
-    assert set(drawn.values()) <= {1}
-    for number, edge in enumerate(graph.edges):
-        inside = edge.target in badges or owner.get(edge.source) == owner.get(edge.target)
-        assert inside != (number in drawn) or graph.nodes[edge.target].op == "t"
 
 
 NEIGHBOURS = [f"op{'abcdefghijklmnop'[number * number % 16]}{number}" for number in range(60)]
@@ -215,13 +198,11 @@ def test_a_loop_over_time_keeps_its_time_axis():
     assert (steps[0], steps[-1]) == ("1–11 of 300", "298–300 of 300")
     assert {box.label for box in drawing.boxes[:-2]} == {"cell ×11"}
     assert drawing.note == "4505 nodes drawn as 29 boxes: repetitions share a box"
-
-
-def test_a_very_deep_chain_is_drawn():
-    """Of 5,000 equal ops in a row the first has the leaf, and the others share 28 boxes."""
-    drawing = draw(samples.chain(5000))
-    assert len(drawing.boxes) == 29
-    assert sum(len(box.nodes) for box in drawing.boxes) == 5000
+    assert [len(box.badges) for box in drawing.boxes[:3]] == [4, 0, 0], (
+        "weights at thirty boxes are badges of the first"
+    )
+    assert drawing.boxes[0].badges[0].label.endswith("(in 28 boxes)")
+    assert len(draw(samples.chain(5000)).boxes) == 29
 
 
 def test_leaves_and_functions_keep_their_names():
@@ -245,13 +226,6 @@ def test_leaves_and_functions_keep_their_names():
     assert badge_rows(module) == ((), len(module.badges))
     empty = draw(samples.Builder().graph())
     assert (empty.boxes, empty.wires, empty.width, empty.note) == ((), (), 0.0, "")
-
-
-def test_a_leaf_of_very_many_boxes_is_a_badge_of_the_first():
-    """Four weights at thirty boxes would bury the picture: the first box has them, and says of how many."""
-    drawing = draw(samples.lstm(300))
-    assert [len(box.badges) for box in drawing.boxes[:3]] == [4, 0, 0]
-    assert drawing.boxes[0].badges[0].label.endswith("(in 28 boxes)")
 
 
 def test_long_texts_keep_both_ends():

@@ -1,15 +1,14 @@
-"""The layered layout: nothing overlaps, lines go where they should, crossings are as few as Graphviz's."""
+"""The layered layout: nothing overlaps, lines go where they should, and cross where they cannot else."""
 
 from __future__ import annotations
 
 import random
-import subprocess
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import pytest
 
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
-from tensormagic.views.graph.layers import inversions, isotonic, rank, topological_order
+from tensormagic.views.graph.layers import isotonic, rank, topological_order
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tests.views import samples_trace as samples
 
@@ -36,22 +35,10 @@ GRAPHS = {
     "chain": CHAIN,
     **{f"random {seed}": random_graph(seed) for seed in range(4)},
 }
-SPACINGS = {
-    "one row": Spacing(),
-    "rows": Spacing(wrap_width=800.0),
-}
 
 
-@pytest.fixture(params=GRAPHS)
-def graph(request):
-    return GRAPHS[request.param]
-
-
-@pytest.fixture(params=SPACINGS)
-def spacing(request):
-    return SPACINGS[request.param]
-
-
+@pytest.mark.parametrize("spacing", [Spacing(), Spacing(wrap_width=800.0)], ids=["one row", "rows"])
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_a_layout_is_sound(graph, spacing):
     """However dense the graph, and however it is broken into rows: boxes stand clear of each other and of lines.
 
@@ -159,14 +146,6 @@ def test_very_deep_graphs_are_laid_out():
     assert layout.positions[-1] == (pytest.approx(4999 * 92.0), 0.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_inversions_are_counted_as_by_hand(seed):
-    """The Fenwick tree counts what comparing all pairs counts."""
-    chance = random.Random(seed)
-    values = [chance.randrange(12) for _ in range(40)]
-    assert inversions(values, 12) == sum(first > second for first, second in combinations(values, 2))
-
-
 def test_isotonic_regression_pools_what_falls():
     """Weighted means of falling neighbours, everything else untouched."""
     assert isotonic([1, 3, 2, 5], [1, 1, 1, 1]) == [1, 2.5, 2.5, 5]
@@ -174,79 +153,14 @@ def test_isotonic_regression_pools_what_falls():
     assert isotonic([], []) == []
 
 
-def crossings(lines):
-    """Count the pairs of polylines, without a common end node, that cross; ``lines``: [(tail, head, points)]."""
-    pieces = sorted(
-        (min(a[0], b[0]), max(a[0], b[0]), a, b, number)
-        for number, (_, _, points) in enumerate(lines)
-        for a, b in pairwise(points)
-    )
-    crossed = set()
-    for number, (_, right, a, b, line) in enumerate(pieces):
-        for left, _, c, d, other in pieces[number + 1 :]:
-            if left > right:
-                break
-            if not {lines[line][0], lines[line][1]} & {lines[other][0], lines[other][1]} and intersect(a, b, c, d):
-                crossed.add((min(line, other), max(line, other)))
-    return len(crossed)
-
-
-def intersect(a, b, c, d):
-    return turn(a, b, c) * turn(a, b, d) < 0 and turn(c, d, a) * turn(c, d, b) < 0
-
-
-def turn(a, b, c):
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-
-
-def test_crossings_are_counted_as_drawn():
-    """The counter of this test file: an X counts once, a common end not at all."""
-    assert crossings([(0, 1, [(0, 0), (9, 9)]), (2, 3, [(0, 9), (9, 0)])]) == 1
-    assert crossings([(0, 1, [(0, 0), (9, 9)]), (0, 3, [(0, 9), (9, 0)])]) == 0
-
-
-def dot_lines(dot, sizes, edges):
-    """Return the lines that Graphviz draws from left to right, its splines as short pieces."""
-    boxes = [f"{at} [width={width / 72},height={height / 72}];" for at, (width, height) in enumerate(sizes)]
-    arrows = [f"{tail}->{head};" for tail, head in edges]
-    source = 'digraph{rankdir=LR;node[shape=box,fixedsize=true,label=""];' + "".join(boxes + arrows) + "}"
-    plain = subprocess.run([dot, "-Tplain"], input=source, capture_output=True, text=True, check=True).stdout
-    lines = []
-    for words in (line.split() for line in plain.splitlines() if line.startswith("edge")):
-        numbers = list(map(float, words[4 : 4 + 2 * int(words[3])]))
-        lines.append((int(words[1]), int(words[2]), flattened(list(zip(numbers[::2], numbers[1::2], strict=True)))))
-    return lines
-
-
-def flattened(control):
-    """Return points on the cubic pieces of a spline."""
-    points = [control[0]]
-    for at in range(0, len(control) - 3, 3):
-        for t in (0.25, 0.5, 0.75, 1.0):
-            weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-            piece = control[at : at + 4]
-            points.append(tuple(sum(w * p[axis] for w, p in zip(weights, piece, strict=True)) for axis in (0, 1)))
-    return points
-
-
 def raw_graph(graph):
     """Return every node as a box of its own: nothing folded."""
     return [(80, HEAD_HEIGHT)] * len(graph.nodes), [(edge.target, edge.source) for edge in graph.edges]
 
 
-COMPARED = {
-    "mlp": GRAPHS["mlp"],
-    "resnet-30": GRAPHS["resnet"],
-    "transformer-8": GRAPHS["transformer"],
-    "mlp, nothing folded": raw_graph(samples.mlp()),
-    "resnet-30, nothing folded": raw_graph(samples.resnet(30)),
-    "transformer-8, nothing folded": raw_graph(samples.transformer(8)),
-}
-
-
-@pytest.mark.parametrize("name", COMPARED)
-def test_crossings_are_as_few_as_those_of_graphviz(name, dot):
-    """Of the same graph, drawn in one row, at most one crossing in fifty edges more than Graphviz's ``dot`` has."""
-    sizes, edges = COMPARED[name]
-    ours = [(*edge, route) for edge, route in zip(edges, lay_out(sizes, edges).routes, strict=True)]
-    assert crossings(ours) <= crossings(dot_lines(dot, sizes, edges)) + len(edges) // 50
+@pytest.mark.parametrize("make", [samples.mlp, lambda: samples.resnet(30), lambda: samples.transformer(8)])
+@pytest.mark.parametrize("drawn", [sample_graph, raw_graph], ids=["folded", "raw"])
+def test_networks_are_drawn_without_a_crossing(make, drawn):
+    """As Graphviz's ``dot`` draws these; three boxes joined with three others cross nine times."""
+    assert lay_out(*drawn(make())).crossings == 0
+    assert lay_out([BOX] * 6, [(one, other) for one in range(3) for other in range(3, 6)]).crossings == 9

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from tensormagic.reports import Cut
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, word_place, words_around
+from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, word_place
 from tensormagic.views.graph.words import cut_target, shape_text
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
@@ -120,53 +118,7 @@ def test_a_cut_names_an_op_as_its_box_does():
     assert cut_target(few, cuts[0]) == "mm", "where every node has a box of its own"
 
 
-GRAPHS = {
-    "rows of a chain": samples.chain(60),
-    "mlp": samples.mlp(16),
-    "resnet": samples.resnet(4),
-    "transformer": samples.transformer(2),
-    "convolution": samples.digits_cnn(),
-}
 HALF = 54.0  # of "NaN born here" with its sign
-
-
-def covered(drawing: Drawing, at: Box, place: tuple[float, float], *, numbered: bool) -> list[str]:
-    """Return what words would cover there."""
-    left, top, right, bottom = words_around(*place, HALF)
-    found = []
-    for box in drawing.boxes:
-        over = box.x < right and box.x + box.width > left
-        if over and box.y < bottom and box.y + box.height > top:
-            found.append(f"box {box.label}")
-        if over and (numbered or box is not at) and box.y - 16 < bottom and box.y - 4 > top:
-            found.append(f"number of {box.label}")
-    for wire in drawing.wires:
-        for (x, y), (end, low) in pairwise(wire.points):
-            points = (((x * at + end * (24 - at)) / 24, (y * at + low * (24 - at)) / 24) for at in range(25))
-            if any(left < over < right and top < high < bottom for over, high in points):
-                found.append(f"wire {wire.source} {wire.target}")
-    return found
-
-
-def places_near(drawing: Drawing, box: Box) -> Iterator[tuple[float, float]]:
-    """Yield all places above and below a box, to the pixel upwards, to two sideways."""
-    for x in range(int(box.x + box.width / 2) - 70, int(box.x + box.width / 2) + 71, 2):
-        for y in (*range(int(box.y) - 22, int(box.y) - 6), int(box.y + box.height) + 11):
-            if HALF <= x <= drawing.width - HALF:
-                yield float(x), float(y)
-
-
-@pytest.mark.parametrize("numbered", [True, False], ids=["finding", "born"])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_words_cover_nothing_at_any_box(name: str, *, numbered: bool) -> None:
-    """In rows, the line between two rows runs clear of them, as do lines round a box; or there is no free place."""
-    drawing = draw(GRAPHS[name])
-    wrong = {}
-    for box in drawing.boxes:
-        found = covered(drawing, box, word_place(drawing, box, HALF, numbered=numbered), numbered=numbered)
-        if found and any(not covered(drawing, box, place, numbered=numbered) for place in places_near(drawing, box)):
-            wrong[box.id] = found
-    assert wrong == {}
 
 
 def test_a_line_above_the_box_is_evaded() -> None:

@@ -23,15 +23,13 @@ from tests.views import samples_failure, samples_trace as samples, samples_viewe
 from tests.views.snapshots import assert_snapshot
 from tests.views.trace_forms import CASES
 
-NAMESPACE = "{http://www.w3.org/2000/svg}"
-
 
 def texts(svg):
     """Return what is written, tooltips apart."""
     root = ElementTree.fromstring(svg)
-    for tip in root.iter(NAMESPACE + "title"):
+    for tip in root.iter("{http://www.w3.org/2000/svg}title"):
         tip.text = ""
-    return ["".join(element.itertext()) for element in root.iter(NAMESPACE + "text")]
+    return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -219,12 +217,12 @@ def unmeasured(*, always):
     return replace(base, graphs=(replace(graph, frames=frames),), parameters=parameters)
 
 
-@pytest.mark.parametrize(("always", "cells"), [(False, ("0.5", "0.13", "0.13", "0.5")),
-                                               (True, ("not measurable", "not measurable", "", ""))])  # fmt: skip
-def test_tables_keep_what_was_not_measured_out_of_smallest_and_largest(always, cells):
+def test_tables_keep_what_was_not_measured_out_of_smallest_and_largest():
     """The smallest and the largest norm are those that were measured; where none was, there are none."""
-    row = Norms(unmeasured(always=always)).html().split("<tr>")[2]
-    assert row.split("</tr>")[0].endswith("".join(f"<td>{cell}</td>" for cell in cells))
+    nothing = ("not measurable", "not measurable", "", "")
+    for always, cells in ((False, ("0.5", "0.13", "0.13", "0.5")), (True, nothing)):
+        row = Norms(unmeasured(always=always)).html().split("<tr>")[2]
+        assert row.split("</tr>")[0].endswith("".join(f"<td>{cell}</td>" for cell in cells))
 
 
 def test_every_form_says_what_was_not_measured():
@@ -262,21 +260,15 @@ def test_how_far_a_step_moved_a_weight_says_after_which_pass():
     assert said == ["pass 1", "pass 3", "pass 1 to 3"]
 
 
-def test_the_page_of_a_small_run_is_as_stored() -> None:
-    """Header, findings, gaps, tables, and the picture in its address."""
-    assert_snapshot("trace_html_small.html", trace_html.render(samples_viewer.broken_run(passes=3, at=2)))
-
-
-def test_run_without_backward_says_so() -> None:
-    """A cell without a backward has a readable output: no picture of a graph, and what would make one."""
-    base = samples_viewer.calm_run(1)
-    report = replace(base, graphs=(), parameters=(), passes=(), passes_seen=0, steps_seen=0)
-    assert "no backward was seen; call .backward() on a scalar loss" in trace_html.render(report)
-
-
 def test_tables_say_how_much_they_leave_out() -> None:
-    """The tables of a large run name both numbers."""
+    """The tables of a large run name both numbers; of a run without a backward, what would make one."""
+    assert "no backward was seen; call .backward() on a scalar loss" in trace_html.render(samples.empty())
     html = trace_html.render(samples_viewer.large_run(500, passes=60))
     assert "16 of 500 nodes of graph 1, norms of pass 60" in html
     assert "16 of 166 parameters" in html
     assert "8 of 60 passes, the last ones" in html
+
+
+def test_the_page_of_a_small_run_is_as_stored() -> None:
+    """Header, findings, gaps, tables, and the picture in its address."""
+    assert_snapshot("trace_html_small.html", trace_html.render(samples_viewer.broken_run(passes=3, at=2)))
