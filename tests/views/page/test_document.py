@@ -13,7 +13,6 @@ import pytest
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location, NodeCosts, OpsReport
 from tensormagic.views.page.columns import edge_columns, frame_rows, norm_code, thinned
 from tensormagic.views.page.document import SAVED_LIMITS, Limits, trace_document
-from tensormagic.views.panels.trace_words import pass_text
 from tests.views import samples_viewer
 
 
@@ -45,25 +44,11 @@ def test_thinning_keeps_first_last_and_the_wanted_one(most: int) -> None:
     assert thinned([1, 2], most, keep=bool) == [1, 2]
 
 
-def test_document_is_strict_json() -> None:
-    """The document survives strict JSON, a run full of NaN included."""
-    document = trace_document(samples_viewer.broken_run())
-    assert json.loads(json.dumps(document, allow_nan=False)) == document
-
-
-def test_document_says_which_pass_a_row_is() -> None:
-    """In the words of the pass; its number alone while it goes on, and the run has no entry of it yet."""
-    report = samples_viewer.calm_run(2)
-    said = [row["said"] for graph in trace_document(report)["graphs"] for row in graph["frames"]]
-    assert said == [pass_text(one) for one in report.passes]
-    begun = trace_document(replace(report, passes=report.passes[:1]))
-    assert [row["said"] for row in begun["graphs"][0]["frames"]] == [said[0], "pass 2"]
-
-
 def test_document_holds_nodes_as_columns() -> None:
-    """Every column has one entry a node, and texts are places in the table of strings."""
+    """Every column has one entry a node, and texts are places in the table of strings; all of it is strict JSON."""
     report = samples_viewer.broken_run()
     document = trace_document(report)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
     columns = document["graphs"][0]["nodes"]
     strings = document["strings"]
     nodes = report.graphs[0].nodes
@@ -104,22 +89,22 @@ def test_document_holds_frames_first_nonfinite_and_findings() -> None:
     assert document["notes"] == ["saved tensors: the graph was freed before they could be read"]
 
 
-def test_document_draws_boxes_and_wires_by_place() -> None:
-    """Every node is in a box or a badge, and wires join boxes by their place."""
-    drawing = trace_document(samples_viewer.calm_run())["graphs"][0]["drawing"]
-    covered = {node for box in drawing["boxes"] for node in [*box[4], *(badge[0] for badge in box[8])]}
-    assert covered == set(range(15))
-    assert len(drawing["wires"]) == len(drawing["boxes"]) - 1 == 8
-    assert all(len(points) >= 4 for _, _, *points in drawing["wires"])
-
-
 def test_source_rows_point_to_locations() -> None:
-    """The cell's lines come whole, each with the locations on it; lines of other files follow under their name."""
+    """The cell's lines come whole, each with the locations on it; lines of other files follow under their name.
+
+    Of a file of 500 lines only those that took part are listed, with their neighbours, and the gaps between.
+    """
     base = samples_viewer.calm_run()
     elsewhere = Location("/home/x/model.py", 40, "return x.exp()")
     rows = trace_document(replace(base, locations=(*base.locations, elsewhere)))["source"]
     assert rows[5] == [6, "    logp = p.log()", [5]]
     assert rows[-2:] == [[0, "model.py", []], [40, "return x.exp()", [10]]]
+    lines = tuple(f"line {number}" for number in range(1, 501))
+    rows = trace_document(replace(base, cell=Cell(base.cell.filename, 5, (*base.cell.lines, *lines))))["source"]
+    assert [row[0] for row in rows] == list(range(1, 13))
+    far = replace(base.locations[0], line=300)
+    rows = trace_document(replace(base, locations=(far,), cell=Cell(far.filename, 5, lines)))["source"]
+    assert [row[0] for row in rows] == [0, 298, 299, 300, 301, 302]
 
 
 def test_what_a_line_made_has_its_name_there() -> None:
@@ -133,17 +118,6 @@ def test_what_a_line_made_has_its_name_there() -> None:
     several = base.cell.lines[1].replace("    h = ", "    h = x.float(); g = "), *base.cell.lines[2:]
     document = trace_document(replace(base, cell=replace(base.cell, lines=(base.cell.lines[0], *several))))
     assert document["graphs"][0]["made"]["1"][-1] == "relu: 32×16×6×6", "of two statements nobody knows which made it"
-
-
-def test_long_source_is_cut_to_what_took_part() -> None:
-    """Of a file of 500 lines only those that took part are listed, with their neighbours, and the gaps between."""
-    base = samples_viewer.calm_run()
-    lines = tuple(f"line {number}" for number in range(1, 501))
-    rows = trace_document(replace(base, cell=Cell(base.cell.filename, 5, (*base.cell.lines, *lines))))["source"]
-    assert [row[0] for row in rows] == list(range(1, 13))
-    far = replace(base.locations[0], line=300)
-    rows = trace_document(replace(base, locations=(far,), cell=Cell(far.filename, 5, lines)))["source"]
-    assert [row[0] for row in rows] == [0, 298, 299, 300, 301, 302]
 
 
 def test_limits_are_kept_and_said() -> None:
@@ -164,32 +138,31 @@ def test_limits_are_kept_and_said() -> None:
 
 
 def test_graphs_beyond_the_limit_are_left_out_and_said() -> None:
-    """Of twenty graphs the most used are shown."""
+    """Of twenty graphs the most used are shown; a run without a backward has none, and nothing fails."""
     base = samples_viewer.calm_run(2)
     graphs = tuple(replace(base.graphs[0], number=number) for number in range(1, 21))
     document = trace_document(replace(base, graphs=graphs))
     assert [graph["number"] for graph in document["graphs"]] == list(range(1, SAVED_LIMITS.graphs + 1))
     assert "8 of 20 graphs are shown, the most used first" in document["notes"]
-
-
-def test_empty_run_has_an_empty_document() -> None:
-    """A run without a backward has no graph, and nothing fails."""
-    base = samples_viewer.calm_run(1)
     document = trace_document(replace(base, graphs=(), parameters=(), passes=(), passes_seen=0, locations=()))
     assert (document["graphs"], document["parameters"], document["passes"]) == ([], [], [])
 
 
-def test_the_loss_of_every_pass_travels_with_it():
-    """What backward was called on stands in the pass's row, by name where JSON has no number for it."""
+def test_passes_are_rows_with_their_loss():
+    """What backward was called on stands in the pass's row, by name where JSON has no number for it.
+
+    While a pass goes on, and the run has no entry of it yet, its row says its number alone.
+    """
     report = samples_viewer.calm_run(3)
     values = (2.30259, math.nan, None)
     passes = tuple(replace(one, value=value) for one, value in zip(report.passes, values, strict=True))
-    rows = trace_document(replace(report, passes=passes))["passes"]
-    assert [row[2:] for row in rows] == [[2.303, "2.303"], ["nan", "NaN"], [None, ""]]
-    frames = trace_document(replace(report, passes=passes))["graphs"][0]["frames"]
-    assert [frame["said"] for frame in frames] == [
+    document = trace_document(replace(report, passes=passes))
+    assert [row[2:] for row in document["passes"]] == [[2.303, "2.303"], ["nan", "NaN"], [None, ""]]
+    assert [frame["said"] for frame in document["graphs"][0]["frames"]] == [
         "pass 1, step 1, loss 2.303", "pass 2, step 2, loss NaN", "pass 3, step 3",
     ]  # fmt: skip
+    begun = trace_document(replace(report, passes=report.passes[:1]))["graphs"][0]["frames"]
+    assert [frame["said"] for frame in begun] == ["pass 1, step 1", "pass 2", "pass 3"]
 
 
 def test_edges_and_order_are_steps() -> None:
