@@ -138,7 +138,6 @@ SAID = {
 
 @pytest.mark.parametrize("picture", SAID)
 def test_a_picture_is_told(picture):
-    """To the letter."""
     say, given, words = SAID[picture]
     assert say(*given) == words
 

@@ -163,16 +163,13 @@ def _colours(path):
     return re.findall(r"#(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{3})\b|rgba?\([\d., ]+\)", text)
 
 
-SOURCES = sorted(path for path in VIEWS.rglob("*.py") if path.name != "theme.py")
-
-
 def test_no_renderer_has_a_colour_of_its_own():
-    """HTML, SVG and Plotly take every colour from the table: what is tested above is all there is."""
-    assert {path.name: found for path in SOURCES if (found := _colours(path))} == {}
+    """HTML, SVG and Plotly take every colour from the table: what is tested above is all there is.
 
-
-def test_scripts_have_only_colours_of_the_table():
-    """A script that paints cells cannot read the table: what it names stands there, or is black or white."""
+    A script that paints cells cannot read the table: what it names stands there, or is black or white.
+    """
+    sources = sorted(path for path in VIEWS.rglob("*.py") if path.name != "theme.py")
+    assert {path.name: found for path in sources if (found := _colours(path))} == {}
     known = {one for both in theme._roles().values() for one in both} | {theme.OTHER_SLICE, theme.MIXED_COLOUR}
     known |= {"#fff", "#000", "rgb(0, 0, 0)", "rgb(255, 255, 255)"}
     scripts = sorted((VIEWS / "static").rglob("*.js"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from array import array
 
 import pytest
@@ -121,6 +123,12 @@ def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
         assert "<b onload" not in text
         assert "\\u003cb onload" not in text
         assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "#fff"
+
+
+def test_plotly_is_imported_on_the_first_figure_only() -> None:
+    code = "import sys; import tensormagic.views.page.figures; print('plotly' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_a_figure_has_dark_paper_where_the_persons_own_figures_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,25 +87,6 @@ def test_each_form_says_what_a_node_says(name):
     assert words in svg_text(node)
 
 
-@pytest.mark.parametrize("hostile", ["<b>&'\"</b>", "</script><!--", "`<i>`"])
-def test_what_is_markup_stays_text(hostile):
-    """In titles, facts, cells, code, notes and attributes alike."""
-    nodes = (
-        Section(
-            hostile, [Table([Column(hostile)], [[Noted(hostile, [Words(hostile, "code")])]], label=hostile)], hostile
-        ),
-        Source([Line(1, hostile, [hostile], [hostile])], (hostile, hostile)),
-        Table([Column()], [[Strip([1.0], hostile)]]),
-        Parts([Part(hostile, hostile, 1.0, "tm-cp")], hostile),
-        Items([hostile], more=(hostile, hostile), left_out=1),
-    )
-    page = Page(to_html.render(Panel("test", "memory", hostile, [hostile], nodes, hostile, [hostile], hostile)))
-    assert page.left_open == []
-    assert "i" not in {name for name, _ in page.elements}
-    assert [kind for kind, _ in page.scripts] == []
-    assert ET.fromstring(to_svg.render(Panel("test", "memory", hostile, [hostile], nodes))).tag.endswith("svg")
-
-
 def test_what_is_folded_is_one_click_away_in_a_page_and_left_out_of_a_picture():
     """A terminal shows it; neighbours that are folded stand side by side."""
     one, two = (Section(f"Part {at}", [f"body {at}"], folded=True) for at in (1, 2))
@@ -127,7 +108,6 @@ def test_a_table_is_as_long_as_its_form_has_room_for():
 
 
 def test_panels_that_follow_stand_below():
-    """In each form."""
     two = panel("first", after=[panel("second")])
     assert len(Page(to_html.render(two)).attributes("section")) == 2
     assert to_text.render(two).index("second") > to_text.render(two).index("first")
@@ -159,7 +139,6 @@ def test_lines_are_broken_and_cut_as_a_terminal_shows_them():
 
 @pytest.mark.parametrize("width", [40, 57, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width):
-    """Whatever stands in a node."""
     long = "word " * 40 + "x" * 200
     body = (Findings([], [Gap(long, long)], long), Section(long, [long, Items([long])], long), Paragraph(long, "error"),
             Table([Column(long), Column()], [[long, long]]), Source([Line(1, long, [long], [long], "note")]),

@@ -74,15 +74,11 @@ SAID = [
     *(
         (aliases.how, member("x", relation=relation, base=base, operations=operations), words)
         for relation, base, operations, words in (
-            ("owner", "", (), "owns the memory"),
-            ("view", "a", ("t", "slice"), "view of `a`: t → slice"),
             ("view", "", (), "view; its base has no name"),
             ("detached", "a", (), "like `a.detach()`"),
-            ("data", "a", (), "like `a.data`"),
             ("same storage", "", (), "same storage as another tensor"),
             ("wraps", "n", (), "shares memory with `n`"),
             ("wraps", "", (), "memory from outside torch"),
-            ("array", "a", (), "NumPy array of `a`"),
             ("buffer view", "", (), "NumPy array over an unnamed buffer"),
             ("part", "sp", (), "part of `sp`"),
         )
@@ -140,18 +136,16 @@ SAID = [
 
 @pytest.mark.parametrize(("say", "given", "words"), SAID)
 def test_the_words_of_a_panel(say, given, words):
-    """Whole sentences, whoever asks for them."""
     assert say(given) == words
 
 
-@pytest.mark.parametrize(("values", "taken"), [(2, "2 × 32 bits"), (None, "not known")])
-def test_what_was_taken_from_a_generator_whose_way_is_not_known(values, taken):
+def test_what_was_taken_from_a_generator_whose_way_is_not_known():
     """How many numbers it has given in all nobody knows; what the lines above say that it gave is said again."""
-    run = samples_rng.run()
-    drawn = replace(run.sums[1], values=values)
-    odd = replace(run, before=(samples_rng.TORCH, samples_rng.LOST), after=(samples_rng.TORCH, samples_rng.LOST),
-                  sums=(run.sums[0], drawn))  # fmt: skip
-    assert rng.change_rows(odd)[1] == ("random", "not known", "not known", taken)
+    run, states = samples_rng.run(), (samples_rng.TORCH, samples_rng.LOST)
+    for values, taken in ((2, "2 × 32 bits"), (None, "not known")):
+        sums = (run.sums[0], replace(run.sums[1], values=values))
+        odd = replace(run, before=states, after=states, sums=sums)
+        assert rng.change_rows(odd)[1] == ("random", "not known", "not known", taken)
 
 
 def test_of_a_long_cell_the_lines_that_draw_are_listed():

@@ -88,7 +88,6 @@ BOUNDS: dict[str, tuple[Callable[[Report], int], Callable[[], Report], int]] = {
 
 @pytest.mark.parametrize("case", BOUNDS)
 def test_an_output_stays_small(case: str) -> None:
-    """All that can be done with it included."""
     size, make, most = BOUNDS[case]
     assert size(make()) <= most
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
+from tensormagic.views.graph.drawing import DETAIL_SIZE, LABEL_SIZE, badge_rows, draw
 from tensormagic.views.markup import fitted, text_width, wrapped
 from tensormagic.views.page.document import SAVED_LIMITS
 from tests.views import samples_trace as samples
@@ -79,19 +79,8 @@ LABELS = {
 
 @pytest.mark.parametrize("name", LABELS)
 def test_what_shares_a_box(name):
-    """By the words in the boxes of small graphs."""
     steps, most, words = LABELS[name]
     assert labels(draw(built(*steps), max_boxes=most)) == words
-
-
-def test_a_linear_layer_is_one_box_with_two_badges():
-    """AddmmBackward0, TBackward0 and two AccumulateGrad are what a user calls linear."""
-    build = samples.Builder()
-    build.op("mean", build.linear("net.fc", None), shape=())
-    linear = draw(build.graph()).boxes[0]
-    assert (linear.label, linear.detail, linear.kind) == ("linear", "8×64", "op")
-    assert sorted(badge.label for badge in linear.badges) == ["fc.bias", "fc.weight"]
-    assert linear.height == HEAD_HEIGHT + 2 * BADGE_HEIGHT + 3
 
 
 def test_weights_of_two_networks_have_two_names():
@@ -181,13 +170,6 @@ def test_folding_goes_from_the_inside_out():
     """With more room only the attention is folded, the layers stay open."""
     shown = labels(draw(samples.transformer(8), max_boxes=100))
     assert (shown.count("self_attn"), shown.count("relu")) == (8, 8)
-
-
-def test_many_layers_share_boxes_with_their_range():
-    """Forty blocks in twelve boxes: each says which blocks, the ranges join up."""
-    blocks = [label for label in labels(draw(samples.resnet(40), max_boxes=12)) if label.startswith("blocks.")]
-    ends = [tuple(map(int, label.removeprefix("blocks.").split("–"))) for label in blocks]
-    assert [number for first, last in ends for number in range(first, last + 1)] == list(range(40))
 
 
 def test_a_loop_over_time_keeps_its_time_axis():

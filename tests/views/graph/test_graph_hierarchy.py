@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import accumulate, combinations
+from itertools import combinations
 
 import pytest
 
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
 from tensormagic.views.graph.folding import fold
 from tensormagic.views.graph.inside import BORDER, MOST_INSIDE
-from tensormagic.views.page.document import SAVED_LIMITS, trace_document
 from tests.views import samples_trace as samples, samples_viewer
 
 each_size = pytest.mark.parametrize(("count", "boxes"), [(200, 160), (200, 20), (2000, 60), (5000, 12)])
@@ -57,25 +56,6 @@ def test_what_opens_into_what(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 20 < len(parts) < 100 + MOST_INSIDE
     nodes = [node for part in parts if part.whole for node in part.group.nodes]
     assert sorted(nodes) == sorted(node for group in fold(graph).groups for node in group.nodes)
-
-
-def test_document_holds_the_parts_inside_as_columns() -> None:
-    """The columns begin after the boxes; of what has parts inside no nodes are listed twice."""
-    report = samples_viewer.large_run(2000, passes=1)
-    document = trace_document(report)
-    graph, strings = document["graphs"][0], document["strings"]
-    parts, boxes = graph["parts"], len(graph["drawing"]["boxes"])
-    tree = draw(report.graphs[0], max_boxes=SAVED_LIMITS.boxes).inside.parts[boxes:]
-    assert parts["parent"] == [part.parent for part in tree]
-    assert [strings[place] for place in parts["kind"]] == [part.group.kind for part in tree]
-    steps = [step for nodes in parts["nodes"] for step in nodes]
-    assert list(accumulate(steps)) == [node for part in tree if part.whole for node in part.group.nodes]
-    assert [len(leaves) for leaves in parts["leaves"]] == [len(part.group.leaves) * part.whole for part in tree]
-    places = parts["level"]
-    inside = [place for place, level in enumerate(places) if level >= 0]
-    assert (len(places), inside) == (boxes + len(tree), sorted(set(parts["parent"])))
-    assert all(len(parts["levels"][places[at]][4]) == 2 * parts["parent"].count(at) for at in inside)
-    assert len(parts["levels"]) < len(inside) / 2, "levels that are alike are written once"
 
 
 @each_size

@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
-from tensormagic.views.graph.layers import isotonic, rank, topological_order
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tests.views import samples_trace as samples
 
@@ -122,13 +121,6 @@ def test_components_do_not_mix():
     assert len({layout.positions[at][1] for at in (0, 2, 4)}) == 1
 
 
-def test_columns_and_order():
-    """A weight that is used late stands beside its use; the order is that of creation wherever that is possible."""
-    assert rank(6, [(0, 1), (1, 2), (2, 3), (4, 5), (5, 3)]) == [0, 1, 2, 3, 1, 2]
-    assert topological_order(4, [(3, 0), (0, 1)]) == [2, 3, 0, 1]
-    assert topological_order(3, [(0, 1), (1, 0), (1, 2)]) == [0, 1, 2]
-
-
 def test_lines_from_one_box_and_to_one_box_run_together():
     """Twelve steps that one ``unbind`` feeds, and that one ``stack`` takes: their lines leave as one, and part late."""
     steps = range(1, 13)
@@ -138,19 +130,6 @@ def test_lines_from_one_box_and_to_one_box_run_together():
     steps = range(12)
     edges = [(step, 12) for step in steps] + [(step, step + 1) for step in steps[:-1]]
     assert lay_out([BOX] * 13, edges).height < 120
-
-
-def test_very_deep_graphs_are_laid_out():
-    """5,000 nodes in a row need no recursion."""
-    layout = lay_out([BOX] * 5000, [(at, at + 1) for at in range(4999)])
-    assert layout.positions[-1] == (pytest.approx(4999 * 92.0), 0.0)
-
-
-def test_isotonic_regression_pools_what_falls():
-    """Weighted means of falling neighbours, everything else untouched."""
-    assert isotonic([1, 3, 2, 5], [1, 1, 1, 1]) == [1, 2.5, 2.5, 5]
-    assert isotonic([4, 1], [3, 1]) == [3.25, 3.25]
-    assert isotonic([], []) == []
 
 
 def raw_graph(graph):

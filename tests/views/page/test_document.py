@@ -1,4 +1,4 @@
-"""The viewer's document: what it holds, in numbers, and how small it stays."""
+"""The viewer's document: its numbers, and what is left out; what is seen of it, tests/browser looks at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location, NodeCosts, OpsReport
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location
 from tensormagic.views.page.columns import edge_columns, frame_rows, norm_code, thinned
 from tensormagic.views.page.document import SAVED_LIMITS, Limits, trace_document
 from tests.views import samples_viewer
@@ -44,49 +44,31 @@ def test_thinning_keeps_first_last_and_the_wanted_one(most: int) -> None:
     assert thinned([1, 2], most, keep=bool) == [1, 2]
 
 
-def test_document_holds_nodes_as_columns() -> None:
-    """Every column has one entry a node, and texts are places in the table of strings; all of it is strict JSON."""
+def test_nodes_are_columns() -> None:
+    """Every column has one entry a node, and texts are places in the table of strings."""
     report = samples_viewer.broken_run()
-    document = trace_document(report)
-    assert json.loads(json.dumps(document, allow_nan=False)) == document
-    columns = document["graphs"][0]["nodes"]
-    strings = document["strings"]
-    nodes = report.graphs[0].nodes
+    document, nodes = trace_document(report), report.graphs[0].nodes
+    columns, strings = document["graphs"][0]["nodes"], document["strings"]
     assert [strings[place] for place in columns["op"]] == [node.op for node in nodes]
-    assert [strings[place] for place in columns["variable"]] == [node.variable for node in nodes]
     assert columns["location"] == [node.location for node in nodes]
-    log = next(node for node in nodes if node.op == "log")
-    assert strings[columns["shapes"][log.index]] == "32×10"
-    saved = [document["saved"][place] for place in columns["saved"][log.index]]
+    log = next(node.index for node in nodes if node.op == "log")
+    saved = [document["saved"][place] for place in columns["saved"][log]]
     told = [(strings[row[0]], row[3], strings[row[4]]) for row in saved]
     assert told == [("self", 1280, "ok"), ("result", 1280, "freed")]
-    assert columns["statistics"][log.index] == [
-        1, 320, "0.18", "0.031", "−0.0031", "0.0095", "288  (90 %)", 0, 0,
+    assert columns["statistics"][log] == [1, 320, "0.18", "0.031", "−0.0031", "0.0095", "288  (90 %)", 0, 0]
+
+
+def test_what_a_line_made_has_its_name_there() -> None:
+    """A value is called as its line calls it, else by the op that made it; of two statements nobody knows which."""
+    base = samples_viewer.calm_run()
+    made = trace_document(base)["graphs"][0]["made"]
+    assert [made[at] for at in ("1", "5", "6")] == [
+        ["convolution: 32×16×6×6", "h: 32×16×6×6"], ["logp: 32×10"], ["nll_loss: scalar"],
     ]  # fmt: skip
-
-
-def test_document_holds_frames_first_nonfinite_and_findings() -> None:
-    """The frames carry codes and counts, the first NaN its numbers, the finding its node and known line."""
-    report = samples_viewer.broken_run(passes=3, at=2)
-    document = trace_document(report)
-    graph = document["graphs"][0]
-    log = report.graphs[0].first_nonfinite[0].node
-    assert [frame["pass"] for frame in graph["frames"]] == [1, 2, 3]
-    assert graph["frames"][1]["norms"][log - 1] == "n"
-    assert [log - 1, 3, 0] in graph["frames"][1]["bad"]
-    first = dict(graph["first_nonfinite"][0])
-    assert len(first.pop("place")) == 2
-    assert first == {
-        "pass": 2,
-        "node": log,
-        "receiver": log - 1,
-        "words": ["◆ NaN born here", "◆ NaN born in here"],
-        "said": "Here the gradient became non-finite: this node received norm 0.18 and sent 3 NaN of 320 to input 0. "
-        "Its saved tensor self holds 3 zeros.",
-    }
-    finding = document["findings"][0]
-    assert (finding["node"], finding["location"], finding["where"]) == ([0, log], 5, "cell 5, line 6")
-    assert document["notes"] == ["saved tensors: the graph was freed before they could be read"]
+    first, second, *rest = base.cell.lines
+    lines = (first, second.replace("    h = ", "    h = x.float(); g = "), *rest)
+    document = trace_document(replace(base, cell=replace(base.cell, lines=lines)))
+    assert document["graphs"][0]["made"]["1"][-1] == "relu: 32×16×6×6"
 
 
 def test_source_rows_point_to_locations() -> None:
@@ -107,23 +89,11 @@ def test_source_rows_point_to_locations() -> None:
     assert [row[0] for row in rows] == [0, 298, 299, 300, 301, 302]
 
 
-def test_what_a_line_made_has_its_name_there() -> None:
-    """A value is called as its line calls it, else by the op that made it."""
-    document = trace_document(samples_viewer.calm_run())
-    made = {document["source"][int(at)][0]: said for at, said in document["graphs"][0]["made"].items()}
-    assert (made[2], made[6], made[7]) == (
-        ["convolution: 32×16×6×6", "h: 32×16×6×6"], ["logp: 32×10"], ["nll_loss: scalar"],
-    )  # fmt: skip
-    base = samples_viewer.calm_run()
-    several = base.cell.lines[1].replace("    h = ", "    h = x.float(); g = "), *base.cell.lines[2:]
-    document = trace_document(replace(base, cell=replace(base.cell, lines=(base.cell.lines[0], *several))))
-    assert document["graphs"][0]["made"]["1"][-1] == "relu: 32×16×6×6", "of two statements nobody knows which made it"
-
-
 def test_limits_are_kept_and_said() -> None:
     """What the limits leave out is named with both numbers."""
     limits = Limits(frame_values=300, series_values=48, parameters=4)
     document = trace_document(samples_viewer.broken_run(passes=100, at=60), limits=limits)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document, "it is strict JSON"
     frames = document["graphs"][0]["frames"]
     assert {1, 60, 100} <= {frame["pass"] for frame in frames}
     assert len(document["parameters"]) == 4
@@ -171,31 +141,6 @@ def test_edges_and_order_are_steps() -> None:
     assert edge_columns(edges) == [[3, 0, 2], [1, 3, 2], [0, 1, 0]]
     assert edge_columns(()) == [[], [], []]
     assert trace_document(samples_viewer.calm_run(1))["graphs"][0]["order"] == [14, *[-1] * 14]
-
-
-def test_a_parameter_is_called_by_its_shortest_ending_that_no_other_has() -> None:
-    run = samples_viewer.calm_run()
-    names = ["net.0.attn.weight", "net.1.attn.weight", "net.head.weight", "scale"]
-    series = tuple(replace(run.parameters[0], name=name) for name in names)
-    document = trace_document(replace(run, parameters=series))
-    short = [parameter["short"] for parameter in document["parameters"]]
-    assert short == ["0.attn.weight", "1.attn.weight", "head.weight", "scale"]
-
-
-def test_costs_are_columns_of_the_nodes() -> None:
-    """Three digits a node; a column of zeros, and a graph that nothing was measured of, have none."""
-    report = samples_viewer.calm_run(2)
-    count = len(report.graphs[0].nodes)
-    seconds = array("d", [1.23456e-5] * count)
-    costs = NodeCosts(
-        1, 2, 2, array("d", [0.0] * count), array("d", [4096.0] * count), seconds, array("d", [0.0] * count)
-    )
-    nodes = trace_document(replace(report, ops=OpsReport(nodes=(costs,))))["graphs"][0]["nodes"]
-    assert nodes["backward_seconds"] == [1.23e-5] * count
-    assert nodes["forward_bytes"] == [4100] * count
-    assert "forward_seconds" not in nodes
-    other = OpsReport(nodes=(replace(costs, graph=7),))
-    assert "backward_seconds" not in trace_document(replace(report, ops=other))["graphs"][0]["nodes"]
 
 
 _FULL = (0.5, -0.25, 0.125, 0.5, 0.0, 0.0)
