@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Cut, Frame
 from tensormagic.views.graph.drawing import MOST_ROWS, Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, value_of, word_place
+from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, value_of, word_place, words_around
 from tensormagic.views.graph.words import cut_target, shape_text
 from tests.views import samples_trace as samples
 
@@ -75,6 +76,22 @@ def test_a_cut_names_an_op_as_its_box_does():
 
 
 HALF = 54.0  # of "NaN born here" with its sign
+
+
+@pytest.mark.parametrize("graph", [samples.chain(60), samples.resnet(4), samples.digits_cnn()])
+@pytest.mark.parametrize("numbered", [True, False], ids=["finding", "born"])
+def test_words_cover_nothing_at_any_box(graph, numbered):
+    """No box, no number over one, and no wire."""
+    drawing = draw(graph)
+    for at in drawing.boxes:
+        left, top, right, bottom = words_around(*word_place(drawing, at, HALF, numbered=numbered), HALF)
+        for box in drawing.boxes:
+            beside = box.x >= right or box.x + box.width <= left
+            assert beside or box.y >= bottom or box.y + box.height <= top
+            assert beside or (box is at and not numbered) or box.y - 16 >= bottom or box.y - 4 <= top
+        for (x, y), (end, low) in (piece for wire in drawing.wires for piece in pairwise(wire.points)):
+            points = ((x + (end - x) * at / 24, y + (low - y) * at / 24) for at in range(25))
+            assert not any(left < over < right and top < high < bottom for over, high in points)
 
 
 def test_a_line_above_the_box_is_evaded() -> None:

@@ -11,7 +11,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.collectors.geometry.layout import layout as collected_layout
-from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step
+from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step, StripCell
 from tensormagic.views import to_text
 from tensormagic.views.graph.words import FORMULAS, formulas
 from tensormagic.views.nodes import Paragraph, Table
@@ -26,7 +26,7 @@ from tensormagic.views.panels.tensor_memory import (
 )
 from tensormagic.views.panels.why import path_note, path_svg, tree
 from tensormagic.views.pictures import tensor_elements
-from tensormagic.views.pictures.tensor_grid import base_rows
+from tensormagic.views.pictures.tensor_grid import base_rows, cell_title
 from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, layout, report
 from tests.views.samples_values import autograd_html, graph, graph_path
 
@@ -45,6 +45,11 @@ SAID = [
     (tensor_elements.shown, (SLICED,), ""),
     (tensor_elements.strip_shown, (SAMPLES["largest"],), "a cell is 33\u00a0554\u00a0432 elements; counts are sampled"),
     (tensor_elements.strip_shown, (replace(SAMPLES["vector"], layout=WINDOW),), "elements 2 to 5 of 10 are drawn"),
+    # A cell of the strip says what is read of it: once, often, partly, or not known.
+    (cell_title, (StripCell(5, 6, 0, 0),), "offset 5: not read"),
+    (cell_title, (StripCell(3, 4, 1, 6),), "offset 3: read 6 times"),
+    (cell_title, (StripCell(0, 100, 50, 50),), "0 to 99: 50 of 100 read"),
+    (cell_title, (StripCell(0, 100, None, None),), "0 to 99: reads not counted"),
     # A meta tensor's storage has a size and no first byte.
     (lambda report: memory_lines(report)[0], (META,),
      "On the meta device it uses no memory; elsewhere its storage would take 40 B."),
