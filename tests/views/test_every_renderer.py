@@ -43,7 +43,7 @@ from tests.views import (
     samples_writes,
     trace_forms,
 )
-from tests.views.markup_reader import Page
+from tests.views.markup_reader import Page, as_github
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,12 @@ each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
 
 
 def seen(renderer: Renderer, output: str) -> str:
-    """What a user reads of an output, without spaces and line breaks, which renderers choose themselves."""
+    """What a user reads of an output, without spaces and line breaks, which renderers choose themselves.
+
+    Of a page it is what GitHub leaves: no script, no style, no drawing that stands in the page.
+    """
     if renderer.output == "html":
-        output = Page(output).text
+        output = Page(as_github(output)).text
     elif renderer.output == "svg":
         output = " ".join(ET.fromstring(output).itertext())
     return "".join(output.split())

@@ -240,6 +240,13 @@ def test_the_bar_of_a_device_adds_up():
     assert parts == [("other", "9 GiB"), ("other programs", "6 GiB"), ("free", "1 GiB")]
 
 
+def test_executions_that_were_not_counted_are_operations():
+    lines = tuple(replace(line, executions=0) for line in RUNS["training"].lines)
+    told = " ".join(views.draw(replace(RUNS["training"], lines=lines), "txt", width=200).split())
+    assert "freed kept operations line" in told
+    assert "1.2 GiB 12 MiB 480 5 out = net(batch)" in told
+
+
 def test_the_map_of_the_peak_is_the_peak():
     """Blocks that had been there before the run stand in their own group, and nothing is counted twice."""
     run = RUNS["training"]
