@@ -17,11 +17,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from tests.support import warm
 from tests.support.kernel import notebook_of, run_notebook
 from tests.support.leftovers import leftovers, snapshot
-from tests.support.missing import missing
 from tests.support.shell import difference, private_shell, shell_state
 from tests.support.simulated_device import simulated
 from tests.support.workers import SlowFilesFirst, in_order
-from tools.system import find_dot
 
 __all__ = ["simulated"]
 
@@ -109,12 +107,6 @@ def run_cells(tmp_path: Path) -> Callable[..., nbformat.NotebookNode]:
         return run_notebook(notebook_of(*cells), tmp_path, allow_errors=allow_errors)
 
     return run
-
-
-@pytest.fixture
-def dot() -> str:
-    """Return the path of Graphviz's ``dot``; skips where there is none."""
-    return find_dot() or missing("Graphviz's dot is not installed")
 
 
 def pytest_unconfigure() -> None:

@@ -1,6 +1,6 @@
 """Finds, or where this machine allows it installs, what the tests need beside Python packages.
 
-That is Chromium (the browser tests) and Graphviz's ``dot`` (one layout test compares itself with it). Where one
+That is Chromium (the browser tests) and Graphviz's ``dot`` (the benchmarks draw the same graphs with it). Where one
 cannot be had this says why and goes on: the tests that need it then skip with the same reason, or fail under
 ``CI=true``. Uses the standard library alone, since it may run before anything is installed.
 """

@@ -6,11 +6,32 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
+import bleach
+
 
 def svg_of(source: str) -> str:
     """The picture in an ``<img src>``, as it was before it became an address."""
     assert source.startswith("data:image/svg+xml,")
     return re.sub(r"='([^'\"]*)'", r'="\1"', unquote(source.removeprefix("data:image/svg+xml,"))) + "\n"
+
+
+# fmt: off
+GITHUB_TAGS = frozenset({
+    "h1", "h2", "h3", "h4", "h5", "h6", "br", "b", "i", "strong", "em", "a", "pre", "code", "img", "tt", "div", "ins",
+    "del", "sup", "sub", "p", "picture", "ol", "ul", "table", "thead", "tbody", "tfoot", "blockquote", "dl", "dt",
+    "dd", "kbd", "q", "samp", "var", "hr", "ruby", "rt", "rp", "li", "tr", "td", "th", "s", "strike", "summary",
+    "details", "caption", "figure", "figcaption", "abbr", "bdo", "cite", "dfn", "mark", "small", "source", "span",
+    "time", "wbr",
+})
+# fmt: on
+GITHUB_EVERYWHERE = ["alt", "align", "colspan", "rowspan", "width", "height", "title", "scope", "open"]
+GITHUB_ATTRIBUTES = {"*": GITHUB_EVERYWHERE, "img": ["src"]}
+
+
+def as_github(html: str) -> str:
+    """Return what is left of ``html``: of a script and a style nothing, of other tags their text."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return bleach.clean(html, GITHUB_TAGS, GITHUB_ATTRIBUTES, protocols={"http", "https"}, strip=True)
 
 
 class Page(HTMLParser):

@@ -37,26 +37,21 @@ def title(figure) -> str:
     return figure.layout.title.text
 
 
-def test_strides_are_the_offsets_of_the_grid() -> None:
-    """The heatmap's numbers are the grid's offsets, written into the cells of a small one."""
+def test_a_grid_holds_offsets_and_says_what_is_left_out() -> None:
+    """The heatmap's numbers are the grid's offsets, written into the cells of a small one.
+
+    Of a sampled one the note names rows and columns; cells of a storage that are not read are empty, and counted.
+    """
     drawn = figures.figure(SAMPLES["transpose_slice"], "strides").data[0]
     assert [list(row) for row in drawn.z] == [[1, 13], [2, 14], [3, 15], [4, 16]]
     assert drawn.texttemplate == "%{z}"
     assert drawn.hovertemplate.startswith("x[%{y}, %{x}] = %{customdata}, offset %{z}")
-
-
-def test_what_is_left_out_of_a_grid_or_not_read_is_said() -> None:
-    """The note under the title names sampled rows and columns; cells are not annotated.
-
-    16 of 24 elements of a storage are not read: they are empty, and counted.
-    """
-    figure = figures.figure(SAMPLES["causal_scores"], "strides")
-    assert "32 × 32 of 1024 × 1024" in title(figure)
-    assert figure.data[0].texttemplate is None
-    assert figure.data[0].hovertemplate.startswith("scores[0, %{y}, %{x}]")
-    figure = figures.figure(SAMPLES["transpose_slice"], "storage")
-    assert sum(value is None for value in figure.data[0].z[0]) == 16
-    assert "16 cells not read" in title(figure)
+    sampled = figures.figure(SAMPLES["causal_scores"], "strides")
+    assert "32 × 32 of 1024 × 1024" in title(sampled)
+    assert sampled.data[0].texttemplate is None
+    storage = figures.figure(SAMPLES["transpose_slice"], "storage")
+    assert sum(value is None for value in storage.data[0].z[0]) == 16
+    assert "16 cells not read" in title(storage)
 
 
 def test_values_mark_what_is_no_number() -> None:
@@ -130,18 +125,7 @@ def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
         assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "#fff"
 
 
-@pytest.mark.parametrize(
-    ("report", "kind"),
-    [(SAMPLES[DRAWN[0]], "strides"), (MEMORY["gpt"], "treemap"), (RUNS["training"], "timeline")],
-    ids=["tensor", "memory", "run"],
-)
-def test_without_a_kind_the_first_figure_is_drawn(report, kind) -> None:
-    """The same that ``--figure`` alone shows."""
-    assert report.figure() == report.figure(kind)
-
-
 def test_plotly_is_imported_on_the_first_figure_only() -> None:
-    """Importing the module does not import plotly."""
     code = "import sys; import tensormagic.views.page.figures; print('plotly' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -186,19 +170,14 @@ def test_the_timeline_stacks_what_is_alive() -> None:
     assert figure.layout.yaxis.ticktext == ("0", "20 MiB", "40 MiB", "60 MiB", "80 MiB")
 
 
-def test_lines_are_bars() -> None:
-    """Allocated, alive at the peak and kept, a bar each, beside the line as it is."""
+def test_figures_of_rows() -> None:
+    """A bar of what is allocated, alive at the peak and kept; of what is read; the largest tensors first."""
     drawn = figures.figure(RUNS["training"], "lines").data
     assert [one.name for one in drawn] == ["allocated", "at the peak", "kept"]
-    assert drawn[2].y[3] == "line 8  optimizer.step()"
-    assert drawn[2].customdata[3] == "30 MiB"
-
-
-def test_figures_of_shared_memory_and_of_many_tensors() -> None:
-    """Bars for what is read; the largest tensors first."""
+    assert (drawn[2].y[3], drawn[2].customdata[3]) == ("line 8  optimizer.step()", "30 MiB")
     drawn = ALIASES["asked"].figure("memory_map")
     assert [round(start) for start in drawn.data[0].base[:3]] == [0, 4, 8]
     assert set(drawn.data[0].y) == {"A  a", "A  x", "A  n", "A  q", "A  e"}
-    sizes = TABLES["few"].figure("sizes")
+    sizes = TABLES["few"].figure()
     assert list(sizes.data[0].x)[:2] == [60_000_000, 96]
     assert sizes.data[0].y[1].endswith("  A")

@@ -71,11 +71,6 @@ def assert_page_harmless(page: Page) -> None:
             assert MARK not in text
 
 
-def test_every_kind_has_samples() -> None:
-    """Whatever has a renderer is tested here."""
-    assert set(SAMPLES) == set(views.PANELS)
-
-
 @pytest.mark.parametrize("kind", [kind for kind, forms in FORMS.items() if "html" in forms])
 def test_markup_in_one_class_stays_text(kind: str) -> None:
     """Each class of a report's parts in turn holds all markup there is, while what the others say is as ever."""

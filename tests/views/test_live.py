@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,12 +63,6 @@ def run() -> Run:
 ALL = [("document", "digits-cnn"), ("delta", 1, 4)]
 
 
-def test_first_look_sends_everything(run: Run) -> None:
-    """The first look sends the document, then the newest frame."""
-    run.panel(run).tick()
-    assert run.sent == ALL
-
-
 def test_nothing_is_sent_when_nothing_changed(run: Run) -> None:
     """Time alone is no change, not even with a NaN among the norms; a word every few seconds says that we are there.
 
@@ -81,15 +76,6 @@ def test_nothing_is_sent_when_nothing_changed(run: Run) -> None:
     for run.now in (104.0, 105.0, 107.0, 108.0):
         panel.tick()
     assert run.sent == [("delta", 1, 4), ("delta", 1, 4)]
-
-
-def test_states_between_two_looks_are_left_out(run: Run) -> None:
-    """A thousand states between two looks are one message: the newest."""
-    panel = run.looked_at()
-    for number in range(2, 1002):
-        run.frame = samples_viewer.live_frame(run.whole, number, 7)
-    panel.tick()
-    assert run.sent == [("delta", 1001, 7)]
 
 
 @pytest.mark.parametrize(("looks", "grows"), [(30, True), (41, False)])
@@ -124,13 +110,6 @@ def test_slow_documents_are_built_less_often(run: Run) -> None:
     assert run.documents() == 3
 
 
-def test_stop_flushes_the_newest_state(run: Run) -> None:
-    """What changed after the last look is sent by the stop, whole documents included."""
-    with run.panel(run):
-        run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
-    assert run.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
-
-
 def test_thread_ends_with_the_panel(run: Run) -> None:
     """The sampler is a daemon of a known name while the panel runs, and gone afterwards; a second stop does nothing."""
     panel = run.panel(run, interval=0.001)
@@ -158,14 +137,22 @@ def test_errors_do_not_reach_the_run(run: Run) -> None:
 
 
 def test_exception_of_the_cell_goes_on(run: Run) -> None:
-    """The panel stops, flushes and lets the cell's own exception through."""
-    with pytest.raises(KeyError, match="the cell's own"), run.panel(run):
+    """The panel stops, sends what changed after the last look, and lets the cell's own exception through."""
+
+    def cell() -> None:
+        run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
         raise KeyError("the cell's own")
-    assert run.sent[-1] == ("delta", 1, 4)
+
+    with pytest.raises(KeyError, match="the cell's own"), run.panel(run):
+        cell()
+    assert run.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
 
 
 def test_html_mode_updates_static_html(run: Run) -> None:
-    """Mode "html" replaces the output by static HTML four times a second at most, without a script."""
+    """Mode "html" replaces the output by static HTML four times a second at most, without a script.
+
+    An update is at most 100 KB, however large the graph.
+    """
     updates: list[dict[str, Any]] = []
     panel = run.panel(mode="html", update=updates.append)
     for step in range(20):
@@ -174,13 +161,8 @@ def test_html_mode_updates_static_html(run: Run) -> None:
         panel.tick()
     assert len(updates) == 10
     assert all("<script" not in bundle["text/html"] for bundle in updates)
-    assert all(len(bundle["text/html"]) <= live.HTML_BYTES for bundle in updates)
-
-
-def test_html_updates_of_large_graphs_leave_the_picture_out() -> None:
-    """An update is at most 100 KB, however large the graph."""
-    bundle = live.running_bundle(samples_viewer.large_run(2000, passes=3))
-    assert len(bundle["text/html"]) <= live.HTML_BYTES
+    large = live.running_bundle(samples_viewer.large_run(2000, passes=3))
+    assert all(len(bundle["text/html"]) <= live.HTML_BYTES for bundle in (*updates, large))
 
 
 def test_widget_gets_documents_and_binary_deltas(run: Run) -> None:
@@ -246,6 +228,7 @@ def test_looks_are_taken_as_often_as_their_cost_allows(run: Run, looks: list[flo
     Four times a second at least, whatever it costs: a panel that does not move says nothing. A document of half a
     second, which is bounded elsewhere, slows no look; what went wrong has cost what it has cost.
     """
+    assert LivePanel(Run, Run, sender=live.Sender()).processor is time.thread_time, "of the thread that looks"
     panel, costs = run.panel(run, interval=None), iter(looks)
     assert (panel.interval, FASTEST, SLOWEST) == (1 / 30, 1 / 30, 1 / 4)
 
@@ -260,12 +243,6 @@ def test_looks_are_taken_as_often_as_their_cost_allows(run: Run, looks: list[flo
     for _ in looks:
         panel.tick()
     assert panel.interval == pytest.approx(interval, rel=1e-9)
-
-
-def test_the_cost_is_that_of_the_sampling_thread() -> None:
-    """The processor time of the thread that looks, not the time that passes or what the run computes."""
-    panel = LivePanel(Run, Run, sender=live.Sender())
-    assert (panel.processor, panel.clock) == (time.thread_time, time.monotonic)
 
 
 def test_what_a_look_takes_comes_off_the_wait_and_what_was_missed_is_not_made_up_for(run: Run) -> None:
@@ -360,40 +337,17 @@ def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run) -> Non
     assert 5 <= len(run.sent) <= 9
 
 
-class RecordingPage:
-    """A widget that remembers what it was given."""
-
-    def __init__(self):
-        self.sent, self.documents, self.closed = [], [], False
-
-    def send(self, message):
-        self.sent.append(message)
-
-    @property
-    def _document(self):
-        return self.documents[-1]
-
-    @_document.setter
-    def _document(self, document):
-        self.documents.append(document)
-
-    def close(self):
-        self.closed = True
-
-
 class MemoryRun:
-    """A run that is where a test puts it, and clocks that a test sets."""
-
-    dear = 0.0  # seconds that a report takes
+    """A run that is where a test puts it, a clock that a test sets, and a widget that remembers what it was given."""
 
     def __init__(self):
-        self.frame, self.page = MemoryFrame(0.5, 10, 4096, 8192, 3, "cell 1, line 3"), RecordingPage()
-        self.now, self.spent = 100.0, 0.0
-        clocks = {"clock": lambda: self.now, "processor": lambda: self.spent}
-        self.panel = MemoryPanel(lambda: self.frame, self.report, widget=self.page, **clocks)
+        self.frame, self.now = MemoryFrame(0.5, 10, 4096, 8192, 3, "cell 1, line 3"), 100.0
+        self.sent, self.made = [], 0
+        self.page = SimpleNamespace(send=self.sent.append, close=lambda: None)
+        self.panel = MemoryPanel(lambda: self.frame, self.report, widget=self.page, clock=lambda: self.now)
 
     def report(self):
-        self.spent += self.dear
+        self.made += 1
         return SAMPLES["training"]
 
     def goes_on(self, *, seconds):
@@ -402,65 +356,29 @@ class MemoryRun:
         self.panel.tick()
 
 
-@pytest.fixture
-def memory_run():
-    return MemoryRun()
-
-
-def test_a_look_sends_the_numbers_and_the_first_panel(memory_run):
-    """Numbers for the line, words beside it, the panel as markup."""
-    memory_run.panel.tick()
+def test_a_look_at_memory_sends_the_numbers_and_the_first_panel():
+    """Numbers for the line, words beside it, the panel as markup; nothing again while it stands still."""
+    run = MemoryRun()
+    run.panel.tick()
     words = ("4 KiB alive", "peak 8 KiB · 10 operations · line 3")
-    assert memory_run.page.sent == [{"seconds": 0.5, "live": 4096, "peak": 8192, "words": words}]
-    assert 'class="tm tm-memory"' in memory_run.page.documents[0]["html"]
+    assert run.sent == [{"seconds": 0.5, "live": 4096, "peak": 8192, "words": words}]
+    assert 'class="tm tm-memory"' in run.page._document["html"]
+    run.now, run.frame = 160.0, replace(run.frame, seconds=60.5)
+    run.panel.tick()
+    assert (len(run.sent), run.made) == (1, 1), "time alone is no news"
 
 
-def test_what_stands_still_is_not_sent_again(memory_run):
-    """Neither numbers nor panel, however long it stands; time alone is no news."""
-    memory_run.panel.tick()
-    memory_run.now += 60
-    memory_run.frame = replace(memory_run.frame, seconds=60.5)
-    memory_run.panel.tick()
-    assert (len(memory_run.page.sent), len(memory_run.page.documents)) == (1, 1)
+def test_numbers_come_at_every_look_and_panels_once_a_second():
+    """Thirty looks in two seconds and a half: thirty times numbers, three panels. The end does not wait for its time.
 
-
-def test_numbers_come_at_every_look_and_panels_once_a_second(memory_run):
-    """Thirty looks in two seconds and a half: thirty times numbers, three panels, which cost nothing here."""
+    How dear ones are made less often, and how errors become a gap, is the sampler's: it is tested above.
+    """
+    run = MemoryRun()
+    run.panel.processor = lambda: 0.0
     for _ in range(30):
-        memory_run.goes_on(seconds=2.5 / 30)
-    assert (len(memory_run.page.sent), len(memory_run.page.documents)) == (30, 3)
-
-
-def test_a_panel_that_takes_long_comes_seldom(memory_run):
-    """Half a second of the processor to make: the next one no sooner than 25 seconds later."""
-    memory_run.dear = 0.5
-    memory_run.goes_on(seconds=1)
-    memory_run.goes_on(seconds=24)
-    assert len(memory_run.page.documents) == 1
-    memory_run.goes_on(seconds=2)
-    assert len(memory_run.page.documents) == 2
-
-
-def test_the_end_is_shown_at_once(memory_run):
-    """The last look does not wait for its time."""
-    with memory_run.panel:
-        pass
-    memory_run.frame = replace(memory_run.frame, operations=999, running=False)
-    memory_run.panel.tick(final=True)
-    assert "999 operations" in memory_run.page.sent[-1]["words"][1]
-
-
-def test_errors_do_not_reach_the_memory_run(memory_run):
-    """They become a gap, once."""
-    memory_run.page.send = lambda _message: 1 / 0
-    for _ in range(3):
-        memory_run.goes_on(seconds=1)
-    assert [gap.reason for gap in memory_run.panel.gaps] == ["ZeroDivisionError: division by zero"]
-
-
-def test_the_widget_stays_until_the_next_run_ends(memory_run):
-    """A page that was closed meanwhile needs it when it is opened again; then it goes."""
-    memory_run.panel.retire()
-    assert not memory_run.page.closed
-    live.dismiss_retired()
-    assert memory_run.page.closed
+        run.goes_on(seconds=2.5 / 30)
+    assert (len(run.sent), run.made) == (30, 3)
+    run.frame = replace(run.frame, operations=999, running=False)
+    run.panel.tick(final=True)
+    assert "999 operations" in run.sent[-1]["words"][1]
+    assert run.made == 4

@@ -36,30 +36,24 @@ def session() -> Session:
 
 @pytest.mark.parametrize("key", [b"secret", b""])
 def test_messages_are_read_as_a_widgets_own_are(key: bytes) -> None:
-    """Address, signature, type, parent and content are those of `Widget.send`; the buffer is its own."""
-    widget = _widget(_comm(Session(key=key)))
-    Wire(widget).send(b"12345678")
-    reader = Session(key=key)
-    to, rest = reader.feed_identities(widget.comm.kernel.iopub_socket.sent[0])
-    message = reader.deserialize(rest)
-    assert to == [b"comm-abc"]
-    assert message["header"]["msg_type"] == "comm_msg"
-    assert message["parent_header"] == PARENT["header"]
-    assert message["content"] == {"comm_id": "abc", "data": {"method": "custom", "content": {}}}
-    assert [bytes(one) for one in message["buffers"]] == [b"12345678"]
-    assert widget.plain == []
+    """Address, signature, type, parent and content are those of `Widget.send`; the buffer is its own.
 
-
-def test_every_message_has_a_number_and_a_signature_of_its_own(session: Session) -> None:
-    """A reader refuses one that it has seen: all of a run go by the same reader."""
-    widget, reader = _widget(_comm(session)), Session(key=b"secret")
+    A reader refuses a message that it has seen: each has a number and a signature of its own.
+    """
+    widget, reader = _widget(_comm(Session(key=key))), Session(key=key)
     wire = Wire(widget)
     for at in range(12):
         wire.send(bytes([at]))
-    sent = widget.comm.kernel.iopub_socket.sent
-    messages = [reader.deserialize(reader.feed_identities(parts)[1]) for parts in sent]
-    assert len({message["header"]["msg_id"] for message in messages}) == 12
-    assert [bytes(message["buffers"][0])[0] for message in messages] == list(range(12))
+    numbers = set()
+    for at, sent in enumerate(widget.comm.kernel.iopub_socket.sent):
+        to, rest = reader.feed_identities(sent)
+        message = reader.deserialize(rest)
+        assert (to, message["header"]["msg_type"]) == ([b"comm-abc"], "comm_msg")
+        assert message["parent_header"] == PARENT["header"]
+        assert message["content"] == {"comm_id": "abc", "data": {"method": "custom", "content": {}}}
+        assert [bytes(one) for one in message["buffers"]] == [bytes([at])]
+        numbers.add(message["header"]["msg_id"])
+    assert (len(numbers), widget.plain) == (12, [])
 
 
 @pytest.mark.parametrize("comm", [None, SimpleNamespace(comm_id="of another kernel")])
@@ -70,14 +64,6 @@ def test_other_kernels_get_what_the_widget_sends(comm: Any) -> None:
     wire.send(b"1")
     wire.send(b"2")
     assert widget.plain == [({}, [b"1"]), ({}, [b"2"])]
-
-
-def test_messages_that_are_no_json_are_left_to_the_session(session: Session) -> None:
-    """A kernel may pack its messages otherwise: then nothing is put into them."""
-    session.pack = lambda found: b"\x80" + repr(found).encode()
-    widget = _widget(_comm(session))
-    Wire(widget).send(b"1")
-    assert (widget.plain, widget.comm.kernel.iopub_socket.sent) == ([({}, [b"1"])], [])
 
 
 # What keeps the second message from the short way, by what is done to the widget before it.
@@ -100,3 +86,11 @@ def test_what_cannot_go_the_short_way_goes_the_long_one(case: str, session: Sess
     IN_THE_WAY[case](widget, monkeypatch)
     wire.send(b"2")
     assert (len(comm.kernel.iopub_socket.sent), widget.plain) == (1, [({}, [b"2"])])
+
+
+def test_messages_that_are_no_json_are_left_to_the_session(session: Session) -> None:
+    """A kernel may pack its messages otherwise: then nothing is put into them."""
+    session.pack = lambda found: b"\x80" + repr(found).encode()
+    widget = _widget(_comm(session))
+    Wire(widget).send(b"1")
+    assert (widget.plain, widget.comm.kernel.iopub_socket.sent) == ([({}, [b"1"])], [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from array import array
 from threading import Thread
@@ -15,6 +14,7 @@ from tensormagic.views import markup
 from tensormagic.views.markup import escape, json_block, made_once, once, plain, plain_report
 from tensormagic.views.text_canvas import columns_of
 from tests.reports.samples import tensor_report, trace_report
+from tests.reports.samples_memory import memory_report
 from tests.views.hostile import HUGE, everywhere, with_text
 
 
@@ -58,7 +58,7 @@ def test_report_without_such_text_is_the_very_same() -> None:
     """Nothing is copied where nothing has to change; where it has, every text of every part is plain, not data."""
     calm = everywhere(trace_report(), "calm")
     assert plain_report(calm) is calm
-    for make in (trace_report, tensor_report):
+    for make in (trace_report, tensor_report, memory_report):  # the last holds parts of its own kind
         shown = plain_report(everywhere(make(), "\u202e"))
         wanted = with_text(make(), lambda path, _: "\u202e" if path == "ImageFrame.pixels" else r"\u202e")
         assert shown.to_dict() == wanted.to_dict()
@@ -68,28 +68,6 @@ def test_where_text_reaches_markup_by_another_way_it_is_no_less_safe() -> None:
     """Data write out what is invisible, too."""
     assert escape("<\u202e\x00>") == r"&lt;\u202e\x00&gt;"
     assert json_block("</script>\u2028\ud800") == r'"\u003c/script\u003e\u2028\ud800"'
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """Holds others of its kind, as a module or a folder does; and a part that holds only numbers."""
-
-    name: str
-    parts: tuple[_Part, ...] = ()
-    sizes: tuple[_Size, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Size:
-    wide: int
-
-
-def test_what_holds_its_own_kind_is_gone_through() -> None:
-    """At every depth; what can hold no text is not."""
-    inner = _Part("x\x1b", sizes=(_Size(1),))
-    found = plain_report(_Part("a", (_Part("b", (inner,)),)))
-    assert found.parts[0].parts[0].name == r"x\x1b"
-    assert found.parts[0].parts[0].sizes is inner.sizes
 
 
 def test_one_wild_text_among_many_records_is_found() -> None:
@@ -103,12 +81,6 @@ def test_one_wild_text_among_many_records_is_found() -> None:
     shown = plain_report(Graph(1, tuple(nodes), ()))
     assert (shown.nodes[30].module, shown.nodes[31].saved[0].name) == ("net\\x1b", "a\\x00")
     assert all(new is old for new, old in zip(shown.nodes[:30], nodes[:30], strict=True))
-
-
-def test_wild_keys_of_a_mapping_are_written_out() -> None:
-    """A frame tells the nodes whose gradient is bad by text."""
-    frame = Frame(1, array("f", [1.0]), bad={"0": (1, 0)})
-    assert plain_report(frame) is frame
     assert plain_report(Frame(1, array("f", [1.0]), bad={"\x1b": (1, 0)})).bad == {"\\x1b": (1, 0)}
 
 
@@ -119,55 +91,28 @@ def test_measuring_a_text_keeps_no_copy_of_it() -> None:
     assert cached_cell_len.cache_info().currsize == before
 
 
-made = []
-
-
-@once
-def listed(numbers):
-    """Return a new list each time that it runs."""
-    made.append(numbers)
-    return [*numbers, "made"]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_made():
-    made.clear()
-
-
 def test_the_same_object_is_made_into_the_same_once():
-    """Within the block, a second call returns what the first did; another object, equal or not, has its own."""
-    first, equal = [1], [1]
+    """Within the block, a second call returns what the first did; another object, equal or not, has its own.
+
+    Outside nothing is kept, nor is what another thread keeps seen; a failure keeps nothing.
+    """
+    made, found, first, equal = [], [], [1], [1]
+    listed = once(lambda numbers: made.append(numbers) or [*numbers, "made"])
     with made_once():
         kept = listed(first)
         with made_once():
             assert listed(first) is kept
         assert listed(first) is kept
         assert listed(equal) is not kept
-    assert made == [first, equal]
-
-
-def test_outside_nothing_is_kept():
-    """Without the block, and after it, everything is made anew."""
-    given = [1]
-    with made_once():
-        within = listed(given)
-    assert listed(given) is not within
-    assert listed(given) is not listed(given)
-    assert len(made) == 4
-
-
-def test_a_thread_has_its_own():
-    """What another thread keeps is not seen, and a failure keeps nothing."""
-    given, found = [1], []
-    with made_once():
-        within = listed(given)
-        other = Thread(target=lambda: found.append(listed(given)))
+        assert made == [first, equal]
+        other = Thread(target=lambda: found.append(listed(first)))
         other.start()
         other.join()
-    assert found[0] is not within
+    assert found[0] is not kept
+    assert listed(first) is not listed(first)
     with pytest.raises(TypeError), made_once():
         listed(3)
-    assert len(made) == 3
+    assert len(made) == 6
 
 
 @pytest.mark.parametrize("count", [3, 600_000])

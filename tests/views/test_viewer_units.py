@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 import subprocess
 from array import array
@@ -16,7 +15,6 @@ import pytest
 import tensormagic.views
 from tensormagic import words
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame
-from tensormagic.views import theme
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
@@ -114,7 +112,6 @@ def answer(folder: Path, module: str) -> Any:
 
 @pytest.mark.parametrize("name", [test.name for test in TESTS])
 def test_viewer_module(folder: Path, name: str) -> None:
-    """Every test of that file passes in node."""
     assert "# pass 0" not in run(folder, "--test", name)
 
 
@@ -127,17 +124,6 @@ def test_modules_put_together_hold_no_name_twice() -> None:
         names += [head[1] for head in heads if head[0] in {"function", "class", "const", "let"} and len(head) > 1]
     assert "GraphView" in names
     assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
-
-
-def test_a_piece_of_code_holds_what_it_calls() -> None:
-    """Of what all viewers share, each carries what it calls, and what that calls; nothing else is left out."""
-    table, live = theme.module("tensors_viewer.js"), theme.module("memory/live.js")
-    source = (STATIC / "dom.js").read_text(encoding="utf-8")
-    shared = re.findall(r"^export (?:async )?function (\w+)", source, re.MULTILINE)
-    of_table = {"filled", "html", "digits", "plural", "worded", "dataIn"}
-    assert {name for name in shared if f"function {name}(" in table} == of_table
-    assert {name for name in shared if f"function {name}(" in live} == {"filled", "html", "svg", "keepingKeys", "fed"}
-    assert {name for name in shared if f"function {name}(" in theme.loader()} == {"keepingKeys"}
 
 
 def test_javascript_says_what_python_says(folder: Path) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
-from tensormagic.views.graph import folding as graph_folding
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
-from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.layers import adjacency
-from tensormagic.views.markup import fitted, made_once, text_width, wrapped
+from tensormagic.views.graph.drawing import DETAIL_SIZE, LABEL_SIZE, badge_rows, draw
+from tensormagic.views.markup import fitted, text_width, wrapped
 from tensormagic.views.page.document import SAVED_LIMITS
 from tests.views import samples_trace as samples
 
@@ -23,11 +19,6 @@ SAMPLES = {
     "lstm": samples.lstm(20),
     "digits": samples.digits_cnn(),
 }
-
-
-@pytest.fixture(params=SAMPLES)
-def graph(request):
-    return SAMPLES[request.param]
 
 
 def labels(drawing):
@@ -67,6 +58,9 @@ LABELS = {
     "a matrix product without a transposed leaf is no linear": (
         [{"leaf": "a"}, {"leaf": "b"}, ("mm", 0, 1)], 160, ["mm"],
     ),
+    "views in a row are one box": (
+        chain_of("sin", "view", "transpose", "select", "exp"), 160, ["sin", "views ×3", "exp"],
+    ),
     "views of one kind keep their name": (chain_of("sin", "select", "select", "exp"), 160, ["sin", "select ×2", "exp"]),
     "a view that two ops use does not swallow them apart": (
         [("sin", None), ("view", 0), ("select", 1), ("select", 1), ("add", 2, 3)], 160,
@@ -85,19 +79,8 @@ LABELS = {
 
 @pytest.mark.parametrize("name", LABELS)
 def test_what_shares_a_box(name):
-    """By the words in the boxes of small graphs."""
     steps, most, words = LABELS[name]
     assert labels(draw(built(*steps), max_boxes=most)) == words
-
-
-def test_a_linear_layer_is_one_box_with_two_badges():
-    """AddmmBackward0, TBackward0 and two AccumulateGrad are what a user calls linear."""
-    build = samples.Builder()
-    build.op("mean", build.linear("net.fc", None), shape=())
-    linear = draw(build.graph()).boxes[0]
-    assert (linear.label, linear.detail, linear.kind) == ("linear", "8×64", "op")
-    assert sorted(badge.label for badge in linear.badges) == ["fc.bias", "fc.weight"]
-    assert linear.height == HEAD_HEIGHT + 2 * BADGE_HEIGHT + 3
 
 
 def test_weights_of_two_networks_have_two_names():
@@ -117,23 +100,14 @@ def test_a_cast_between_weight_and_op_is_folded_with_the_weight():
     assert [badge.label for badge in box.badges] == ["w"]
 
 
-def test_views_in_a_row_are_one_box():
-    """Three views after each other become one box that says so, with the last shape."""
-    build = samples.Builder()
-    at = build.op("sin")
-    for op, shape in (("view", (4, 2, 64)), ("transpose", (2, 4, 64)), ("select", (4, 64))):
-        at = build.op(op, at, shape=shape)
-    build.op("exp", at)
-    box = draw(build.graph()).boxes[1]
-    assert (box.label, box.detail, box.kind, box.nodes) == ("views ×3", "4×64", "views", (3, 2, 1))
-
-
+@pytest.mark.parametrize("graph", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.parametrize("cap", [1, 3, 8, 40, 1000])
 def test_a_drawing_is_sound(graph, cap):
     """Every node has one place, in a box or as a badge; there are at most as many boxes as asked for, texts fit.
 
     A wire joins the boxes of its edges, from the source's left side to the target's right, and no fold makes a circle.
-    The counts are true, and the note names the numbers once modules are folded.
+    An edge is in one wire, or inside a box, or leads to a leaf that is a badge. The counts are true, and the note names
+    the numbers once modules are folded.
     """
     drawing = draw(graph, max_boxes=cap)
     in_boxes = Counter(node for box in drawing.boxes for node in box.nodes)
@@ -149,23 +123,17 @@ def test_a_drawing_is_sound(graph, cap):
         assert wire.points[-1][0] == pytest.approx(target.x + target.width, abs=0.11)
         assert {graph.edges[number].source for number in wire.edges} <= set(source.nodes)
         assert {graph.edges[number].target for number in wire.edges} <= set(target.nodes)
-    for box in drawing.boxes:
-        assert text_width(box.label, LABEL_SIZE, bold=True) <= box.width
-        assert text_width(box.detail, DETAIL_SIZE) <= box.width
-    everything = len(draw(graph, max_boxes=10_000).boxes)
-    assert (f"drawn as {len(drawing.boxes)} box" in drawing.note) if everything > cap else not drawing.note
-
-
-def test_every_edge_is_drawn_or_folded(graph):
-    """An edge is in one wire, or inside a box, or leads to a leaf that is a badge."""
-    drawing = draw(graph)
     owner = {node: box.id for box in drawing.boxes for node in box.nodes}
-    badges = {badge.node for box in drawing.boxes for badge in box.badges}
     drawn = Counter(edge for wire in drawing.wires for edge in wire.edges)
     assert set(drawn.values()) <= {1}
     for number, edge in enumerate(graph.edges):
         inside = edge.target in badges or owner.get(edge.source) == owner.get(edge.target)
         assert inside != (number in drawn) or graph.nodes[edge.target].op == "t"
+    for box in drawing.boxes:
+        assert text_width(box.label, LABEL_SIZE, bold=True) <= box.width
+        assert text_width(box.detail, DETAIL_SIZE) <= box.width
+    everything = len(draw(graph, max_boxes=10_000).boxes)
+    assert (f"drawn as {len(drawing.boxes)} box" in drawing.note) if everything > cap else not drawing.note
 
 
 NEIGHBOURS = [f"op{'abcdefghijklmnop'[number * number % 16]}{number}" for number in range(60)]
@@ -202,13 +170,6 @@ def test_folding_goes_from_the_inside_out():
     assert (shown.count("self_attn"), shown.count("relu")) == (8, 8)
 
 
-def test_many_layers_share_boxes_with_their_range():
-    """Forty blocks in twelve boxes: each says which blocks, the ranges join up."""
-    blocks = [label for label in labels(draw(samples.resnet(40), max_boxes=12)) if label.startswith("blocks.")]
-    ends = [tuple(map(int, label.removeprefix("blocks.").split("–"))) for label in blocks]
-    assert [number for first, last in ends for number in range(first, last + 1)] == list(range(40))
-
-
 def test_a_loop_over_time_keeps_its_time_axis():
     """An unrolled recurrent network has no modules to fold: its equal steps share boxes, and say which."""
     drawing = draw(samples.lstm(300))
@@ -217,13 +178,11 @@ def test_a_loop_over_time_keeps_its_time_axis():
     assert (steps[0], steps[-1]) == ("1–11 of 300", "298–300 of 300")
     assert {box.label for box in drawing.boxes[:-2]} == {"cell ×11"}
     assert drawing.note == "4505 nodes drawn as 29 boxes: repetitions share a box"
-
-
-def test_a_very_deep_chain_is_drawn():
-    """Of 5,000 equal ops in a row the first has the leaf, and the others share 28 boxes."""
-    drawing = draw(samples.chain(5000))
-    assert len(drawing.boxes) == 29
-    assert sum(len(box.nodes) for box in drawing.boxes) == 5000
+    assert [len(box.badges) for box in drawing.boxes[:3]] == [4, 0, 0], (
+        "weights at thirty boxes are badges of the first"
+    )
+    assert drawing.boxes[0].badges[0].label.endswith("(in 28 boxes)")
+    assert len(draw(samples.chain(5000)).boxes) == 29
 
 
 def test_leaves_and_functions_keep_their_names():
@@ -249,13 +208,6 @@ def test_leaves_and_functions_keep_their_names():
     assert (empty.boxes, empty.wires, empty.width, empty.note) == ((), (), 0.0, "")
 
 
-def test_a_leaf_of_very_many_boxes_is_a_badge_of_the_first():
-    """Four weights at thirty boxes would bury the picture: the first box has them, and says of how many."""
-    drawing = draw(samples.lstm(300))
-    assert [len(box.badges) for box in drawing.boxes[:3]] == [4, 0, 0]
-    assert drawing.boxes[0].badges[0].label.endswith("(in 28 boxes)")
-
-
 def test_long_texts_keep_both_ends():
     """``fitted`` cuts in the middle, ``wrapped`` between words, and both say so with an ellipsis."""
     cut = fitted("encoder.layers.3.self_attn.weight", 90, 10)
@@ -263,28 +215,3 @@ def test_long_texts_keep_both_ends():
     assert text_width(cut, 10) <= 90
     assert wrapped("one two three four five", 55, 10, 2) == ["one two", "three …"]
     assert fitted("short", 90, 10) == "short"
-
-
-def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
-    """Twenty thousand ops without order, with one loop in their midst: the loop is found, and nothing else is."""
-    build = samples.Builder()
-    at = None
-    for number in range(20_000):
-        loop = 9_000 <= number < 9_090
-        name = "abc"[number % 3] if loop else f"op{(number * number * 7919) % 10_007}"
-        at = build.op(name, at)
-    groups = fold(build.graph()).groups
-    repeats = graph_folding._find_repeats([(group.label, "", 0) for group in groups])
-    assert [(repeat.start, repeat.period, repeat.times) for repeat in repeats] == [(9000, 3, 30)]
-
-
-def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch):
-    """Where a graph is drawn again, it is folded once, and the smaller drawing is that of the graph itself."""
-    alone = replace(draw(graph, max_boxes=10), inside=())
-    folded = []
-    monkeypatch.setattr(graph_folding, "adjacency", lambda *given: folded.append(1) or adjacency(*given))
-    with made_once():
-        draw(graph)
-        again = draw(graph, max_boxes=10, inside=False)
-    assert replace(again, inside=()) == alone
-    assert len(folded) == 1

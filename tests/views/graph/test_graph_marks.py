@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from array import array
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from tensormagic.reports import Cut
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cut, Frame
 from tensormagic.views.graph.cuts import MOST_ROWS, cut_target
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, Box, Drawing, Wire, draw
+from tensormagic.views.graph.drawing import Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, word_place, words_around
+from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, value_of, word_place, words_around
 from tensormagic.views.graph.words import shape_text
-from tensormagic.views.page.document import trace_document
-from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_trace as samples
 
 
 def by_label(drawing, label, number=0):
     return [box for box in drawing.boxes if box.label == label][number]
-
-
-def test_a_cut_stands_under_the_box_that_used_the_value():
-    """As a leaf does: a line with what ended the way, for which the box grows; only reading adds none."""
-    graph = samples.cuts().graphs[0]
-    plain, drawing = draw(samples.digits_cnn()), draw(graph)
-    assert {box.label: [row.label for row in box.cuts] for box in drawing.boxes if box.cuts} == {
-        "linear": ["detach, line 10"], "mse_loss": ["no_grad, line 3"],
-    }  # fmt: skip
-    assert by_label(drawing, "linear").height == by_label(plain, "linear").height + BADGE_HEIGHT
-    assert by_label(drawing, "mse_loss").height == by_label(plain, "mse_loss").height + BADGE_HEIGHT + 3
-
-
-def test_a_cut_wire_leads_from_the_maker_to_the_user():
-    """It begins at the right side of the one and ends at the left side of the other; it is none of the wires."""
-    drawing = draw(samples.cuts().graphs[0])
-    (wire,) = drawing.detachment
-    maker, user = drawing.boxes[wire.source], drawing.boxes[wire.target]
-    assert (maker.label, user.label, wire.cut) == ("view ×2", "linear", 0)
-    assert wire.points[0][0] == maker.x + maker.width
-    assert wire.points[-1][0] == user.x
-    assert len(drawing.wires) == len(draw(samples.digits_cnn()).wires)
 
 
 def test_where_no_wire_can_say_so_a_cap_stands_at_the_box():
@@ -70,10 +47,7 @@ def test_many_cuts_of_one_box_are_counted(count, rows):
 
 
 def test_cuts_of_folded_blocks_and_of_boxes_inside_boxes_are_told():
-    """A block of many steps tells how many cuts are in it, and so does each part inside it, with room for them.
-
-    The document has the lines by part.
-    """
+    """A block of many steps tells how many cuts are in it, and so does each part inside it, with room for them."""
     graph = samples.transformer(8)
     targets = [node.index for node in graph.nodes if node.op in {"mul", "add"}][:6]
     cuts = tuple(Cut(kind="detach", op="detach", line=at, target=node) for at, node in enumerate(targets, 1))
@@ -83,25 +57,6 @@ def test_cuts_of_folded_blocks_and_of_boxes_inside_boxes_are_told():
     assert sorted(cut for rows in ends for row in rows for cut in row.cuts) == list(range(len(targets)))
     for part, before in zip(drawing.inside, plain.inside, strict=True):
         assert (part.size[1] > before.size[1]) == bool(part.cuts)
-    report = replace(samples.cuts(), graphs=(replace(graph, cuts=cuts),))
-    said = dict(trace_document(report, draw=lambda *_, **__: drawing)["graphs"][0]["ends"]["rows"])
-    assert set(said) == {place for place, part in enumerate(drawing.inside) if part.cuts}
-    assert any(place >= len(drawing.boxes) and rows[0][0].startswith("detach, line") for place, rows in said.items())
-
-
-def test_the_document_tells_where_cuts_stand():
-    """Severed wires by the place of their boxes, and every cut in words, also in a table without a script."""
-    report = samples.cuts()
-    (graph,) = trace_document(report)["graphs"]
-    ends, boxes = graph["ends"], graph["drawing"]["boxes"]
-    assert [[boxes[source][5], boxes[target][5], cut] for source, target, _, cut in ends["wires"]] == [
-        ["view ×2", "linear", 0]
-    ]
-    assert ends["cuts"][0][-1] == ("detach, line 10: view (line 10) // linear, input 1, 32×512 float32, 40 times")
-    assert trace_document(samples.report())["graphs"][0]["ends"] is None
-    html = trace_html.render(report)
-    assert "view (line 10)" in html
-    assert "only selects elements in mse_loss" in html
 
 
 def test_a_cut_names_an_op_as_its_box_does():
@@ -120,53 +75,23 @@ def test_a_cut_names_an_op_as_its_box_does():
     assert cut_target(few, cuts[0]) == "mm", "where every node has a box of its own"
 
 
-GRAPHS = {
-    "rows of a chain": samples.chain(60),
-    "mlp": samples.mlp(16),
-    "resnet": samples.resnet(4),
-    "transformer": samples.transformer(2),
-    "convolution": samples.digits_cnn(),
-}
 HALF = 54.0  # of "NaN born here" with its sign
 
 
-def covered(drawing: Drawing, at: Box, place: tuple[float, float], *, numbered: bool) -> list[str]:
-    """Return what words would cover there."""
-    left, top, right, bottom = words_around(*place, HALF)
-    found = []
-    for box in drawing.boxes:
-        over = box.x < right and box.x + box.width > left
-        if over and box.y < bottom and box.y + box.height > top:
-            found.append(f"box {box.label}")
-        if over and (numbered or box is not at) and box.y - 16 < bottom and box.y - 4 > top:
-            found.append(f"number of {box.label}")
-    for wire in drawing.wires:
-        for (x, y), (end, low) in pairwise(wire.points):
-            points = (((x * at + end * (24 - at)) / 24, (y * at + low * (24 - at)) / 24) for at in range(25))
-            if any(left < over < right and top < high < bottom for over, high in points):
-                found.append(f"wire {wire.source} {wire.target}")
-    return found
-
-
-def places_near(drawing: Drawing, box: Box) -> Iterator[tuple[float, float]]:
-    """Yield all places above and below a box, to the pixel upwards, to two sideways."""
-    for x in range(int(box.x + box.width / 2) - 70, int(box.x + box.width / 2) + 71, 2):
-        for y in (*range(int(box.y) - 22, int(box.y) - 6), int(box.y + box.height) + 11):
-            if HALF <= x <= drawing.width - HALF:
-                yield float(x), float(y)
-
-
+@pytest.mark.parametrize("graph", [samples.chain(60), samples.resnet(4), samples.digits_cnn()])
 @pytest.mark.parametrize("numbered", [True, False], ids=["finding", "born"])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_words_cover_nothing_at_any_box(name: str, *, numbered: bool) -> None:
-    """In rows, the line between two rows runs clear of them, as do lines round a box; or there is no free place."""
-    drawing = draw(GRAPHS[name])
-    wrong = {}
-    for box in drawing.boxes:
-        found = covered(drawing, box, word_place(drawing, box, HALF, numbered=numbered), numbered=numbered)
-        if found and any(not covered(drawing, box, place, numbered=numbered) for place in places_near(drawing, box)):
-            wrong[box.id] = found
-    assert wrong == {}
+def test_words_cover_nothing_at_any_box(graph, numbered):
+    """No box, no number over one, and no wire."""
+    drawing = draw(graph)
+    for at in drawing.boxes:
+        left, top, right, bottom = words_around(*word_place(drawing, at, HALF, numbered=numbered), HALF)
+        for box in drawing.boxes:
+            beside = box.x >= right or box.x + box.width <= left
+            assert beside or box.y >= bottom or box.y + box.height <= top
+            assert beside or (box is at and not numbered) or box.y - 16 >= bottom or box.y - 4 <= top
+        for (x, y), (end, low) in (piece for wire in drawing.wires for piece in pairwise(wire.points)):
+            points = ((x + (end - x) * at / 24, y + (low - y) * at / 24) for at in range(25))
+            assert not any(left < over < right and top < high < bottom for over, high in points)
 
 
 def test_a_line_above_the_box_is_evaded() -> None:
@@ -199,3 +124,15 @@ def test_words_of_two_marks_do_not_cover_each_other() -> None:
 def test_a_shape_does_not_read_as_a_value(shape, text):
     """A lone 1 below a node's name would be taken for what it computed."""
     assert shape_text(shape) == text
+
+
+FRAME = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf, UNREADABLE]), {"2": (1, 2)})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "style", "text"),
+    [((0,), "none", "no gradient"), ((2,), "bad", "1 NaN, 2 Inf"), ((1, 3), "bad", "Inf"),
+     ((0, 4, 1), "blind", "gradient not measurable")],
+)  # fmt: skip
+def test_a_bad_node_anywhere_in_a_box_is_louder_than_its_first(nodes, style, text):
+    assert (value_of(nodes, FRAME).style, value_of(nodes, FRAME).text) == (style, text)

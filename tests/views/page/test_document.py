@@ -1,4 +1,4 @@
-"""The viewer's document: what it holds, in numbers, and how small it stays."""
+"""The viewer's document: its numbers, and what is left out; what is seen of it, tests/browser looks at."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location, NodeCosts, OpsReport
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location
 from tensormagic.views.page.columns import edge_columns, frame_rows, norm_code, thinned
 from tensormagic.views.page.document import SAVED_LIMITS, Limits, trace_document
-from tensormagic.views.panels.trace_words import pass_text
 from tests.views import samples_viewer
 
 
@@ -45,99 +44,43 @@ def test_thinning_keeps_first_last_and_the_wanted_one(most: int) -> None:
     assert thinned([1, 2], most, keep=bool) == [1, 2]
 
 
-def test_document_is_strict_json() -> None:
-    """The document survives strict JSON, a run full of NaN included."""
-    document = trace_document(samples_viewer.broken_run())
-    assert json.loads(json.dumps(document, allow_nan=False)) == document
-
-
-def test_document_says_which_pass_a_row_is() -> None:
-    """In the words of the pass; its number alone while it goes on, and the run has no entry of it yet."""
-    report = samples_viewer.calm_run(2)
-    said = [row["said"] for graph in trace_document(report)["graphs"] for row in graph["frames"]]
-    assert said == [pass_text(one) for one in report.passes]
-    begun = trace_document(replace(report, passes=report.passes[:1]))
-    assert [row["said"] for row in begun["graphs"][0]["frames"]] == [said[0], "pass 2"]
-
-
-def test_document_holds_nodes_as_columns() -> None:
+def test_nodes_are_columns() -> None:
     """Every column has one entry a node, and texts are places in the table of strings."""
     report = samples_viewer.broken_run()
-    document = trace_document(report)
-    columns = document["graphs"][0]["nodes"]
-    strings = document["strings"]
-    nodes = report.graphs[0].nodes
+    document, nodes = trace_document(report), report.graphs[0].nodes
+    columns, strings = document["graphs"][0]["nodes"], document["strings"]
     assert [strings[place] for place in columns["op"]] == [node.op for node in nodes]
-    assert [strings[place] for place in columns["variable"]] == [node.variable for node in nodes]
     assert columns["location"] == [node.location for node in nodes]
-    log = next(node for node in nodes if node.op == "log")
-    assert strings[columns["shapes"][log.index]] == "32×10"
-    saved = [document["saved"][place] for place in columns["saved"][log.index]]
+    log = next(node.index for node in nodes if node.op == "log")
+    saved = [document["saved"][place] for place in columns["saved"][log]]
     told = [(strings[row[0]], row[3], strings[row[4]]) for row in saved]
     assert told == [("self", 1280, "ok"), ("result", 1280, "freed")]
-    assert columns["statistics"][log.index] == [
-        1, 320, "0.18", "0.031", "−0.0031", "0.0095", "288  (90 %)", 0, 0,
+    assert columns["statistics"][log] == [1, 320, "0.18", "0.031", "−0.0031", "0.0095", "288  (90 %)", 0, 0]
+
+
+def test_what_a_line_made_has_its_name_there() -> None:
+    """A value is called as its line calls it, else by the op that made it; of two statements nobody knows which."""
+    base = samples_viewer.calm_run()
+    made = trace_document(base)["graphs"][0]["made"]
+    assert [made[at] for at in ("1", "5", "6")] == [
+        ["convolution: 32×16×6×6", "h: 32×16×6×6"], ["logp: 32×10"], ["nll_loss: scalar"],
     ]  # fmt: skip
-
-
-def test_document_holds_frames_first_nonfinite_and_findings() -> None:
-    """The frames carry codes and counts, the first NaN its numbers, the finding its node and known line."""
-    report = samples_viewer.broken_run(passes=3, at=2)
-    document = trace_document(report)
-    graph = document["graphs"][0]
-    log = report.graphs[0].first_nonfinite[0].node
-    assert [frame["pass"] for frame in graph["frames"]] == [1, 2, 3]
-    assert graph["frames"][1]["norms"][log - 1] == "n"
-    assert [log - 1, 3, 0] in graph["frames"][1]["bad"]
-    first = dict(graph["first_nonfinite"][0])
-    assert len(first.pop("place")) == 2
-    assert first == {
-        "pass": 2,
-        "node": log,
-        "receiver": log - 1,
-        "words": ["◆ NaN born here", "◆ NaN born in here"],
-        "said": "Here the gradient became non-finite: this node received norm 0.18 and sent 3 NaN of 320 to input 0. "
-        "Its saved tensor self holds 3 zeros.",
-    }
-    finding = document["findings"][0]
-    assert (finding["node"], finding["location"], finding["where"]) == ([0, log], 5, "cell 5, line 6")
-    assert document["notes"] == ["saved tensors: the graph was freed before they could be read"]
-
-
-def test_document_draws_boxes_and_wires_by_place() -> None:
-    """Every node is in a box or a badge, and wires join boxes by their place."""
-    drawing = trace_document(samples_viewer.calm_run())["graphs"][0]["drawing"]
-    covered = {node for box in drawing["boxes"] for node in [*box[4], *(badge[0] for badge in box[8])]}
-    assert covered == set(range(15))
-    assert len(drawing["wires"]) == len(drawing["boxes"]) - 1 == 8
-    assert all(len(points) >= 4 for _, _, *points in drawing["wires"])
+    first, second, *rest = base.cell.lines
+    lines = (first, second.replace("    h = ", "    h = x.float(); g = "), *rest)
+    document = trace_document(replace(base, cell=replace(base.cell, lines=lines)))
+    assert document["graphs"][0]["made"]["1"][-1] == "relu: 32×16×6×6"
 
 
 def test_source_rows_point_to_locations() -> None:
-    """The cell's lines come whole, each with the locations on it; lines of other files follow under their name."""
+    """The cell's lines come whole, each with the locations on it; lines of other files follow under their name.
+
+    Of a file of 500 lines only those that took part are listed, with their neighbours, and the gaps between.
+    """
     base = samples_viewer.calm_run()
     elsewhere = Location("/home/x/model.py", 40, "return x.exp()")
     rows = trace_document(replace(base, locations=(*base.locations, elsewhere)))["source"]
     assert rows[5] == [6, "    logp = p.log()", [5]]
     assert rows[-2:] == [[0, "model.py", []], [40, "return x.exp()", [10]]]
-
-
-def test_what_a_line_made_has_its_name_there() -> None:
-    """A value is called as its line calls it, else by the op that made it."""
-    document = trace_document(samples_viewer.calm_run())
-    made = {document["source"][int(at)][0]: said for at, said in document["graphs"][0]["made"].items()}
-    assert (made[2], made[6], made[7]) == (
-        ["convolution: 32×16×6×6", "h: 32×16×6×6"], ["logp: 32×10"], ["nll_loss: scalar"],
-    )  # fmt: skip
-    base = samples_viewer.calm_run()
-    several = base.cell.lines[1].replace("    h = ", "    h = x.float(); g = "), *base.cell.lines[2:]
-    document = trace_document(replace(base, cell=replace(base.cell, lines=(base.cell.lines[0], *several))))
-    assert document["graphs"][0]["made"]["1"][-1] == "relu: 32×16×6×6", "of two statements nobody knows which made it"
-
-
-def test_long_source_is_cut_to_what_took_part() -> None:
-    """Of a file of 500 lines only those that took part are listed, with their neighbours, and the gaps between."""
-    base = samples_viewer.calm_run()
     lines = tuple(f"line {number}" for number in range(1, 501))
     rows = trace_document(replace(base, cell=Cell(base.cell.filename, 5, (*base.cell.lines, *lines))))["source"]
     assert [row[0] for row in rows] == list(range(1, 13))
@@ -150,6 +93,7 @@ def test_limits_are_kept_and_said() -> None:
     """What the limits leave out is named with both numbers."""
     limits = Limits(frame_values=300, series_values=48, parameters=4)
     document = trace_document(samples_viewer.broken_run(passes=100, at=60), limits=limits)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document, "it is strict JSON"
     frames = document["graphs"][0]["frames"]
     assert {1, 60, 100} <= {frame["pass"] for frame in frames}
     assert len(document["parameters"]) == 4
@@ -164,32 +108,31 @@ def test_limits_are_kept_and_said() -> None:
 
 
 def test_graphs_beyond_the_limit_are_left_out_and_said() -> None:
-    """Of twenty graphs the most used are shown."""
+    """Of twenty graphs the most used are shown; a run without a backward has none, and nothing fails."""
     base = samples_viewer.calm_run(2)
     graphs = tuple(replace(base.graphs[0], number=number) for number in range(1, 21))
     document = trace_document(replace(base, graphs=graphs))
     assert [graph["number"] for graph in document["graphs"]] == list(range(1, SAVED_LIMITS.graphs + 1))
     assert "8 of 20 graphs are shown, the most used first" in document["notes"]
-
-
-def test_empty_run_has_an_empty_document() -> None:
-    """A run without a backward has no graph, and nothing fails."""
-    base = samples_viewer.calm_run(1)
     document = trace_document(replace(base, graphs=(), parameters=(), passes=(), passes_seen=0, locations=()))
     assert (document["graphs"], document["parameters"], document["passes"]) == ([], [], [])
 
 
-def test_the_loss_of_every_pass_travels_with_it():
-    """What backward was called on stands in the pass's row, by name where JSON has no number for it."""
+def test_passes_are_rows_with_their_loss():
+    """What backward was called on stands in the pass's row, by name where JSON has no number for it.
+
+    While a pass goes on, and the run has no entry of it yet, its row says its number alone.
+    """
     report = samples_viewer.calm_run(3)
     values = (2.30259, math.nan, None)
     passes = tuple(replace(one, value=value) for one, value in zip(report.passes, values, strict=True))
-    rows = trace_document(replace(report, passes=passes))["passes"]
-    assert [row[2:] for row in rows] == [[2.303, "2.303"], ["nan", "NaN"], [None, ""]]
-    frames = trace_document(replace(report, passes=passes))["graphs"][0]["frames"]
-    assert [frame["said"] for frame in frames] == [
+    document = trace_document(replace(report, passes=passes))
+    assert [row[2:] for row in document["passes"]] == [[2.303, "2.303"], ["nan", "NaN"], [None, ""]]
+    assert [frame["said"] for frame in document["graphs"][0]["frames"]] == [
         "pass 1, step 1, loss 2.303", "pass 2, step 2, loss NaN", "pass 3, step 3",
     ]  # fmt: skip
+    begun = trace_document(replace(report, passes=report.passes[:1]))["graphs"][0]["frames"]
+    assert [frame["said"] for frame in begun] == ["pass 1, step 1", "pass 2", "pass 3"]
 
 
 def test_edges_and_order_are_steps() -> None:
@@ -198,31 +141,6 @@ def test_edges_and_order_are_steps() -> None:
     assert edge_columns(edges) == [[3, 0, 2], [1, 3, 2], [0, 1, 0]]
     assert edge_columns(()) == [[], [], []]
     assert trace_document(samples_viewer.calm_run(1))["graphs"][0]["order"] == [14, *[-1] * 14]
-
-
-def test_a_parameter_is_called_by_its_shortest_ending_that_no_other_has() -> None:
-    run = samples_viewer.calm_run()
-    names = ["net.0.attn.weight", "net.1.attn.weight", "net.head.weight", "scale"]
-    series = tuple(replace(run.parameters[0], name=name) for name in names)
-    document = trace_document(replace(run, parameters=series))
-    short = [parameter["short"] for parameter in document["parameters"]]
-    assert short == ["0.attn.weight", "1.attn.weight", "head.weight", "scale"]
-
-
-def test_costs_are_columns_of_the_nodes() -> None:
-    """Three digits a node; a column of zeros, and a graph that nothing was measured of, have none."""
-    report = samples_viewer.calm_run(2)
-    count = len(report.graphs[0].nodes)
-    seconds = array("d", [1.23456e-5] * count)
-    costs = NodeCosts(
-        1, 2, 2, array("d", [0.0] * count), array("d", [4096.0] * count), seconds, array("d", [0.0] * count)
-    )
-    nodes = trace_document(replace(report, ops=OpsReport(nodes=(costs,))))["graphs"][0]["nodes"]
-    assert nodes["backward_seconds"] == [1.23e-5] * count
-    assert nodes["forward_bytes"] == [4100] * count
-    assert "forward_seconds" not in nodes
-    other = OpsReport(nodes=(replace(costs, graph=7),))
-    assert "backward_seconds" not in trace_document(replace(report, ops=other))["graphs"][0]["nodes"]
 
 
 _FULL = (0.5, -0.25, 0.125, 0.5, 0.0, 0.0)

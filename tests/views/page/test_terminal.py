@@ -51,7 +51,10 @@ def test_the_lines_stand_at_the_bottom(screen):
 
 
 def test_nothing_that_is_printed_is_lost(screen):
-    """Everything scrolls through above the lines, and all of it is there afterwards, in order."""
+    """Everything scrolls through above the lines, and all of it is there afterwards, in order.
+
+    Begun at the bottom of a full screen, room is made by scrolling; a terminal that changes its size is taken anew.
+    """
     rows, stream = rows_on(screen)
     for number, line in enumerate(PLAIN):
         rows.draw([f"at {number}", "b", "c"])
@@ -60,16 +63,18 @@ def test_nothing_that_is_printed_is_lost(screen):
     rows.close()
     assert screen.everything == PLAIN
     assert screen.region == (0, 15)
-
-
-def test_begun_at_the_bottom_of_a_full_screen(screen):
-    """Room is made by scrolling; no line is written over."""
-    rows, stream = rows_on(screen)
+    full = Screen()
+    rows, stream = rows_on(full)
     stream.write("\n".join(PLAIN[:16]))
     rows.draw(["a", "b", "c"])
     stream.write("!\n")
     rows.close()
-    assert screen.everything == [*PLAIN[:15], "line 15!"]
+    assert full.everything == [*PLAIN[:15], "line 15!"]
+    rows, _ = rows_on(screen)
+    rows.draw(["a", "b", "c"])
+    screen.rows = 12
+    rows.draw(["d", "e", "f"])
+    assert (screen.region, screen.lines[9:12]) == ((0, 8), ["d", "e", "f"])
 
 
 def test_closing_twice_is_the_same_as_once(screen):
@@ -87,18 +92,7 @@ def test_closing_twice_is_the_same_as_once(screen):
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_that_changes_its_size_is_taken_anew(screen):
-    """The rows are given back and taken again at the new bottom."""
-    rows, _ = rows_on(screen)
-    rows.draw(["a", "b", "c"])
-    screen.rows = 12
-    rows.draw(["d", "e", "f"])
-    assert screen.region == (0, 8)
-    assert screen.lines[9:12] == ["d", "e", "f"]
-
-
 def test_a_fork_gives_nothing_back(screen, monkeypatch):
-    """The rows belong to the process that took them."""
     rows, stream = rows_on(screen)
     rows.draw(["a", "b", "c"])
     written = stream.getvalue()
@@ -127,23 +121,20 @@ def running():
     return report, samples_viewer.live_frame(report, 3, 15)
 
 
-@pytest.mark.parametrize("width", [30, 60, 89, 200])
-def test_the_block_keeps_to_the_width(width):
-    """Six lines, none wider than the terminal, at any width."""
-    lines = block(*running(), width)
-    assert len(lines) == ROWS
-    assert max(map(len, lines)) <= width
-
-
 def test_the_block_says_where_it_is():
-    """The model, step, passes, time, the way of the loss, a bar a node, who gets most and least, findings."""
+    """The model, step, passes, time, the way of the loss, a bar a node, who gets most and least, findings.
+
+    Six lines, none wider than the terminal, at any width.
+    """
     head, step, loss, flow, gradients, findings = block(*running(), 100)
     assert head.startswith("── digits-cnn ──")
     assert step.startswith("step      3 · 2 backward passes · ")
-    assert loss == "loss      none yet"
     assert set(flow.split()[1]) <= set("▁▂▃▄▅▆▇█")
     assert gradients.startswith("gradients largest ")
-    assert findings == "findings  none so far"
+    assert (loss, findings) == ("loss      none yet", "findings  none so far")
+    for width in (30, 60, 89, 200):
+        lines = block(*running(), width)
+        assert (len(lines), max(map(len, lines)) <= width) == (ROWS, True)
 
 
 LOSSES = {
@@ -153,7 +144,6 @@ LOSSES = {
     "huge": ([1.5e308, -1.5e308, 0.0], "1.5e308 █▁▅ 0"),
     "never changes": ([2.0, 2.0], "2 ▁▁ 2"),
     "one": ([2.0], "2"),
-    "none": ([], "none yet"),
 }
 
 
@@ -166,17 +156,16 @@ def test_the_loss_is_a_line_of_its_own(name):
     assert block(replace(report, passes=passes), frame, 100)[2] == f"loss      {line}"
 
 
-def test_the_block_names_a_nan_before_anything_else():
-    """One parameter with a NaN is what counts, not who has the largest norm."""
-    report, frame = running()
+def test_findings_stand_in_the_last_line_and_a_nan_above():
+    """The first in full, how many there are, and the line cut at the edge; no name moves the cursor.
+
+    One parameter with a NaN is what counts, not who has the largest norm.
+    """
+    run, frame = running()
     norms = array("f", [math.nan, math.inf, *frame.parameter_norms[2:]])
     silent = array("f", [UNTOUCHED] * len(norms))
-    told = [block(report, replace(frame, parameter_norms=each), 100)[4] for each in (norms, silent)]
-    assert told == [f"gradients NaN or Inf in {report.parameters[0].name} and 1 other", "gradients none yet"]
-
-
-def test_findings_stand_in_the_last_line():
-    """The first in full, how many there are, and the line cut at the edge; no name moves the cursor."""
+    told = [block(run, replace(frame, parameter_norms=each), 100)[4] for each in (norms, silent)]
+    assert told == [f"gradients NaN or Inf in {run.parameters[0].name} and 1 other", "gradients none yet"]
     report = samples_trace.broken()
     found = block(report, samples_viewer.live_frame(report, 1, 1), 80)[5]
     assert found.startswith(f"findings  {report.findings[0].code} {report.findings[0].severity}")
@@ -197,37 +186,33 @@ def printed(report, **environment):
 
 
 def test_a_terminal_gets_colours_at_its_width():
-    """Codes of findings, NaN and bars are coloured; the words are those of the plain text at that width."""
+    """Codes of findings, NaN and bars are coloured; the words are those of the plain text at that width.
+
+    Sign, word and code of a finding in one colour, wherever the code stands; a count of no NaN alarms nobody.
+    """
     report = samples_trace.broken()
     text, lines = printed(report)
     assert "\x1b[" in text
     plain = terminal.views.render(report, "txt", width=72)
     assert [line for line in lines if line] == [line.rstrip() for line in plain.splitlines() if line]
-
-
-def test_findings_of_every_panel_have_the_colour_of_their_severity():
-    """Sign, word and code in one colour, wherever the code stands; a count of no NaN alarms nobody."""
     text, _ = printed(samples_tensor.SAMPLES["every_severity"])
     for words, colour in (("error    TM900", 31), ("warning  TM901", 33), ("note     TM902", 34)):
         assert re.search(rf"\x1b\[1;{colour}m[▲○]? {words}", text), words
     assert "NaN 0 · Inf 0" in text
 
 
-def test_no_color_is_respected_and_a_pipe_gets_plain_text():
-    """https://no-color.org: the same words, without a colour; a pipe what ``print(report)`` gives, of 100 columns."""
+def test_no_color_is_respected_and_a_pipe_gets_plain_text(monkeypatch):
+    """https://no-color.org: the same words, without a colour; a pipe what ``print(report)`` gives, of 100 columns.
+
+    So does a terminal where rich is not installed, and nothing is shown there while a cell runs.
+    """
     text, _ = printed(samples_trace.broken(), NO_COLOR="1")
     assert not re.search(r"38;|\[31m|\[36m", text)
-    report, out = samples_trace.broken(), io.StringIO()
+    report, out, stream = samples_trace.broken(), io.StringIO(), Terminal(Screen(rows=400, columns=120))
     terminal.print_report(report, out)
-    assert out.getvalue() == trace_forms.text(report) + "\n"
-
-
-def test_without_rich_a_terminal_gets_plain_text(monkeypatch):
-    """The plain renderers are the fallback, and nothing is shown while it runs."""
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    report, stream = samples_trace.broken(), Terminal(Screen(rows=400, columns=120))
     terminal.print_report(report, stream)
-    assert stream.getvalue() == trace_forms.text(report) + "\n"
+    assert out.getvalue() == stream.getvalue() == trace_forms.text(report) + "\n"
     monkeypatch.setattr(sys, "stderr", stream)
     assert terminal.terminal_sender() is None
 

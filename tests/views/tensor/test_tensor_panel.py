@@ -17,10 +17,10 @@ from tensormagic.views.markup import LONGEST_LINE, text_width
 from tensormagic.views.panels.why import path_svg
 from tensormagic.views.pictures import tensor_kinds
 from tensormagic.views.pictures.tensor_elements import drawn_layout
-from tensormagic.views.pictures.tensor_grid import cell_title, strip_html
+from tensormagic.views.pictures.tensor_grid import strip_html
 from tensormagic.views.pictures.tensor_shot import Shot, notes, signals_svg
 from tensormagic.views.pictures.tensor_values import SliceRows, slices_lines, slices_summary, urgent
-from tensormagic.views.text_canvas import ZERO, sparkline
+from tensormagic.views.text_canvas import ZERO
 from tensormagic.views.to_svg import WIDTH
 from tests.views.markup_reader import Page
 from tests.views.samples_tensor import SAMPLES, as_html, as_svg, as_text, colour, images, packed, signals
@@ -61,28 +61,6 @@ def test_a_partly_read_strip_cell_shows_how_much() -> None:
     assert re.findall(r"height:(\d+)px", html) == ["11", "4"]
 
 
-def test_typical_panel_is_small() -> None:
-    """Below the bound of `test_every_renderer`, which is for any; forty that share are twelve and a number."""
-    assert len(as_html(SAMPLES["transpose_slice"]).encode()) < 55_000
-    assert "and 28 more on this storage" in Page(as_html(SAMPLES["largest"])).text
-
-
-@pytest.mark.parametrize(
-    ("cell", "title"),
-    [
-        (StripCell(5, 6, 0, 0), "offset 5: not read"),
-        (StripCell(15, 16, 1, 1), "offset 15: read"),
-        (StripCell(3, 4, 1, 6), "offset 3: read 6 times"),
-        (StripCell(0, 100, 100, 100), "0 to 99: all read"),
-        (StripCell(0, 100, 50, 50), "0 to 99: 50 of 100 read"),
-        (StripCell(0, 100, None, None), "0 to 99: reads not counted"),
-    ],
-)
-def test_strip_cell_says_what_is_read_of_it(cell: StripCell, title: str) -> None:
-    """One element or many, read once, often, partly, or not known."""
-    assert cell_title(cell) == title
-
-
 @pytest.mark.parametrize(
     ("name", "label"), [("images", "rows of images"), ("a" * 40, f"rows of {'a' * 15}…")], ids=["short", "long"]
 )
@@ -93,11 +71,6 @@ def test_label_of_the_base_rows_has_its_room(name: str, label: str) -> None:
     html = as_html(replace(base, layout=layout))
     assert f"<th>{label}</th><td" in html
     assert int(re.search(r'<colgroup><col style="width:(\d+)px">', html)[1]) >= text_width(label, 12) + 8
-
-
-def test_sparkline_tells_empty_bins_from_small_ones() -> None:
-    """An empty bin is a dot, one in a thousand is the lowest bar."""
-    assert sparkline((0, 1, 500, 1000)) == "·▁▅█"
 
 
 def test_an_element_that_is_read_often_keeps_its_box() -> None:

@@ -11,7 +11,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.collectors.geometry.layout import layout as collected_layout
-from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step
+from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step, StripCell
 from tensormagic.views import to_text
 from tensormagic.views.graph.words import FORMULAS, formulas
 from tensormagic.views.nodes import Paragraph, Table
@@ -26,7 +26,7 @@ from tensormagic.views.panels.tensor_memory import (
 )
 from tensormagic.views.panels.why import path_note, path_svg, tree
 from tensormagic.views.pictures import tensor_elements
-from tensormagic.views.pictures.tensor_grid import base_rows
+from tensormagic.views.pictures.tensor_grid import base_rows, cell_title
 from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, layout, report
 from tests.views.samples_values import autograd_html, graph, graph_path
 
@@ -45,7 +45,14 @@ SAID = [
     (tensor_elements.shown, (SLICED,), ""),
     (tensor_elements.strip_shown, (SAMPLES["largest"],), "a cell is 33\u00a0554\u00a0432 elements; counts are sampled"),
     (tensor_elements.strip_shown, (replace(SAMPLES["vector"], layout=WINDOW),), "elements 2 to 5 of 10 are drawn"),
+    # A cell of the strip says what is read of it: once, often, partly, or not known.
+    (cell_title, (StripCell(5, 6, 0, 0),), "offset 5: not read"),
+    (cell_title, (StripCell(3, 4, 1, 6),), "offset 3: read 6 times"),
+    (cell_title, (StripCell(0, 100, 50, 50),), "0 to 99: 50 of 100 read"),
+    (cell_title, (StripCell(0, 100, None, None),), "0 to 99: reads not counted"),
     # A meta tensor's storage has a size and no first byte.
+    (lambda report: memory_lines(report)[0], (META,),
+     "On the meta device it uses no memory; elsewhere its storage would take 40 B."),
     (memory_summary, (META,), "none: on the meta device; elsewhere it would take 40 B"),
     # A value that is too long has fewer digits; none is cut off without a sign.
     *((tensor_elements.narrowed, (number, room), short) for number, room, short in (
@@ -72,20 +79,6 @@ def test_words_about_a_tensor(say, given, words) -> None:
     assert say(*given) == words
 
 
-def test_memory_without_an_address_is_not_given_one() -> None:
-    assert "first byte at `0x55d0c0de`" in memory_lines(SAMPLES["vector"])[0]
-    assert memory_lines(META)[0] == "On the meta device it uses no memory; elsewhere its storage would take 40 B."
-
-
-@pytest.mark.parametrize("name", ["transpose_slice", "expanded", "vector", "channels", "causal_scores"])
-def test_shown_offsets_agree_with_the_formula(name: str) -> None:
-    """Every cell of every grid holds the offset that stride and index give."""
-    where = SAMPLES[name].layout
-    for row, offsets in enumerate(where.grid.offsets):
-        for column, offset in enumerate(offsets):
-            assert offset == where.offset(tensor_elements.index_at(where.grid, row, column))
-
-
 @pytest.mark.parametrize(
     ("shape", "stride", "numel", "coloured"),
     [((2, 2, 3), (6, 3, 1), 12, range(6)), ((4, 3, 2), (1, 4, 12), 24, range(0, 24, 4))],
@@ -100,13 +93,6 @@ def test_only_the_drawn_slice_is_coloured(shape, stride, numel, coloured) -> Non
         assert (colours[0], colours[5]) == ("#00224e", "#fee838")
 
 
-def test_strip_cell_of_an_offset_counts_from_the_strips_start() -> None:
-    """A cell of many elements holds all their offsets; what is not drawn has no cell, and no value."""
-    picture = tensor_elements.drawn_layout(SCORES)
-    assert [picture.strip_cell(at) for at in (0, 1048575, 1048576, 64 * 1048576)] == [0, 0, 1, None]
-    assert picture.strip_values == {}
-
-
 def test_a_strip_has_whole_values_or_none() -> None:
     """A strip of ``Tr…`` and ``Fal…`` says nothing: then the grid alone has the values."""
     picture = tensor_elements.drawn_layout(SLICED)
@@ -115,16 +101,6 @@ def test_a_strip_has_whole_values_or_none() -> None:
     grid, many = replace(picture.grid, values=texts), replace(picture.strip, cells=picture.strip.cells * 2)
     cut = replace(picture, layout=replace(picture.layout, grid=grid, elements=(), strip=many))
     assert cut.strip_values == {}
-
-
-def test_value_scale_cuts_outliers_at_three_standard_deviations() -> None:
-    """The colour scale reaches over what is shown, cut at mean ± 3 std where that is narrower."""
-    grid = SCORES.layout.grid
-    low, high = tensor_elements.value_range(grid, SCORES.statistics)
-    shown = [level for row in grid.levels for level in row if level > -9]
-    assert low == pytest.approx(max(min(shown), -0.0001 - 3 * 0.9996))
-    assert high == pytest.approx(min(max(shown), -0.0001 + 3 * 0.9996))
-    assert tensor_elements.value_range(grid, None) == (min(shown), max(shown))
 
 
 def test_rows_of_a_base_with_more_dimensions_are_named_by_what_they_span() -> None:
@@ -145,14 +121,6 @@ def test_one_step_has_its_reason_below() -> None:
     assert (section.title, section.body[1:]) == ("View", [Paragraph(step.reason, "quiet")])
     (section,) = verdict_nodes(replace(CHAIN, more_steps=5))
     assert section.body[-1] == Paragraph("5 earlier steps not shown", "quiet")
-
-
-def test_a_long_reason_goes_on_under_itself() -> None:
-    """On a narrow terminal nothing is cut off."""
-    lines = list(to_text.text(verdict_nodes(CHAIN)[0], 60))
-    assert max(map(len, lines)) <= 60
-    words = " ".join(" ".join(lines).split())
-    assert all(part in words for part in ("contiguous() had to", "the stride was", "(1, 4), contiguous is"))
 
 
 WRITING = "writing to one changes the other"
@@ -178,7 +146,6 @@ IN_PLACE = (Step("x.add_(1)", "written in place", "x"),)
     ],
 )  # fmt: skip
 def test_sentence_of_a_verdict(operands, steps, said: str) -> None:
-    """Every verdict in words, with its numbers."""
     (section,) = verdict_nodes(CopyVerdict("r", operands, steps))
     assert " ".join([section.title, to_text.inline(section.body[0])]) == said
 
@@ -204,14 +171,10 @@ def test_summary_of_holders_names_what_one_would_not_think_of(held: HoldersRepor
     assert holders_summary(held, "x") == said
 
 
-def test_a_name_alone_needs_no_table() -> None:
-    """No more is claimed where the search was cut."""
+def test_what_is_not_known_of_holders_is_said() -> None:
+    """More than listed, tensors without a way from a name, a cut search, a temporary; a name alone needs no table."""
     assert holders_nodes(ALONE, "x") == ["Held only by `x`."]
     assert holders_nodes(replace(ALONE, cut="after 3 objects"), "x")[0] == "Held by `x`."
-
-
-def test_what_is_not_known_of_holders_is_said() -> None:
-    """More than listed, tensors without a way from a name, a search that was cut, a temporary."""
     nodes = holders_nodes(replace(NOBODY, found=40, cut="after 50 ms", unreached=2), "x + 1")
     told = [node.text if isinstance(node, Paragraph) else node for node in nodes if not isinstance(node, Table)]
     assert [words.replace("`", "") for words in told] == [
@@ -255,7 +218,6 @@ def test_shared_nodes_are_told_once() -> None:
 
 
 def test_a_report_without_details_says_what_it_has() -> None:
-    """Reports saved before there were details, and tensors whose graph cannot be read, keep their sentences."""
     assert summary(EXPANDED).startswith("ExpandBackward0")
     assert "stays None" in autograd_html(EXPANDED)
     assert autograd_html(SAMPLES["all_missing"]) == ""
@@ -301,13 +263,9 @@ def test_verdicts_on_a_layout(case: str) -> None:
     assert dict(verdicts(collected_layout(x.shape, x.stride(), x.storage_offset(), **sizes))) == expected
 
 
-def test_an_expanded_tensor_on_the_meta_device_takes_no_memory() -> None:
-    """Also where its storage would be smaller than what is read of it."""
-    assert "no memory" in str(tm.inspect(torch.empty(1, device="meta").expand(10), name="x"))
-
-
 def test_an_array_is_told_of_no_method_that_it_lacks() -> None:
-    """It has no ``contiguous()``, and its ``view`` takes a dtype."""
+    """It has no ``contiguous()``, and its ``view`` takes a dtype; nor of memory that a meta tensor does not take."""
+    assert "no memory" in str(tm.inspect(torch.empty(1, device="meta").expand(10), name="x"))
     shown = str(tm.inspect(np.arange(12.0).reshape(3, 4).T, name="a"))
     assert "in memory j, i from slowest to fastest" in shown
     assert ".contiguous(" not in shown

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from array import array
-from collections import Counter
 from dataclasses import replace
 from itertools import accumulate
 from xml.etree import ElementTree  # noqa: ICN001  (spelt out, as everything here)
 
 import pytest
 
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Frame, Pass
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Pass
 from tensormagic.views import to_svg
-from tensormagic.views.graph.drawing import draw
-from tensormagic.views.graph.marks import Value, run_scale, value_of
-from tensormagic.views.markup import unpacked
 from tensormagic.views.page import figures
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
-from tensormagic.views.panels.trace_words import all_clear, measured, norm_text, run_text, touched
-from tensormagic.views.pictures.graph_svg import STYLE
+from tensormagic.views.panels.trace_words import all_clear, norm_text, run_text
 from tensormagic.views.pictures.norms import Norms, chosen, scale_of
 from tensormagic.views.text_canvas import bar, bars, largest
-from tensormagic.views.theme import norm_level
 from tests.views import samples_failure, samples_trace as samples, samples_viewer, trace_forms
 from tests.views.snapshots import assert_snapshot
 from tests.views.trace_forms import CASES
-
-NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def texts(svg):
     """Return what is written, tooltips apart."""
     root = ElementTree.fromstring(svg)
-    for tip in root.iter(NAMESPACE + "title"):
+    for tip in root.iter("{http://www.w3.org/2000/svg}title"):
         tip.text = ""
-    return ["".join(element.itertext()) for element in root.iter(NAMESPACE + "text")]
+    return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -53,10 +44,10 @@ def test_forms_are_as_stored(name):
     assert not re.search(r"<[^>]+\s(?:id|href|onload)=|url\(", svg)
 
 
-@pytest.mark.parametrize("state", ["running", "interrupted"])
-def test_states_are_told_apart(state):
+def test_states_are_told_apart():
     """A run that has not ended, or not by itself, says so, and claims no more than it knows."""
-    assert f"── digits-cnn ── {state} · " in trace_forms.text(replace(samples.report(), state=state))
+    for state in ("running", "interrupted"):
+        assert f"── digits-cnn ── {state} · " in trace_forms.text(replace(samples.report(), state=state))
     assert all_clear(samples.failed()).endswith("2 backward passes; the error comes from your code")
 
 
@@ -82,15 +73,6 @@ def test_what_is_left_out_is_counted():
     many = replace(samples.report(samples.resnet(10)), passes_seen=4000)
     assert f"not shown: {len(many.parameters) - 40} parameters more\n" in trace_forms.text(many)
     assert "40 of 4000 passes were kept and are shown\n" in trace_forms.text(many)
-
-
-def test_first_last_smallest_and_largest_are_those_of_the_series():
-    """The numbers of a row are the series' own; NaN is told as the last, and left out of the extremes."""
-    (series,) = samples.parameters_of(samples.chain(1))
-    norms = array("f", [0.5, 0.25, 2.0, math.nan])
-    whole = samples.report(samples.chain(1), count=4, parameters=(replace(series, norms=norms),))
-    row = next(line for line in trace_forms.text(whole).splitlines() if line.startswith("x "))
-    assert row.split()[-4:] == ["0.5", "NaN", "0.25", "2"]
 
 
 def test_bars_stand_for_norms():
@@ -163,66 +145,6 @@ def test_what_was_born_when_is_said(changes, words):
     assert f"◆ {words}" in texts(trace_forms.svg(whole))
 
 
-def test_boxes_take_the_colour_of_their_norm():
-    """Of eleven boxes seven are bad; the others have their level of the norm scale."""
-    whole = samples.broken()
-    drawing, frame = draw(whole.graphs[0]), whole.graphs[0].frames[0]
-    values = [value_of(box.nodes, frame, run_scale(whole)) for box in drawing.boxes]
-    assert sum(value.bad for value in values) == 7
-    svg = ElementTree.fromstring(trace_forms.svg(replace(whole, parameters=()), drawing=drawing))
-    drawn = Counter()
-    for path in svg.iter(NAMESPACE + "path"):
-        drawn[path.get("class")] += path.get("d").count("M")
-    styles = Counter("bad" if value.bad else norm_level(value.norm, value.scale) for value in values)
-    assert {style: drawn[f"b s{style}"] for style in styles} == styles
-
-
-FRAME = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf, UNREADABLE]), {"2": (1, 2)})
-
-
-@pytest.mark.parametrize(
-    ("nodes", "style", "text"),
-    [
-        ((0,), "none", "no gradient"), ((1,), None, "gradient norm 0.5"), ((2,), "bad", "1 NaN, 2 Inf"),
-        ((3,), "bad", "Inf"), ((1, 3), "bad", None), ((0, 4, 1), "blind", "gradient not measurable"),
-        ((4, 3), "bad", None),
-    ],
-)  # fmt: skip
-def test_value_of_a_box_is_that_of_its_first_reached_node(nodes, style, text):
-    """The first of a box's nodes that was reached speaks for it; a bad one anywhere in it is louder."""
-    value = value_of(nodes, FRAME)
-    assert style in {None, value.style}
-    assert text in {None, value.text}
-    assert (value_of((0, 1), FRAME), value_of((1, 2), FRAME)) == (Value(0.5), Value(2.0, 1, 2))
-    assert value_of((1, 2), None) == Value()
-    assert [value_of(nodes, FRAME).untouched for nodes in ((0,), (0, 4, 1))] == [True, False]
-    assert Value().style == "none"
-
-
-def test_wires_are_thicker_where_the_gradient_is_larger():
-    """Each of the six levels has its own stroke width, rising; those that are drawn keep theirs."""
-    style = re.findall(r"\.tms \.w(\d)\{stroke:#\w+;stroke-width:([\d.]+)\}", STYLE)
-    widths = [float(width) for _, width in sorted(style)]
-    assert (len(widths), widths) == (6, sorted(set(widths)))
-
-
-def test_a_given_drawing_is_drawn():
-    """The picture can show the very boxes that the live panel showed."""
-    whole = samples.report(samples.transformer(8))
-    shown = texts(trace_forms.svg(whole, drawing=draw(whole.graphs[0], max_boxes=9)))
-    assert "layers.7" in shown
-    assert any("322 nodes drawn as 9 boxes" in text for text in shown)
-
-
-def test_large_pictures_stay_small_files():
-    """200 boxes, more than any panel draws, take less than 100 KB."""
-    whole = samples.report(samples.resnet(100))
-    drawing = draw(whole.graphs[0], max_boxes=10_000)
-    kept = replace(drawing, boxes=drawing.boxes[:200], wires=tuple(w for w in drawing.wires if w.source < 200))
-    assert len(kept.boxes) == 200
-    assert len(trace_forms.svg(whole, drawing=kept).encode()) < 100 * 1024
-
-
 def test_charts_share_one_scale_of_whole_decades():
     """The scale holds every finite norm; zero and NaN do not widen it, and it never spans more than 12 decades."""
     scale = scale_of([0.0, 3e-4, 20.0, math.nan, UNTOUCHED])
@@ -286,20 +208,12 @@ def unmeasured(*, always):
     return replace(base, graphs=(replace(graph, frames=frames),), parameters=parameters)
 
 
-@pytest.mark.parametrize(
-    ("norm", "what"), [(UNREADABLE, (True, False)), (UNTOUCHED, (False, False)), (math.nan, (True, True))]
-)
-def test_what_could_not_be_measured_is_no_norm_and_not_nothing(norm, what):
-    """It came, but it is no norm."""
-    assert (touched(norm), measured(norm)) == what
-
-
-@pytest.mark.parametrize(("always", "cells"), [(False, ("0.5", "0.13", "0.13", "0.5")),
-                                               (True, ("not measurable", "not measurable", "", ""))])  # fmt: skip
-def test_tables_keep_what_was_not_measured_out_of_smallest_and_largest(always, cells):
+def test_tables_keep_what_was_not_measured_out_of_smallest_and_largest():
     """The smallest and the largest norm are those that were measured; where none was, there are none."""
-    row = Norms(unmeasured(always=always)).html().split("<tr>")[2]
-    assert row.split("</tr>")[0].endswith("".join(f"<td>{cell}</td>" for cell in cells))
+    nothing = ("not measurable", "not measurable", "", "")
+    for always, cells in ((False, ("0.5", "0.13", "0.13", "0.5")), (True, nothing)):
+        row = Norms(unmeasured(always=always)).html().split("<tr>")[2]
+        assert row.split("</tr>")[0].endswith("".join(f"<td>{cell}</td>" for cell in cells))
 
 
 def test_every_form_says_what_was_not_measured():
@@ -337,46 +251,15 @@ def test_how_far_a_step_moved_a_weight_says_after_which_pass():
     assert said == ["pass 1", "pass 3", "pass 1 to 3"]
 
 
-def test_the_page_of_a_small_run_is_as_stored() -> None:
-    """Header, findings, gaps, tables, and the picture in its address."""
-    assert_snapshot("trace_html_small.html", trace_html.render(samples_viewer.broken_run(passes=3, at=2)))
-
-
-def test_document_in_the_page_is_the_reports() -> None:
-    """The packed document unpacks to the run's own."""
-    html = trace_html.render(samples_viewer.broken_run())
-    (packed,) = re.findall(r'class="tm-document">([^<]+)<', html)
-    document = json.loads(unpacked(packed))
-    assert (document["title"], document["passes_seen"]) == ("digits-cnn", 37)
-
-
-def test_run_without_backward_says_so() -> None:
-    """A cell without a backward has a readable output: no picture of a graph, and what would make one."""
-    base = samples_viewer.calm_run(1)
-    report = replace(base, graphs=(), parameters=(), passes=(), passes_seen=0, steps_seen=0)
-    assert "no backward was seen; call .backward() on a scalar loss" in trace_html.render(report)
-
-
 def test_tables_say_how_much_they_leave_out() -> None:
-    """The tables of a large run name both numbers."""
+    """The tables of a large run name both numbers; of a run without a backward, what would make one."""
+    assert "no backward was seen; call .backward() on a scalar loss" in trace_html.render(samples.empty())
     html = trace_html.render(samples_viewer.large_run(500, passes=60))
     assert "16 of 500 nodes of graph 1, norms of pass 60" in html
     assert "16 of 166 parameters" in html
     assert "8 of 60 passes, the last ones" in html
 
 
-def test_static_part_holds_no_script() -> None:
-    """What is shown while a cell runs in hosts without widgets is a picture and nothing that acts."""
-    html = trace_html.render_static(samples_viewer.broken_run())
-    assert "<script" not in html
-    assert "<img" in html
-    assert "<img" not in trace_html.render_static(samples_viewer.broken_run(), picture=False)
-
-
-def test_viewer_module_keeps_its_code() -> None:
-    """What makes the module small drops comments, and no code, not even code behind a comment on its line."""
-    lines = trace_html.viewer_module().splitlines()
-    assert not any(line.startswith(("//", "* ")) for line in lines)
-    assert "series = [];" in lines
-    assert not any("/**" in line for line in lines)
-    assert lines[-1] == "export default { render };"
+def test_the_page_of_a_small_run_is_as_stored() -> None:
+    """Header, findings, gaps, tables, and the picture in its address."""
+    assert_snapshot("trace_html_small.html", trace_html.render(samples_viewer.broken_run(passes=3, at=2)))

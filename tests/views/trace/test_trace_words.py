@@ -8,11 +8,8 @@ from array import array
 from dataclasses import replace
 
 import pytest
-import torch
-from torch import nn
 
-import tensormagic as tm
-from tensormagic.reports import UNTOUCHED, ForwardValues, Pass, PassContext, Schedule
+from tensormagic.reports import UNTOUCHED, ForwardValues, NonfiniteSource, Pass, PassContext, Schedule
 from tensormagic.views import to_html, to_text
 from tensormagic.views.graph.marks import forward_mark, with_crash
 from tensormagic.views.page.document import trace_document
@@ -73,20 +70,7 @@ def test_a_long_run_on_an_accelerator_says_what_it_leaves_out_and_what_its_time_
     assert "and 39 more" in to_html.html(operations(run))
     assert "  and 49 more" in to_text.text(operations(run), 100)
     assert "the time to launch an operation, not to run it" in trace_forms.text(run, width=200)
-
-
-@pytest.mark.parametrize("width", [40, 60, 100, 160])
-def test_the_columns_that_matter_most_stay(width):
-    """However narrow the terminal is."""
-    for run in samples_ops.SAMPLES.values():
-        assert any("TIME" in line for line in trace_forms.text(run, width=width).splitlines())
-
-
-def test_nothing_is_shown_at_level_grad():
-    """A run without recorded operations has no section and no column."""
-    run = samples.one_pass()
-    assert operations(run).body == []
-    assert "backward_seconds" not in trace_document(run)["graphs"][0]["nodes"]
+    assert "TIME" in trace_forms.text(run, width=40), "the column that matters most stays, however narrow it is"
 
 
 def test_a_page_has_the_table_of_forward_values():
@@ -95,55 +79,26 @@ def test_a_page_has_the_table_of_forward_values():
     assert '<th scope="col" class="tm-num">zeros</th>' in html
     assert "the forward of pass 7 first produced 3 Inf of 320 in log" in html
     assert "zeros</th>" not in trace.render(samples.report())
+    measures = array("f", [2.0, math.nan, 0.125, 0.0001, 0.0, 0.0])
+    assert trace.forward_numbers(ForwardValues(array("f", [1.0]), measures), 0) == ("1", "2", "–", "0.125", "0.01 %")
 
 
-@pytest.mark.parametrize(
-    ("given", "place", "text"),
-    [
-        ({"zero": 0.0}, -1, ""), ({"zero": 1.0}, -1, "100 %"), ({"zero": 0.125}, -1, "13 %"),
-        ({"zero": 0.0001}, -1, "0.01 %"), ({"mean": math.nan}, 2, "–"), ({"mean": -0.25}, 2, "−0.25"),
-        ({"mean": 1e-9}, 2, "1e−9"),
-    ],
-)  # fmt: skip
-def test_forward_numbers(given, place, text):
-    """A share of zeros in percent; four digits, a true minus, a dash for what is not there; none where unmeasured."""
-    measures = {"abs_max": 2.0, "mean": 0.5, "std": 0.125, "zero": 0.0} | given
-    rows = array("f", [*measures.values(), 0.0, 0.0])
-    assert trace.forward_numbers(ForwardValues(array("f", [1.0]), rows), 0)[place] == text
-    assert trace.forward_numbers(ForwardValues(array("f", [-1.0]), rows), 0) is None
-
-
-def traced(*, bad_weight=False):
-    """A pass through two layers whose loss is NaN, by its data or by a weight."""
-    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
-    if bad_weight:
-        with torch.no_grad():
-            net[2].weight[0, 0] = math.nan
-    with tm.trace(namespace={"net": net}) as run:
-        net(torch.tensor([[1.0, 1.0 if bad_weight else math.nan, 2.0]])).square().mean().backward()
-    return run.report
-
-
-def test_data_that_were_not_finite_are_marked_at_the_op_that_used_them():
-    """The first linear layer, not the loss, in whose backward the first NaN is made; in text and viewer as well."""
-    report = traced()
+@pytest.mark.parametrize("source", ["data", "leaf"])
+def test_what_was_not_finite_in_the_forward_is_marked_at_the_op_that_used_it(source):
+    """Not at the loss, in whose backward the first NaN is made. A leaf is no box of its own: it is marked at its op."""
+    report = samples.broken()
     (graph,) = report.graphs
-    mark = forward_mark(graph)
-    assert graph.nodes[mark.node].module == "net.0"
-    assert (mark.pass_number, mark.nan, mark.certain) == (1, 1, True)
-    assert "NaN born in linear, pass 1" in trace_forms.text(report)
-    (drawn,) = trace_document(report)["graphs"]
-    assert drawn["forward_mark"]["node"] == graph.nonfinite_source.node != drawn["first_nonfinite"][0]["node"]
-    later = replace(graph, nonfinite_source=replace(graph.nonfinite_source, pass_number=2))
+    used = next(node.index for node in graph.nodes if node.op == "convolution")
+    node = next(edge.target for edge in graph.edges if edge.source == used) if source == "leaf" else used
+    born = NonfiniteSource(37, node, source, 1, 0, 320)
+    run = replace(report, graphs=(replace(graph, nonfinite_source=born),))
+    mark = forward_mark(run.graphs[0])
+    assert (mark.node, mark.pass_number, mark.nan, mark.certain) == (used, 37, 1, True)
+    assert "NaN born in conv, pass 37" in trace_forms.text(run)
+    assert trace_document(run)["graphs"][0]["forward_mark"]["node"] == used
+    later = replace(graph, nonfinite_source=replace(born, pass_number=38))
     assert forward_mark(later) is None, "a gradient of an earlier pass is older"
-    assert forward_mark(replace(graph, nonfinite_source=None)) is None
-
-
-def test_a_leaf_is_marked_at_the_op_that_uses_it():
-    """A leaf is no box of its own."""
-    (graph,) = traced(bad_weight=True).graphs
-    assert graph.nonfinite_source.source == "leaf"
-    assert graph.nodes[forward_mark(graph).node].kind == "op"
+    assert forward_mark(graph) is None
 
 
 def with_sampling(**changes):
@@ -199,12 +154,11 @@ def test_words_about_a_run(say, given, words):
     ids=["few stretches", "no .grad", "bad .grad", "paused"],
 )  # fmt: skip
 def test_which_steps_were_traced(report, last):
-    """Stretches in full where they are few, what the last step left, where a run that is paused is traced again."""
+    """Stretches in full where they are few, what the last step left, where a run that is paused is traced again.
+
+    That a budget was not kept is said, with the reason where it was the first step.
+    """
     assert [*sampling_lines(report)][-1] == last
-
-
-def test_a_budget_that_was_not_kept_is_said():
-    """With the reason, where it was the first step."""
     lines = list(sampling_lines(with_sampling(cost=0.081, first_cost=0.07)))
     assert f"{OVER}: the first step, in which every graph is new, already cost 7 %" in lines
     assert OVER in list(sampling_lines(with_sampling(cost=0.081, first_cost=0.001)))
