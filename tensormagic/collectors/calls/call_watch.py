@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -56,9 +57,8 @@ class LoopNotes:
         # line: after how many passes the last batch was, batches, how many in a row now, the most.
         self._norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
         self.stepped: dict[int, weakref.ref[Any]] = {}  # optimizers, since the last backward
-        # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
-        self.clips: dict[int | None, list[int]] = {}
-        self.scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # an optimizer and its scaler
+        self.clips: dict[int | None, Counter[str]] = {}  # calls of `clip_grad_norm_`, by line: as in `Clipping`
+        self.scalers = Marks(MOST_OPTIMIZERS)  # optimizers, each with the ``GradScaler`` that steps it, held weakly
         # The ``GradScaler`` that scaled a loss since the last backward, and the number of the node that did.
         self.scaled: tuple[weakref.ref[Any], int] | None = None
         self.scaler: weakref.ref[Any] | None = None  # that whose factor the last backward began with
@@ -94,7 +94,7 @@ class LoopNotes:
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
         if (frame := frame_of(_SCALED_STEP, frame)) is not None:
-            self.scalers[id(optimizer)] = weakref.ref(optimizer), weakref.ref(frame.f_locals["self"])
+            self.scalers.put(optimizer, weakref.ref(frame.f_locals["self"]))
 
     def before_pass(self, nodes: Iterable[Any]) -> None:
         """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph."""
@@ -157,9 +157,8 @@ def normalised(watch: CallWatch, call: Call) -> None:
     if not training or learns or not (graded or watch.loop.passes):
         return
     frame = frame_of(MODULE_CALL, call.frame)
-    if (
-        frame is not None and getattr(frame.f_locals["self"], "momentum", None) is not None
-    ):  # None: all anew, on purpose
+    module = frame.f_locals["self"] if frame is not None else None
+    if getattr(module, "momentum", None) is not None:  # None: all anew, on purpose
         watch.loop.normalised(watch.module_path(call.frame), graded=graded)
 
 
@@ -198,18 +197,18 @@ def clipped(watch: CallWatch, call: Call) -> None:
     if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
         return
     parameters = frame.f_locals.get("parameters")
-    counts = watch.loop.clips.setdefault(watch.site(call), [0, 0, 0, 0, 0])
-    counts[0] += 1
+    counts = watch.loop.clips.setdefault(watch.site(call), Counter())
+    counts["calls"] += 1
     if not isinstance(parameters, list) or not parameters:
-        counts[3] += 1
+        counts["exhausted"] += 1
     elif call.name == "tensor":
-        counts[2] += 1
+        counts["empty"] += 1
     else:
         wanted = next((id(one) for one in parameters if one.grad is not None), 0)
-        counts[1] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
-        known = [(owner(), scaler) for owner, scaler in watch.loop.scalers.values()]  # each from its first step on
+        counts["late"] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
+        known = [(mark(), mark.note) for mark in list(watch.loop.scalers.values())]  # each from its first step on
         pairs = [pair for pair in known if _holds(pair[0], wanted)] if known else [(None, watch.loop.scaler)]
-        counts[4] += any(is_scaled(*pair) for pair in pairs)
+        counts["scaled"] += any(is_scaled(*pair) for pair in pairs)
 
 
 def _holds(optimizer: Any, wanted: int) -> bool:

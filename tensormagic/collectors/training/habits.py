@@ -7,8 +7,7 @@ import itertools
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import lru_cache
+from contextlib import AbstractContextManager, suppress
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -21,15 +20,8 @@ from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, 
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import (
-    SourceLines,
-    frame_of,
-    function_of_code,
-    lines_of,
-    names_of,
-    own_frames,
-    syntax_of,
-)
+from tensormagic.collectors.where.source import SourceLines, frame_of, function_of_code, lines_of, names_of, own_frames
+from tensormagic.collectors.where.statements import Scope
 from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
@@ -40,7 +32,6 @@ MOST_LINES = 5000  # of a file whose loops are looked at
 MOST_FRAMES = 4  # of the user's above a backward
 MOST_LOOPS = 32
 _WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "zip", "iter", "track"})
-_Loop = ast.For | ast.While
 
 
 class LoopsOverData:
@@ -76,8 +67,8 @@ class LoopsOverData:
     def _look_in(self, frame: FrameType, site: int | None) -> None:
         code = frame.f_code
         lines = lines_of(code.co_filename, frame.f_globals)
-        source = "\n".join(line.rstrip("\n") for line in lines) if len(lines) <= MOST_LINES else ""
-        for outer, inner in itertools.pairwise(_loops_around(source, frame.f_lineno)):
+        scope = Scope.of("".join(lines), frame, None) if len(lines) <= MOST_LINES else None
+        for outer, inner in itertools.pairwise(scope.loops(frame.f_lineno) if scope is not None else ()):
             leaves = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(inner))  # or one inside it does
             if leaves or not isinstance(inner, ast.For):
                 continue  # it may end before its iterator does
@@ -96,24 +87,6 @@ class LoopsOverData:
                     found = SameOrder(location=self._sites.number(*place), loader=called, epoch=epoch)
                     first = code, epoch, _value(epoch, frame), weakref.ref(sampler), sampler.epoch, found
                     self._first[site] = first
-
-
-_tree_of = lru_cache(maxsize=16)(syntax_of)  # a cell that runs again, and a file that it calls, take milliseconds
-
-
-def _loops_around(code: str, line: int) -> list[_Loop]:
-    """Return the loops of one function, or of the module, around a line: the outermost first."""
-    loops: list[_Loop] = []
-    nodes: list[ast.AST] = [_tree_of(code)]
-    while nodes:
-        inside = [one for node in nodes for one in ast.iter_child_nodes(node)]
-        nodes = [one for one in inside if getattr(one, "lineno", 0) <= line <= (getattr(one, "end_lineno", 0) or 0)]
-        for one in nodes:
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-                loops = []
-            elif isinstance(one, ast.For | ast.While):
-                loops.append(one)
-    return loops
 
 
 def _gone_through(node: ast.expr) -> Iterator[str]:
@@ -138,7 +111,7 @@ def _is_used_up(value: Any) -> bool:
     return ends or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter)
 
 
-def _rounds(loop: _Loop, frame: FrameType) -> int:
+def _rounds(loop: ast.For | ast.While, frame: FrameType) -> int:
     """Return how often a loop goes round; -1 where that cannot be known from what it goes through."""
     over = loop.iter if isinstance(loop, ast.For) else None
     while isinstance(over, ast.Call) and getattr(over.func, "id", "") in _WRAPPERS and over.args:
@@ -174,7 +147,7 @@ class StateLoads:
 
     def noted(self) -> AbstractContextManager[Any]:
         """Note loads until the block ends."""
-        return Replacement(_MODULE, _ANSWER, self._asking) if hasattr(_MODULE, _ANSWER) else nullcontext()
+        return Replacement(_MODULE, _ANSWER, self._asking)
 
     def _asking(self, original: Any) -> Any:
         def incompatible_keys(missing: Any, unexpected: Any) -> Any:

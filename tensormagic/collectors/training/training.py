@@ -246,10 +246,8 @@ class TrainingWatcher(Looking, TracePart):
             frozen=self._frozen.report(), used_up=tuple(self._loops.used_up.values()),
             same_order=tuple(self._loops.same_order), loads=tuple(self._loads.found.values()),
             modes=tuple(modes.found for modes in list(self._modes.values())),
-            clips=tuple(
-                Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted, scaled=scaled)
-                for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
-            ), **self._found,
+            clips=tuple(Clipping(location=site, **counts) for site, counts in list(self._loop.clips.items())),
+            **self._found,
         )}  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import os.path
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
@@ -173,6 +174,7 @@ def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
     return linecache.getlines(filename, names)
 
 
+@lru_cache(maxsize=16)  # a cell that runs again, and a file that it calls, take milliseconds
 def syntax_of(source: str) -> ast.Module:
     """Return the syntax tree of a source; an empty one of what is no Python, as a cell with magics in it."""
     try:
@@ -181,9 +183,10 @@ def syntax_of(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
+def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the definition of the function that code was made from; None where the source has none there."""
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
+    every = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    named = (node for node in every if node.name == code.co_name)
     first = ((node, min([node.lineno, *(each.lineno for each in node.decorator_list)])) for node in named)
     return next((node for node, line in first if line == code.co_firstlineno), None)
 
