@@ -97,9 +97,25 @@ class LoopNotes:
             self.scalers.put(optimizer, weakref.ref(frame.f_locals["self"]))
 
     def before_pass(self, nodes: Iterable[Any]) -> None:
-        """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph."""
-        (scaler, number), self.scaled = self.scaled or (None, -1), None
-        self.scaler = scaler if scaler is not None and _keeps_factor(scaler(), number, nodes) else None
+        """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph.
+
+        The loss that it scaled is in there, and not divided by the factor again: a mean over batches divides, too, by
+        far less. The factor itself may be on a device, for which nobody waits.
+        """
+        (reference, number), self.scaled, self.scaler = self.scaled or (None, -1), None, None
+        if reference is None or (scaler := reference()) is None:
+            return
+        later = {node._sequence_nr(): node for node in nodes if node._sequence_nr() >= number}
+        below, left = {id(target): node for node in later.values() for target in next_nodes(node)}, 1.0
+        at = later.get(number)
+        if at is None:
+            return
+        with quiet():
+            while (at := below.get(id(at))) is not None:
+                by = saved_tensor(at, "other") if at.name() in {"DivBackward0", "MulBackward0"} else None
+                if by is not None and by.numel() == 1 and by.device.type == "cpu" and by != 0:
+                    left = left / float(by) if at.name() == "DivBackward0" else left * float(by)
+        self.scaler = reference if abs(left) * math.sqrt(scaler._init_scale) > 1 else None
 
     def scaler_of_step(self, optimizer: Any, frame: FrameType | None) -> Any:
         """Return the ``GradScaler`` whose factor is in the gradients of a step that it does not make; else None."""
@@ -124,24 +140,6 @@ def scaled(watch: CallWatch, call: Call) -> None:
     """Note the ``GradScaler`` that scales a loss."""
     if call.frame.f_code is _SCALE and getattr(call.result, "grad_fn", None) is not None:
         watch.loop.scaled = weakref.ref(call.frame.f_locals["self"]), call.result.grad_fn._sequence_nr()
-
-
-def _keeps_factor(scaler: Any, number: int, nodes: Iterable[Any]) -> bool:
-    """Return whether the loss that the node of that number scaled is in a graph, and not divided by its factor again.
-
-    A mean over batches divides, too, by far less. The factor itself may be on a device, for which nobody waits.
-    """
-    later = {node._sequence_nr(): node for node in nodes if node._sequence_nr() >= number}
-    at, left = later.get(number), 1.0
-    if scaler is None or at is None:
-        return False
-    below = {id(target): node for node in later.values() for target in next_nodes(node)}
-    with quiet():
-        while (at := below.get(id(at))) is not None:
-            by = saved_tensor(at, "other") if at.name() in {"DivBackward0", "MulBackward0"} else None
-            if by is not None and by.numel() == 1 and by.device.type == "cpu" and by != 0:
-                left = left / float(by) if at.name() == "DivBackward0" else left * float(by)
-    return abs(left) * math.sqrt(scaler._init_scale) > 1
 
 
 def normalised(watch: CallWatch, call: Call) -> None:

@@ -48,21 +48,17 @@ class LoopsOverData:
 
     def look(self, site: int | None, frame: FrameType | None) -> None:
         """Look at the loops around a backward; ``frame`` is where it was called."""
-        if site in self._first:
-            self._look_again(site, frame)
+        if site in self._first:  # whether a loader is gone through once more, and its sampler has the epoch that it had
+            code, outer, value, reference, epoch, found = self._first[site]
+            around, sampler = frame_of(code, frame), reference()
+            if around is not None and sampler is not None and _value(outer, around) != value:
+                del self._first[site]
+                self.same_order += [found] if sampler.epoch == epoch else []
         if site in self._looked or len(self._looked) >= MOST_LOOPS:
             return
         self._looked.add(site)
         for own in itertools.islice(own_frames(frame), MOST_FRAMES):
             self._look_in(own, site)
-
-    def _look_again(self, site: int | None, frame: FrameType | None) -> None:
-        """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
-        code, outer, value, reference, epoch, found = self._first[site]
-        around, sampler = frame_of(code, frame), reference()
-        if around is not None and sampler is not None and _value(outer, around) != value:
-            del self._first[site]
-            self.same_order += [found] if sampler.epoch == epoch else []
 
     def _look_in(self, frame: FrameType, site: int | None) -> None:
         code = frame.f_code
@@ -179,22 +175,18 @@ class StateLoads:
                 self.found.setdefault(site, load)
 
 
-# What is looked at once, when the run has ended.
-
-
 def alike(leaves: Leaves) -> tuple[int, ...]:
     """Return the weights whose units are all the same: rows of a module's, columns of a plain tensor's."""
-    return tuple(number for number, leaf in enumerate(leaves.known) if _is_alike(leaf.reference()))
-
-
-def _is_alike(weight: torch.Tensor | None) -> bool:
-    if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
-        return False
-    is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
-    if not is_matrix or weight.is_meta or not weight.requires_grad:
-        return False
-    units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
-    return len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all())
+    found = []
+    for number, weight in enumerate(leaf.reference() for leaf in leaves.known):
+        if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
+            continue
+        is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
+        if is_matrix and weight.requires_grad and not weight.is_meta:
+            units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
+            if len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all()):
+                found.append(number)
+    return tuple(found)
 
 
 def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) -> tuple[tuple[str, ...], ...]:

@@ -19,12 +19,11 @@ from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.children import is_kind, updated_by
 from tensormagic.collectors.objects.identity import Leaves, name_of
+from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.collectors.training.stepping import Reference, Stepping
 from tensormagic.collectors.where.caller import Origins, sequence_number
 from tensormagic.reports import FrozenUpdate, GraphGrowth, IdleOptimizer, ModelMode, OptimizerUse
-
-# Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
 MOST_STATES, MOST_SHAPES = 4096, 8
 _STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
@@ -111,12 +110,11 @@ class Followed:
         if before not in {0, self._count}:
             self.stepping.keep(list(held_by(optimizer)))
 
-    def finish(self, names: Iterable[tuple[str, Any]]) -> None:
+    def finish(self, namespace: Mapping[str, Any]) -> None:
         """Look whether the unknown are the parameters of a module that has a name."""
         there = {id(tensor) for reference in self._unknown if (tensor := reference()) is not None}
-        modules = ((name, value) for name, value in names if is_kind(value, nn.Module) and not name.startswith("_"))
-        owners = (name for name, module in modules if there <= {id(each) for each in module.parameters()})
-        self._unknown_owner = next(owners, "") if there else ""
+        models = modules_in(namespace) if there else ()
+        self._unknown_owner = next((name for name, model in models if there <= set(map(id, model.parameters()))), "")
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
@@ -127,9 +125,6 @@ class Followed:
             zero_rate_steps=self._zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
             repeated=len(self.restarts.again), repeated_at=self.restarts.at, repeated_of=self.restarts.of,
         )  # fmt: skip
-
-
-# Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
 
 
 class Elsewhere:
@@ -236,9 +231,8 @@ class FrozenMoves:
     def _name(self, held: torch.Tensor) -> str:
         if (number := self._leaves.find_trained(held)) is not None:
             return self._leaves.known[number].name
-        named = [(name, value) for name, value in list(self._namespace.items()) if not name.startswith("_")]
-        modules = ((name, value) for name, value in named if is_kind(value, nn.Module))
-        paths = (f"{name}.{path}" for name, root in modules for path, one in root.named_parameters() if one is held)
+        models = modules_in(self._namespace)
+        paths = (f"{name}.{path}" for name, root in models for path, one in root.named_parameters() if one is held)
         return next(paths, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
 
     def after_step(self, location: int | None, cleared: int | None) -> None:
@@ -264,13 +258,11 @@ def _some(held: torch.Tensor) -> torch.Tensor:
     return flat[:: -(-flat.numel() // _COMPARED) or 1]
 
 
-# In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters.
-
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class ModelModes:
-    """The modes of one model, over the steps of its optimizers."""
+    """In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters."""
 
     def __init__(self, name: str, model: nn.Module, late: Late) -> None:
         self.reference = weakref.ref(model)

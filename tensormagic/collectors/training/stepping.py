@@ -62,10 +62,7 @@ class ParameterProbe:
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
-        leaf = self.parameter()
-        now = leaf.grad if leaf is not None and leaf.is_leaf else None  # as `gradient_of`, without a call
-        now = now if type(now) is torch.Tensor else local_shard(now)
-        if now is None:
+        if (now := gradient_of(self.parameter())) is None:
             same, self.gradient = self.gradient is None, None
             return same
         version = now._version
@@ -332,7 +329,9 @@ class Stepping:
             repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
             return "repeated" if repeated else "fresh"
         if any(probe.emptied for probe in self.probes):
-            return "idle" if any(map(_has_gradient, parameters)) else "emptied"
+            every = (gradient for one in parameters if (gradient := gradient_of(one)) is not None)
+            # Of one on a device it is not asked whether it is zero.
+            return "idle" if any(not devices.there.holds(each) and not all_zero(each) for each in every) else "emptied"
         return "without" if moment.forward and not moment.passes else "idle"
 
     def _measure(self, *, one_pass: bool) -> None:
@@ -351,12 +350,6 @@ class Stepping:
 
         with suppress(RuntimeError, TypeError, NotImplementedError), quiet():
             self._late.read([torch.linalg.vector_norm(_values(gradient))], keep)
-
-
-def _has_gradient(parameter: torch.Tensor) -> bool:
-    """Return whether a parameter has a gradient that is not zero; of one on a device that is not asked."""
-    gradient = gradient_of(parameter)
-    return gradient is not None and not devices.there.holds(gradient) and not all_zero(gradient)
 
 
 # Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.

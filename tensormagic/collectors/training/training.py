@@ -135,7 +135,7 @@ class TrainingWatcher(Looking, TracePart):
             "elsewhere": tuple(sorted(self._elsewhere.found - held)),
         }
         for followed in self._optimizers:
-            followed.finish(names)
+            followed.finish(self._namespace)
         for followed, theirs in alive:
             if followed.waits >= _TRAINS and not followed.stepping.steps:
                 lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, followed.waits)
