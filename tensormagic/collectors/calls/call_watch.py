@@ -55,7 +55,7 @@ class LoopNotes:
         self.region: Callable[[], int | None] = lambda: None  # gives the line that has switched gradients off
         # Normalisations that learn nothing, by whether gradients were on (then their weights are frozen), module and
         # line: after how many passes the last batch was, batches, how many in a row now, the most.
-        self._norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
+        self.norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
         self.stepped: dict[int, weakref.ref[Any]] = {}  # optimizers, since the last backward
         self.clips: dict[int | None, Counter[str]] = {}  # calls of `clip_grad_norm_`, by line: as in `Clipping`
         self.scalers = Marks(MOST_OPTIMIZERS)  # optimizers, each with the ``GradScaler`` that steps it, held weakly
@@ -71,18 +71,11 @@ class LoopNotes:
         lines = list(self.lines.items())
         return tuple(RunningSum(location=site, steps=longest) for site, (_, _, _, longest) in lines if longest > 1)
 
-    def normalised(self, path: str, *, graded: bool) -> None:
-        """Note a batch that a normalisation took statistics from and learned nothing from."""
-        key = graded, path, None if graded else self.region()
-        last, batches, in_a_row, longest = self._norms.get(key, (self.passes, 0, 0, 0))
-        in_a_row = in_a_row + 1 if last == self.passes else 1
-        self._norms[key] = self.passes, batches + 1, in_a_row, max(longest, in_a_row)
-
-    def norms(self, *, graded: bool) -> tuple[UntrainedNorm, ...]:
+    def untrained(self, *, graded: bool) -> tuple[UntrainedNorm, ...]:
         """Return these normalisations: those with gradients on, or off."""
         return tuple(
             UntrainedNorm(module=path, location=site, batches=batches, longest=longest)
-            for (on, path, site), (_, batches, _, longest) in list(self._norms.items())
+            for (on, path, site), (_, batches, _, longest) in list(self.norms.items())
             if on is graded
         )
 
@@ -157,7 +150,11 @@ def normalised(watch: CallWatch, call: Call) -> None:
     frame = frame_of(MODULE_CALL, call.frame)
     module = frame.f_locals["self"] if frame is not None else None
     if getattr(module, "momentum", None) is not None:  # None: all anew, on purpose
-        watch.loop.normalised(watch.module_path(call.frame), graded=graded)
+        loop = watch.loop
+        key = graded, watch.module_path(call.frame), None if graded else loop.region()
+        last, batches, in_a_row, longest = loop.norms.get(key, (loop.passes, 0, 0, 0))
+        in_a_row = in_a_row + 1 if last == loop.passes else 1
+        loop.norms[key] = loop.passes, batches + 1, in_a_row, max(longest, in_a_row)
 
 
 def cleared(watch: CallWatch, call: Call) -> None:

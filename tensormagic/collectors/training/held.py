@@ -132,7 +132,7 @@ class Elsewhere:
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
-        self._first: list[tuple[weakref.ref[torch.Tensor], int]] = []  # with their versions
+        self._first: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}  # by number, with their versions
         self._passes = 0
         self.found: set[int] = set()
         self.idle: list[IdleOptimizer] = []  # those that hold some of these; see `finish`
@@ -148,11 +148,10 @@ class Elsewhere:
         for number, known in enumerate(self._leaves.known):
             reference, leaf = known.reference, known.reference()
             now = reference, -1 if leaf is None else leaf._version
-            first = self._first[number] if number < len(self._first) else now
+            first = self._first.setdefault(number, now)
             # A model that was made anew has other tensors by the same names: nobody has trained these.
-            anew = first[0] is not reference and known.owner and number not in self._leaves.replaced
-            if number == len(self._first) or anew:
-                self._first[number : number + 1] = [now]
+            if first[0] is not reference and known.owner and number not in self._leaves.replaced:
+                self._first[number] = now
             elif first[0] is not reference or (leaf is not None and first != now):
                 self.found.add(number)
 

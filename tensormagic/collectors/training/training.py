@@ -242,8 +242,9 @@ class TrainingWatcher(Looking, TracePart):
         return {"training": Training(
             optimizers=tuple(followed.use() for followed in every), optimizers_seen=self._optimizers_seen,
             by_hand=self._by_hand.use(), growth=tuple(self._growth.found.values()),
-            sums=self._loop.sums(), norms=self._loop.norms(graded=False), drifting=self._loop.norms(graded=True),
-            frozen=self._frozen.report(), used_up=tuple(self._loops.used_up.values()),
+            sums=self._loop.sums(), norms=self._loop.untrained(graded=False),
+            drifting=self._loop.untrained(graded=True), frozen=self._frozen.report(),
+            used_up=tuple(self._loops.used_up.values()),
             same_order=tuple(self._loops.same_order), loads=tuple(self._loads.found.values()),
             modes=tuple(modes.found for modes in list(self._modes.values())),
             clips=tuple(Clipping(location=site, **counts) for site, counts in list(self._loop.clips.items())),
