@@ -6,7 +6,6 @@ import ast
 import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -18,17 +17,14 @@ from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.children import has_history
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import Looking, quiet
-from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code
+from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, part_at, position_of
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.training import ObservationKind
 
-# What the operands of a call are, and what the user calls them in the line that made it.
-#
 # Names come from the source: reading the frame's variables would make a copy that keeps tensors alive. Where Python
 # knows which part of a line is running (from 3.11 on), that part is parsed: ``pred``, ``self.w``, ``x[:, None]``.
 
 LONGEST = 40  # characters of an operand's text; a longer one is not repeated
-MOST_LINES = 20
 
 MODULE_CALL = nn.Module._call_impl.__code__
 
@@ -76,22 +72,9 @@ def operand_texts(frame: FrameType, count: int) -> list[str]:
 
 def running_part(frame: FrameType) -> ast.AST | None:
     """Return the expression or statement that ``frame`` is in the middle of; None where that is unknown."""
-    positions = getattr(frame.f_code, "co_positions", None)
-    if positions is None or frame.f_lasti < 0:
-        return None
-    line, end_line, start, end = next(islice(positions(), frame.f_lasti // 2, None), (None,) * 4)
-    if line is None or end_line is None or start is None or end is None or end_line - line > MOST_LINES:
-        return None
-    numbers = range(line, end_line + 1)
-    lines = [linecache.getline(frame.f_code.co_filename, at, frame.f_globals).encode() for at in numbers]
-    lines[-1] = lines[-1][:end]
-    lines[0] = lines[0][start:]
-    text = b"".join(lines).decode(errors="replace")
-    try:
-        (statement,) = ast.parse(f"({text})" if "\n" in text else text).body
-    except (SyntaxError, ValueError):
-        return None
-    return statement.value if isinstance(statement, ast.Expr) else statement
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    found = part_at(position_of(frame.f_code, frame.f_lasti), lines)
+    return found[0] if found is not None else None
 
 
 def operand_parts(frame: FrameType) -> list[ast.expr] | None:
@@ -122,8 +105,6 @@ def _operands(part: ast.AST | None) -> list[ast.expr]:
             return [*own, *args, *(keyword.value for keyword in keywords)]
     return []
 
-
-# One call that was looked at, and what was found about the calls of a line: what every look at calls notes.
 
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
 OFTEN = 16  # of a place in library code that are noted one by one, where it only matters that they were made
@@ -283,8 +264,6 @@ class CallNotes(Looking):
         """Return what could not be looked at."""
         return (Gap("calls", f"some calls could not be inspected: {self.gap}"),) if self.gap else ()
 
-
-# What two operands do to each other where they meet: dtypes that are promoted, memory formats that differ.
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "rsub", "pow", "where",
                "maximum", "minimum")  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -54,11 +55,10 @@ class LoopNotes:
         self.region: Callable[[], int | None] = lambda: None  # gives the line that has switched gradients off
         # Normalisations that learn nothing, by whether gradients were on (then their weights are frozen), module and
         # line: after how many passes the last batch was, batches, how many in a row now, the most.
-        self._norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
+        self.norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
         self.stepped: dict[int, weakref.ref[Any]] = {}  # optimizers, since the last backward
-        # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, still scaled.
-        self.clips: dict[int | None, list[int]] = {}
-        self.scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}  # an optimizer and its scaler
+        self.clips: dict[int | None, Counter[str]] = {}  # calls of `clip_grad_norm_`, by line: as in `Clipping`
+        self.scalers = Marks(MOST_OPTIMIZERS)  # optimizers, each with the ``GradScaler`` that steps it, held weakly
         # The ``GradScaler`` that scaled a loss since the last backward, and the number of the node that did.
         self.scaled: tuple[weakref.ref[Any], int] | None = None
         self.scaler: weakref.ref[Any] | None = None  # that whose factor the last backward began with
@@ -71,18 +71,11 @@ class LoopNotes:
         lines = list(self.lines.items())
         return tuple(RunningSum(location=site, steps=longest) for site, (_, _, _, longest) in lines if longest > 1)
 
-    def normalised(self, path: str, *, graded: bool) -> None:
-        """Note a batch that a normalisation took statistics from and learned nothing from."""
-        key = graded, path, None if graded else self.region()
-        last, batches, in_a_row, longest = self._norms.get(key, (self.passes, 0, 0, 0))
-        in_a_row = in_a_row + 1 if last == self.passes else 1
-        self._norms[key] = self.passes, batches + 1, in_a_row, max(longest, in_a_row)
-
-    def norms(self, *, graded: bool) -> tuple[UntrainedNorm, ...]:
+    def untrained(self, *, graded: bool) -> tuple[UntrainedNorm, ...]:
         """Return these normalisations: those with gradients on, or off."""
         return tuple(
             UntrainedNorm(module=path, location=site, batches=batches, longest=longest)
-            for (on, path, site), (_, batches, _, longest) in list(self._norms.items())
+            for (on, path, site), (_, batches, _, longest) in list(self.norms.items())
             if on is graded
         )
 
@@ -94,12 +87,28 @@ class LoopNotes:
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
         if (frame := frame_of(_SCALED_STEP, frame)) is not None:
-            self.scalers[id(optimizer)] = weakref.ref(optimizer), weakref.ref(frame.f_locals["self"])
+            self.scalers.put(optimizer, weakref.ref(frame.f_locals["self"]))
 
     def before_pass(self, nodes: Iterable[Any]) -> None:
-        """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph."""
-        (scaler, number), self.scaled = self.scaled or (None, -1), None
-        self.scaler = scaler if scaler is not None and _keeps_factor(scaler(), number, nodes) else None
+        """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph.
+
+        The loss that it scaled is in there, and not divided by the factor again: a mean over batches divides, too, by
+        far less. The factor itself may be on a device, for which nobody waits.
+        """
+        (reference, number), self.scaled, self.scaler = self.scaled or (None, -1), None, None
+        if reference is None or (scaler := reference()) is None:
+            return
+        later = {node._sequence_nr(): node for node in nodes if node._sequence_nr() >= number}
+        below, left = {id(target): node for node in later.values() for target in next_nodes(node)}, 1.0
+        at = later.get(number)
+        if at is None:
+            return
+        with quiet():
+            while (at := below.get(id(at))) is not None:
+                by = saved_tensor(at, "other") if at.name() in {"DivBackward0", "MulBackward0"} else None
+                if by is not None and by.numel() == 1 and by.device.type == "cpu" and by != 0:
+                    left = left / float(by) if at.name() == "DivBackward0" else left * float(by)
+        self.scaler = reference if abs(left) * math.sqrt(scaler._init_scale) > 1 else None
 
     def scaler_of_step(self, optimizer: Any, frame: FrameType | None) -> Any:
         """Return the ``GradScaler`` whose factor is in the gradients of a step that it does not make; else None."""
@@ -126,24 +135,6 @@ def scaled(watch: CallWatch, call: Call) -> None:
         watch.loop.scaled = weakref.ref(call.frame.f_locals["self"]), call.result.grad_fn._sequence_nr()
 
 
-def _keeps_factor(scaler: Any, number: int, nodes: Iterable[Any]) -> bool:
-    """Return whether the loss that the node of that number scaled is in a graph, and not divided by its factor again.
-
-    A mean over batches divides, too, by far less. The factor itself may be on a device, for which nobody waits.
-    """
-    later = {node._sequence_nr(): node for node in nodes if node._sequence_nr() >= number}
-    at, left = later.get(number), 1.0
-    if scaler is None or at is None:
-        return False
-    below = {id(target): node for node in later.values() for target in next_nodes(node)}
-    with quiet():
-        while (at := below.get(id(at))) is not None:
-            by = saved_tensor(at, "other") if at.name() in {"DivBackward0", "MulBackward0"} else None
-            if by is not None and by.numel() == 1 and by.device.type == "cpu" and by != 0:
-                left = left / float(by) if at.name() == "DivBackward0" else left * float(by)
-    return abs(left) * math.sqrt(scaler._init_scale) > 1
-
-
 def normalised(watch: CallWatch, call: Call) -> None:
     """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
     graded, given = torch.is_grad_enabled(), call.kwargs
@@ -157,10 +148,13 @@ def normalised(watch: CallWatch, call: Call) -> None:
     if not training or learns or not (graded or watch.loop.passes):
         return
     frame = frame_of(MODULE_CALL, call.frame)
-    if (
-        frame is not None and getattr(frame.f_locals["self"], "momentum", None) is not None
-    ):  # None: all anew, on purpose
-        watch.loop.normalised(watch.module_path(call.frame), graded=graded)
+    module = frame.f_locals["self"] if frame is not None else None
+    if getattr(module, "momentum", None) is not None:  # None: all anew, on purpose
+        loop = watch.loop
+        key = graded, watch.module_path(call.frame), None if graded else loop.region()
+        last, batches, in_a_row, longest = loop.norms.get(key, (loop.passes, 0, 0, 0))
+        in_a_row = in_a_row + 1 if last == loop.passes else 1
+        loop.norms[key] = loop.passes, batches + 1, in_a_row, max(longest, in_a_row)
 
 
 def cleared(watch: CallWatch, call: Call) -> None:
@@ -198,18 +192,18 @@ def clipped(watch: CallWatch, call: Call) -> None:
     if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
         return
     parameters = frame.f_locals.get("parameters")
-    counts = watch.loop.clips.setdefault(watch.site(call), [0, 0, 0, 0, 0])
-    counts[0] += 1
+    counts = watch.loop.clips.setdefault(watch.site(call), Counter())
+    counts["calls"] += 1
     if not isinstance(parameters, list) or not parameters:
-        counts[3] += 1
+        counts["exhausted"] += 1
     elif call.name == "tensor":
-        counts[2] += 1
+        counts["empty"] += 1
     else:
         wanted = next((id(one) for one in parameters if one.grad is not None), 0)
-        counts[1] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
-        known = [(owner(), scaler) for owner, scaler in watch.loop.scalers.values()]  # each from its first step on
+        counts["late"] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
+        known = [(mark(), mark.note) for mark in list(watch.loop.scalers.values())]  # each from its first step on
         pairs = [pair for pair in known if _holds(pair[0], wanted)] if known else [(None, watch.loop.scaler)]
-        counts[4] += any(is_scaled(*pair) for pair in pairs)
+        counts["scaled"] += any(is_scaled(*pair) for pair in pairs)
 
 
 def _holds(optimizer: Any, wanted: int) -> bool:

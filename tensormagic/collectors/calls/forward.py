@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from tensormagic.collectors.gradients.gradient_statistics import PassValues
 
 
-# Ends a run where a NaN or Inf is made, for the user who asks for it: ``--stop nan``.
-#
-# Of the forward each call is looked at: what it returned, and where that is not finite what it was given. A call that
-# was given a NaN or Inf, or an infinite number such as the ``-inf`` of a mask, makes none. Of the backward the pass
-# is looked at once it has ended, at the line that called it, before anything uses the gradients.
+# Ends a run where a NaN or Inf is made, for the user who asks for it: ``--stop nan``. A call that was given a NaN or
+# Inf, or an infinite number such as the ``-inf`` of a mask, makes none.
 
 _UNWRITTEN = ("empty", "new_empty", "resize")  # what these return was not made by anybody
 _WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__")

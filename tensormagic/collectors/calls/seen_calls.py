@@ -83,8 +83,6 @@ def one_of_the_batch(watch: CallNotes, call: Call) -> None:
             watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
 
 
-# Calls that change shapes or join tensors: copies, elements that are regrouped, views that are all the same memory.
-
 SMALLEST = 1 << 16  # bytes; what is less is not even counted
 
 
@@ -231,26 +229,24 @@ def both_grew(watch: CallNotes, call: Call) -> None:
     column, row = (left, right) if left.dim() > right.dim() else (right, left)
     if column.shape != (*row.shape, 1) or result.numel() <= max(column.numel(), row.numel()):
         return
-    if not _is_meant(column, row) and not _turns(call, 0 if column is left else 1):
+    if not _is_meant(call, column, row):
         watch.wide.put(result, watch.found("both broadcast", call, operands=(left, right), result=result))
 
 
-def _is_meant(column: torch.Tensor, row: torch.Tensor) -> bool:
-    """Return whether the operands themselves say that pairs are wanted: of one tensor, or made into a column just now.
+def _is_meant(call: Call, column: torch.Tensor, row: torch.Tensor) -> bool:
+    """Return whether pairs are wanted: of one tensor, or of a column that was made just now; by the line, or before.
 
-    A parameter against data is a feature map; two predictions against each other are a ranking.
+    A parameter against data is a feature map; two predictions against each other are a ranking. Of a line that is not
+    known nothing is said.
     """
     if any(map(is_leaf, (column, row))) or (column.requires_grad and row.requires_grad):
         return True
     made = column.grad_fn.name() if column.grad_fn is not None else ""
-    return made == "UnsqueezeBackward0" or column.untyped_storage()._cdata == row.untyped_storage()._cdata
-
-
-def _turns(call: Call, at: int) -> bool:
-    """Return whether the line itself makes the column, so that whoever reads it sees a table, or is not known."""
-    parts = operand_parts(call.frame)
-    if parts is None:
+    if made == "UnsqueezeBackward0" or column.untyped_storage()._cdata == row.untyped_storage()._cdata:
         return True
+    if (parts := operand_parts(call.frame)) is None:
+        return True
+    at = 0 if column is call.args[0] else 1
     for node in (node for part in (parts[at : at + 1] if len(parts) == 2 else parts) for node in ast.walk(part)):
         match node:
             case ast.Constant(value=None) | ast.keyword(arg="keepdim"):

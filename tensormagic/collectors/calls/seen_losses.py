@@ -22,13 +22,8 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import innermost_own
 
 _LIKELIHOODS = ("nll_loss_nd", "nll_loss")
-NAMES = (
-    "cross_entropy_loss",
-    "cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "binary_cross_entropy",
-    *_LIKELIHOODS,
-)
+NAMES = ("cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "binary_cross_entropy",
+         *_LIKELIHOODS)  # fmt: skip
 _LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
 _LAYERS = _LINEAR | {"ConvolutionBackward0", "ReluBackward0"}  # whose results are no logarithms of probabilities
 
@@ -89,12 +84,13 @@ def _is_read(x: torch.Tensor) -> bool:
 
 # Over which dimension a softmax went is saved by the node that it made.
 
-_SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
 
-
-def _dim_of(node: Any, ndim: int) -> int:
+def _over(node: Any, x: torch.Tensor) -> int | None:
+    """Return the dimension that a softmax went over, given its node and what has its shape; None of another node."""
+    if node is None or node.name() not in {"SoftmaxBackward0", "LogSoftmaxBackward0"}:
+        return None
     dim = int(saved_argument(node, "dim"))
-    return (dim - (1 << 64) if dim >= 1 << 63 else dim) % ndim  # saved without a sign
+    return (dim - (1 << 64) if dim >= 1 << 63 else dim) % x.dim()  # saved without a sign
 
 
 def _weights(x: Any) -> Any:
@@ -110,20 +106,18 @@ def likelihood_over(watch: CallNotes, call: Call) -> None:
     x = call.args[0] if call.args else None
     if not isinstance(x, torch.Tensor) or x.dim() < 2:
         return
-    node = x.grad_fn
+    node: Any = x.grad_fn
     node = first_input(node) if node is not None and node.name() == "LogBackward0" else node
-    if node is None or node.name() not in _SOFTMAX_NODES:
-        return
-    dim = _dim_of(node, x.dim())
-    if dim != 1 and x.shape[dim] > 1:
+    if (dim := _over(node, x)) is not None and dim != 1 and x.shape[dim] > 1:
         watch.note("normalised over", call, operands=(x,), of=2, made=watch.line_of(node), detail=f"classes {dim}")
 
 
 def weights_over(watch: CallNotes, call: Call) -> None:
     """Note weights of a matrix product that were normalised over another dimension than the one that is summed."""
     for at, x in enumerate(call.args[:2]):
-        if (node := _weights(x)) is not None and min(x.shape[-2:]) > 1:
-            dim, summed = _dim_of(node, x.dim()), x.dim() - 1 - at
+        node = _weights(x)
+        if (dim := _over(node, x)) is not None and min(x.shape[-2:]) > 1:
+            summed = x.dim() - 1 - at
             if dim != summed and x.shape[dim] > 1:
                 watch.note("normalised over", call, operands=call.args[:2], about=at, made=watch.line_of(node),
                            detail=f"{'batch' if dim == 0 and x.dim() > 2 else 'product'} {dim} {summed}")  # fmt: skip
@@ -144,9 +138,9 @@ def einsum_over(watch: CallNotes, call: Call) -> None:
     for at, (term, x) in enumerate(zip(terms.split(","), given, strict=True)):
         node = _weights(x)
         summed = [place for place, index in enumerate(term) if index not in out and x.shape[place] > 1]
-        if node is None or not summed:
+        if (dim := _over(node, x)) is None or not summed:
             continue
-        dim, scores = _dim_of(node, x.dim()), past(first_input(node), _SCALED)
+        scores = past(first_input(node), _SCALED)
         if term[dim] in out and x.shape[dim] > 1 and scores is not None and scores.name() == "BmmBackward0":
             watch.note("normalised over", call, operands=given, about=at, detail=f"product {dim} {summed[0]}",
                        made=watch.line_of(node))  # fmt: skip
@@ -165,7 +159,7 @@ def alone(watch: CallNotes, call: Call) -> None:
     if call.name in {"cross_entropy_loss", "cross_entropy"}:
         if x.shape[1] == 1:
             watch.note("normalised over", call, operands=(x,), detail="alone 1", of=2)
-    elif node is not None and node.name() in _SOFTMAX_NODES and x.shape[dim := _dim_of(node, x.dim())] == 1:
+    elif (dim := _over(node, x)) is not None and x.shape[dim] == 1:
         weight = _weight(past(x.grad_fn, {"AddBackward0"})) if dim == x.dim() - 1 else None  # before a bias
         if weight is not None and 1 in weight.shape:
             watch.note("normalised over", call, operands=(x,), detail=f"alone {dim}")
@@ -176,8 +170,7 @@ def samples_over(watch: CallNotes, call: Call) -> None:
     x = call.args[0] if call.args else None
     if not isinstance(x, torch.Tensor) or x.dim() != 2 or _weight(x.grad_fn) is None:
         return  # similarities of two batches are normalised both ways
-    node = getattr(call.result, "grad_fn", None)
-    if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
+    if min(x.shape) > 1 and _over(getattr(call.result, "grad_fn", None), x) == 0:
         watch.note("normalised over", call, operands=(x,), detail="samples 0")
 
 

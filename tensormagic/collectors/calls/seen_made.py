@@ -9,7 +9,6 @@ import random
 import sys
 import weakref
 from dataclasses import dataclass
-from functools import lru_cache
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -346,7 +345,6 @@ def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -
         watch.keep(Found(seen), times=times)
 
 
-@lru_cache(maxsize=16)
 def _update_at(source: str, line: int) -> str:
     """Return the assignment that a line belongs to, as one line; empty where what it binds is read below it."""
     statements = (node for node in ast.walk(syntax_of(source)) if isinstance(node, ast.stmt))

@@ -16,7 +16,7 @@ from tensormagic.collectors.objects.identity import Leaves, Marks, holds
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
-# Which calls end the gradient's way, known from the function alone: what it is to the tracer is its role.
+# What a function is to the tracer is its role.
 
 GRAD_MODE: Final = "grad mode"
 VALUELESS: Final = "valueless"  # the result does not depend on the values of what goes in

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import product
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
-from tensormagic.collectors.where.source import lines_of, names_of, outwards, syntax_of
+from tensormagic.collectors.where.source import NOWHERE, Position, lines_of, names_of, outwards, part_at, position_of
 from tensormagic.collectors.where.statements import OPERATORS
 
 # Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
@@ -68,10 +68,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 # Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone that
 # failed is parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
-Position = tuple["int | None", "int | None", "int | None", "int | None"]
-_NOWHERE: Position = (None, None, None, None)
-
-
 @dataclass(frozen=True, slots=True)
 class Failing:
     """The expression or statement that failed."""
@@ -84,44 +80,25 @@ class Failing:
 def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     """Return what failed in the frame of a traceback's entry, given its source where Python cannot know it, or None."""
     code = entry.tb_frame.f_code
-    first, last, start, stop = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
-    if first is None or last is None or start is None or stop is None:
+    known = sys.version_info >= (3, 11)
+    position = position_of(code, entry.tb_lasti) if known else position_by_executing(entry)
+    if (found := part_at(position, source.splitlines() or lines_in(entry.tb_frame))) is None:
         return None
-    lines = source.splitlines() or lines_in(entry.tb_frame)
-    if not 0 < first <= last <= len(lines):
-        return None
-    raw = [line.rstrip("\n").encode() for line in lines[first - 1 : last]]
-    raw[-1] = raw[-1][:stop]  # columns are in bytes
-    raw[0] = raw[0][start:]
-    piece = b"\n".join(raw).decode(errors="replace")
-    # In brackets, as an expression may go over several lines; else it is a statement.
-    body = syntax_of(f"({piece}\n)").body or syntax_of(piece).body
-    if len(body) != 1:
-        return None
-    node: ast.AST = body[0].value if isinstance(body[0], ast.Expr) else body[0]
+    node, piece = found
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):  # in asking whether it is so
         node = node.test
         piece = ast.unparse(node)
     return Failing(node, dis.opname[code.co_code[entry.tb_lasti]], " ".join(piece.split()))
 
 
-def position(entry: TracebackType) -> Position:
-    """Return first and last line and the columns, in bytes, of what failed: compiled code says it since Python 3.11."""
-    every = getattr(entry.tb_frame.f_code, "co_positions", None)
-    if every is None or entry.tb_lasti < 0:
-        return _NOWHERE
-    found: Position = next(islice(every(), entry.tb_lasti // 2, None), _NOWHERE)
-    return found
-
-
 def position_by_executing(entry: TracebackType) -> Position:
-    """Return the same by the package `executing`: it compiles the source and compares."""
+    """Return what `position_of` does, by the package `executing`: it compiles the source and compares."""
     with suppress(Exception):  # it is not there, has no node for that instruction, or cannot read the source
         from executing import Source
 
         node: Any = Source.executing(entry).node
         return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
-    return _NOWHERE
+    return NOWHERE
 
 
 # A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,

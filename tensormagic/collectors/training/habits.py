@@ -7,8 +7,7 @@ import itertools
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import lru_cache
+from contextlib import AbstractContextManager, suppress
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -21,15 +20,8 @@ from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, 
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import (
-    SourceLines,
-    frame_of,
-    function_of_code,
-    lines_of,
-    names_of,
-    own_frames,
-    syntax_of,
-)
+from tensormagic.collectors.where.source import SourceLines, frame_of, function_of_code, lines_of, names_of, own_frames
+from tensormagic.collectors.where.statements import Scope
 from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
@@ -40,7 +32,6 @@ MOST_LINES = 5000  # of a file whose loops are looked at
 MOST_FRAMES = 4  # of the user's above a backward
 MOST_LOOPS = 32
 _WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "zip", "iter", "track"})
-_Loop = ast.For | ast.While
 
 
 class LoopsOverData:
@@ -57,27 +48,23 @@ class LoopsOverData:
 
     def look(self, site: int | None, frame: FrameType | None) -> None:
         """Look at the loops around a backward; ``frame`` is where it was called."""
-        if site in self._first:
-            self._look_again(site, frame)
+        if site in self._first:  # whether a loader is gone through once more, and its sampler has the epoch that it had
+            code, outer, value, reference, epoch, found = self._first[site]
+            around, sampler = frame_of(code, frame), reference()
+            if around is not None and sampler is not None and _value(outer, around) != value:
+                del self._first[site]
+                self.same_order += [found] if sampler.epoch == epoch else []
         if site in self._looked or len(self._looked) >= MOST_LOOPS:
             return
         self._looked.add(site)
         for own in itertools.islice(own_frames(frame), MOST_FRAMES):
             self._look_in(own, site)
 
-    def _look_again(self, site: int | None, frame: FrameType | None) -> None:
-        """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
-        code, outer, value, reference, epoch, found = self._first[site]
-        around, sampler = frame_of(code, frame), reference()
-        if around is not None and sampler is not None and _value(outer, around) != value:
-            del self._first[site]
-            self.same_order += [found] if sampler.epoch == epoch else []
-
     def _look_in(self, frame: FrameType, site: int | None) -> None:
         code = frame.f_code
         lines = lines_of(code.co_filename, frame.f_globals)
-        source = "\n".join(line.rstrip("\n") for line in lines) if len(lines) <= MOST_LINES else ""
-        for outer, inner in itertools.pairwise(_loops_around(source, frame.f_lineno)):
+        scope = Scope.of("".join(lines), frame, None) if len(lines) <= MOST_LINES else None
+        for outer, inner in itertools.pairwise(scope.loops(frame.f_lineno) if scope is not None else ()):
             leaves = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(inner))  # or one inside it does
             if leaves or not isinstance(inner, ast.For):
                 continue  # it may end before its iterator does
@@ -96,24 +83,6 @@ class LoopsOverData:
                     found = SameOrder(location=self._sites.number(*place), loader=called, epoch=epoch)
                     first = code, epoch, _value(epoch, frame), weakref.ref(sampler), sampler.epoch, found
                     self._first[site] = first
-
-
-_tree_of = lru_cache(maxsize=16)(syntax_of)  # a cell that runs again, and a file that it calls, take milliseconds
-
-
-def _loops_around(code: str, line: int) -> list[_Loop]:
-    """Return the loops of one function, or of the module, around a line: the outermost first."""
-    loops: list[_Loop] = []
-    nodes: list[ast.AST] = [_tree_of(code)]
-    while nodes:
-        inside = [one for node in nodes for one in ast.iter_child_nodes(node)]
-        nodes = [one for one in inside if getattr(one, "lineno", 0) <= line <= (getattr(one, "end_lineno", 0) or 0)]
-        for one in nodes:
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-                loops = []
-            elif isinstance(one, ast.For | ast.While):
-                loops.append(one)
-    return loops
 
 
 def _gone_through(node: ast.expr) -> Iterator[str]:
@@ -138,7 +107,7 @@ def _is_used_up(value: Any) -> bool:
     return ends or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter)
 
 
-def _rounds(loop: _Loop, frame: FrameType) -> int:
+def _rounds(loop: ast.For | ast.While, frame: FrameType) -> int:
     """Return how often a loop goes round; -1 where that cannot be known from what it goes through."""
     over = loop.iter if isinstance(loop, ast.For) else None
     while isinstance(over, ast.Call) and getattr(over.func, "id", "") in _WRAPPERS and over.args:
@@ -174,7 +143,7 @@ class StateLoads:
 
     def noted(self) -> AbstractContextManager[Any]:
         """Note loads until the block ends."""
-        return Replacement(_MODULE, _ANSWER, self._asking) if hasattr(_MODULE, _ANSWER) else nullcontext()
+        return Replacement(_MODULE, _ANSWER, self._asking)
 
     def _asking(self, original: Any) -> Any:
         def incompatible_keys(missing: Any, unexpected: Any) -> Any:
@@ -206,22 +175,18 @@ class StateLoads:
                 self.found.setdefault(site, load)
 
 
-# What is looked at once, when the run has ended.
-
-
 def alike(leaves: Leaves) -> tuple[int, ...]:
     """Return the weights whose units are all the same: rows of a module's, columns of a plain tensor's."""
-    return tuple(number for number, leaf in enumerate(leaves.known) if _is_alike(leaf.reference()))
-
-
-def _is_alike(weight: torch.Tensor | None) -> bool:
-    if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
-        return False
-    is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
-    if not is_matrix or weight.is_meta or not weight.requires_grad:
-        return False
-    units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
-    return len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all())
+    found = []
+    for number, weight in enumerate(leaf.reference() for leaf in leaves.known):
+        if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
+            continue
+        is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
+        if is_matrix and weight.requires_grad and not weight.is_meta:
+            units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
+            if len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all()):
+                found.append(number)
+    return tuple(found)
 
 
 def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) -> tuple[tuple[str, ...], ...]:

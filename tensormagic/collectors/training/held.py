@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,11 +19,15 @@ from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.children import is_kind, updated_by
 from tensormagic.collectors.objects.identity import Leaves, name_of
+from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
+from tensormagic.collectors.training.stepping import Reference, Stepping
 from tensormagic.collectors.where.caller import Origins, sequence_number
-from tensormagic.reports import FrozenUpdate, GraphGrowth, IdleOptimizer, ModelMode
+from tensormagic.reports import FrozenUpdate, GraphGrowth, IdleOptimizer, ModelMode, OptimizerUse
 
-# Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
+MOST_STATES, MOST_SHAPES = 4096, 8
+_STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
+NO_RATE = 1e-7  # of the largest rate: less is none
 
 
 def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
@@ -30,56 +35,96 @@ def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     return (parameter for group in optimizer.param_groups for parameter in group["params"])
 
 
-class Held:
-    """What one optimizer holds.
+class Restarts:
+    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+        self.again: set[int] = set()  # the states that came back
+        self._last = self.at = self.of = 0
+
+    def look(self, step: int) -> None:
+        """Look after a step: some 3 µs."""
+        generator = torch.default_generator.get_state()  # always on the CPU
+        state = hash(ctypes.string_at(generator.data_ptr(), _STATE))
+        if state == self._last:
+            return  # nobody has drawn
+        self._last, before = state, self._seen.get(state)
+        if before is not None:
+            self.again.add(state)
+            self.at, self.of = self.at or step, self.of or before
+        elif len(self._seen) < MOST_STATES:
+            self._seen[state] = step
+
+
+class Followed:
+    """An optimizer that steps: who it is, what it holds, and how it stepped.
 
     A parameter is looked up at the first step, and again at steps that become exponentially rarer: the module that it
     belongs to may not have run yet, or may have been made anew.
     """
 
-    def __init__(self, leaves: Leaves) -> None:
-        self._leaves = leaves
+    def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, leaves: Leaves) -> None:
+        self.reference, self.name, self._type_name = weakref.ref(optimizer), name, type(optimizer).__name__
+        self.first: Reference = next(map(weakref.ref, held_by(optimizer)), lambda: None)  # of its parameters
+        self.stepping, self.restarts, self._leaves = stepping, Restarts(), leaves
         self._looks = self._count = 0
-        self.numbers: set[int] = set()  # of the leaves among them
+        self.numbers: set[int] = set()  # of the leaves that it holds
         self._references: dict[int, weakref.ref[torch.Tensor]] = {}  # to these, as they were first met
-        self.outlived: set[int] = set()  # those of them in whose place a model had another tensor at a step
+        self._outlived: set[int] = set()  # those of them in whose place a model had another tensor at a step
         self.owners: dict[str, None] = {}  # the names of the models that they belong to
-        self.unknown: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}  # no leaves of the run, with shapes
-        self.unknown_owner = ""  # the name of the module that these are parameters of
-        self.unknown_idle = True  # whether none of these had a gradient when looked at
+        self._unknown: list[weakref.ref[torch.Tensor]] = []  # the parameters that are no leaves of the run
+        self._shapes: list[tuple[int, ...]] = []  # of these
+        self._unknown_idle = True  # whether none of these had a gradient when looked at
+        self._unknown_owner = ""  # the name of the module that these are parameters of
+        self.again = False  # this and the next three as in `OptimizerUse`
+        self._zero_rate_steps = self.graphed = self.scaled = 0
+        self._rate: float | None = None
+        self.before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
+        self.waits = 0  # steps of such a class that changed nothing, although there were gradients
 
-    def find_owner(self, namespace: Mapping[str, Any]) -> None:
-        """Look, once, whether the unknown are the parameters of a module that has a name."""
-        there = {id(tensor) for reference, _ in self.unknown.values() if (tensor := reference()) is not None}
-        for name, value in list(namespace.items()) if there else ():
-            if name.startswith("_") or not is_kind(value, nn.Module):
-                continue
-            if there <= {id(parameter) for parameter in value.parameters()}:
-                self.unknown_owner = name
-                return
-
-    def look(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Look at what it holds just after a step; return whether it holds more or less than at the one before."""
+    def look(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look at what it holds just after a step, and at its learning rate: the largest of all groups."""
+        rates: list[Any] = [group.get("lr") for group in optimizer.param_groups]
+        if rates and all(isinstance(rate, int | float) for rate in rates):  # for one on a device nobody waits
+            rate = float(max(rates))
+            self._rate = max(rate, self._rate or 0.0)
+            self._zero_rate_steps = self._zero_rate_steps + 1 if rate <= self._rate * NO_RATE else 0
         self._looks += 1
         before, self._count = self._count, sum(len(group["params"]) for group in optimizer.param_groups)
         if self._count == before and self._looks & (self._looks - 1):
-            return False
-        known, unknown, there = self._leaves.known, {}, set[int]()
+            return
+        known, there = self._leaves.known, set[int]()
+        self._unknown, self._shapes = [], []
         for parameter in held_by(optimizer):
             if (number := self._leaves.find_trained(parameter)) is not None:
                 there.add(number)
                 self.owners[known[number].owner] = None
             else:
-                unknown[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
-                self.unknown_idle &= parameter.grad is None
-        self.unknown = unknown
+                self._unknown.append(weakref.ref(parameter))
+                self._shapes.append(tuple(parameter.shape))
+                self._unknown_idle &= parameter.grad is None
         self._references = {number: known[number].reference for number in there} | self._references
-        self.outlived = {at for at in self.numbers - there if known[at].reference is not self._references[at]}
+        self._outlived = {at for at in self.numbers - there if known[at].reference is not self._references[at]}
         self.numbers |= there
-        return before not in {0, self._count}
+        if before not in {0, self._count}:
+            self.stepping.keep(list(held_by(optimizer)))
 
+    def finish(self, namespace: Mapping[str, Any]) -> None:
+        """Look whether the unknown are the parameters of a module that has a name."""
+        there = {id(tensor) for reference in self._unknown if (tensor := reference()) is not None}
+        models = modules_in(namespace) if there else ()
+        self._unknown_owner = next((name for name, model in models if there <= set(map(id, model.parameters()))), "")
 
-# Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
+    def use(self) -> OptimizerUse:
+        """Return what is known of it."""
+        return self.stepping.use(
+            self.name, self._type_name, holds=tuple(sorted(self.numbers)), outlived=tuple(sorted(self._outlived)),
+            unknown_parameters=len(self._shapes), unknown_shapes=tuple(self._shapes[:MOST_SHAPES]),
+            unknown_owner=self._unknown_owner, unknown_idle=self._unknown_idle, rate=self._rate,
+            zero_rate_steps=self._zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
+            repeated=len(self.restarts.again), repeated_at=self.restarts.at, repeated_of=self.restarts.of,
+        )  # fmt: skip
 
 
 class Elsewhere:
@@ -87,7 +132,7 @@ class Elsewhere:
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
-        self._first: list[tuple[weakref.ref[torch.Tensor], int]] = []  # with their versions
+        self._first: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}  # by number, with their versions
         self._passes = 0
         self.found: set[int] = set()
         self.idle: list[IdleOptimizer] = []  # those that hold some of these; see `finish`
@@ -103,11 +148,10 @@ class Elsewhere:
         for number, known in enumerate(self._leaves.known):
             reference, leaf = known.reference, known.reference()
             now = reference, -1 if leaf is None else leaf._version
-            first = self._first[number] if number < len(self._first) else now
+            first = self._first.setdefault(number, now)
             # A model that was made anew has other tensors by the same names: nobody has trained these.
-            anew = first[0] is not reference and known.owner and number not in self._leaves.replaced
-            if number == len(self._first) or anew:
-                self._first[number : number + 1] = [now]
+            if first[0] is not reference and known.owner and number not in self._leaves.replaced:
+                self._first[number] = now
             elif first[0] is not reference or (leaf is not None and first != now):
                 self.found.add(number)
 
@@ -145,14 +189,11 @@ class _Frozen:
     touched: int = 0  # passes that had brought it something at the last step
     before: torch.Tensor | None = None  # some of its elements before the step that runs
     same: bool = False  # whether the gradient is what it was after the last step
-    steps: int = 0
-    zero: bool = False
 
-    def tell(self, same: bool, read: list[float]) -> None:  # noqa: FBT001  (half of it given beforehand)
+    def tell(self, moved: FrozenUpdate, same: bool, read: list[float]) -> None:  # noqa: FBT001  (half given beforehand)
         """Note whether a step moved it without a gradient that is new, and the largest element of that."""
         if read[0] and (same or not read[1]):
-            self.steps += 1
-            self.zero = not read[1]
+            self.found = replace(moved, steps=self.found.steps + 1, zero=not read[1])
 
 
 class FrozenMoves:
@@ -168,36 +209,30 @@ class FrozenMoves:
         for held, group in pairs:
             if held.requires_grad or (gradient := held.grad) is None or not held.numel():
                 continue
-            if all(x.layout is torch.strided and not dispatches_to_python(x) for x in (held, gradient)):
-                one = self.every.get(id(held))
-                if one is None or one.reference() is not held:
-                    if len(self.every) >= MOST_FROZEN:
-                        continue
-                    one = self.every[id(held)] = _Frozen(FrozenUpdate(
-                        parameter=self._name(held), optimizer=name, steps=0, zero=False,
-                        momentum=bool(group.get("momentum") or group.get("betas")),
-                        weight_decay=float(group.get("weight_decay") or 0), frozen=frozen,
-                    ), weakref.ref(held))  # fmt: skip
-                if one.steps < ENOUGH:
-                    self._look(one, held, gradient)
-
-    def _look(self, one: _Frozen, held: torch.Tensor, gradient: torch.Tensor) -> None:
-        number = self._leaves.find(held)
-        touched, one.touched = one.touched, self._passes.touched(number) if number is not None else 0
-        one.same = one.gradient is not None and one.gradient() is gradient and one.version == gradient._version
-        one.before = _some(held).clone() if touched == one.touched >= 0 else None
+            if any(x.layout is not torch.strided or dispatches_to_python(x) for x in (held, gradient)):
+                continue
+            one = self.every.get(id(held))
+            if one is None or one.reference() is not held:
+                if len(self.every) >= MOST_FROZEN:
+                    continue
+                one = self.every[id(held)] = _Frozen(FrozenUpdate(
+                    parameter=self._name(held), optimizer=name, steps=0, zero=False,
+                    momentum=bool(group.get("momentum") or group.get("betas")),
+                    weight_decay=float(group.get("weight_decay") or 0), frozen=frozen,
+                ), weakref.ref(held))  # fmt: skip
+            if one.found.steps < ENOUGH:
+                number = self._leaves.find(held)
+                touched, one.touched = one.touched, self._passes.touched(number) if number is not None else 0
+                is_left = one.gradient is not None and one.gradient() is gradient
+                one.same = is_left and one.version == gradient._version
+                one.before = _some(held).clone() if touched == one.touched >= 0 else None
 
     def _name(self, held: torch.Tensor) -> str:
         if (number := self._leaves.find_trained(held)) is not None:
             return self._leaves.known[number].name
-        named = (
-            f"{name}.{path}"
-            for name, value in list(self._namespace.items())
-            if is_kind(value, nn.Module) and not name.startswith("_")
-            for path, one in value.named_parameters()
-            if one is held
-        )
-        return next(named, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
+        models = modules_in(self._namespace)
+        paths = (f"{name}.{path}" for name, root in models for path, one in root.named_parameters() if one is held)
+        return next(paths, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
 
     def after_step(self, location: int | None, cleared: int | None) -> None:
         """Look at what moved; at the line ``cleared`` the gradients were cleared last."""
@@ -207,15 +242,14 @@ class FrozenMoves:
                 continue
             one.gradient, one.version = weakref.ref(gradient), gradient._version
             if before is not None:
-                one.found = replace(one.found, location=location, cleared=cleared)
+                moved = replace(one.found, location=location, cleared=cleared)
                 with quiet():
                     asked = (_some(held) != before).any(), gradient.detach().abs().max()
-                    self._passes.late.read(asked, partial(one.tell, one.same))
+                    self._passes.late.read(asked, partial(one.tell, moved, one.same))
 
     def report(self) -> tuple[FrozenUpdate, ...]:
         """Return those that moved."""
-        every = list(self.every.values())
-        return tuple(replace(one.found, steps=one.steps, zero=one.zero) for one in every if one.steps)
+        return tuple(one.found for one in list(self.every.values()) if one.found.steps)
 
 
 def _some(held: torch.Tensor) -> torch.Tensor:
@@ -223,45 +257,40 @@ def _some(held: torch.Tensor) -> torch.Tensor:
     return flat[:: -(-flat.numel() // _COMPARED) or 1]
 
 
-# In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters.
-
-MOST_MODULES = 24  # of one model whose mode is read at each step, evenly spaced
-
-
 _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 
 
 class ModelModes:
-    """The modes of one model, over the steps of its optimizers."""
+    """In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters."""
 
     def __init__(self, name: str, model: nn.Module, late: Late) -> None:
         self.reference = weakref.ref(model)
         every = list(model.modules())
         dropouts = [one for one in every if isinstance(one, nn.modules.dropout._DropoutNd) and one.p > 0]
         norms = [one for one in every if isinstance(one, _BATCH_NORM) and one.running_mean is not None]
-        some = [*dropouts, *norms][:: -(-len(dropouts + norms) // MOST_MODULES) or 1]
-        self._modules = [weakref.ref(module) for module in some]
-        self._weights = _weights_beside(model, some)
+        self._modules = list(map(weakref.ref, [*dropouts, *norms]))
+        self._weights = _weights_beside(model, [*dropouts, *norms])
         self.found = ModelMode(
             model=name, steps=0, eval_steps=0, longest=0, first=0,
             dropouts=len(dropouts), norms=len(norms), unused_norms=0,
         )  # fmt: skip
         self._in_a_row = 0
         counted = [norm.num_batches_tracked for norm in norms]
-        with quiet():
-            late.read([each for each in counted if each is not None and not each.is_meta], self._count_unused)
 
-    def _count_unused(self, batches: list[float]) -> None:
-        self.found = replace(self.found, unused_norms=batches.count(0))
+        def count_unused(batches: list[float]) -> None:
+            self.found = replace(self.found, unused_norms=batches.count(0))
+
+        with quiet():
+            late.read([each for each in counted if each is not None and not each.is_meta], count_unused)
 
     def step(self, held: Iterable[torch.Tensor]) -> None:
         """Look at the modes: an optimizer made a step, which holds these parameters."""
         model, found = self.reference(), self.found
-        modules = (model, *(reference() for reference in self._modules))
-        trains = model is None or any(module is not None and module.training for module in modules)
+        modules = (reference() for reference in self._modules)
+        trains = model is None or model.training or any(each is not None and each.training for each in modules)
         trained = {id(parameter) for parameter in held if parameter.requires_grad} if not trains else set()
         # Whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are.
-        wrong = any(id(reference()) in trained for reference in self._weights)
+        wrong = any(id(reference()) in trained for reference in self._weights) if trained else False
         self._in_a_row = self._in_a_row + 1 if wrong else 0
         self.found = replace(
             found, steps=found.steps + 1, eval_steps=found.eval_steps + wrong,

@@ -262,8 +262,6 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         yield None
 
 
-# What a rank reports besides norms, from what lies in this process: what its forward was given, generators, buffers.
-
 _MOST_READ = 65_536  # elements of an input that are read for its hash
 _MOST_TENSORS = 64
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

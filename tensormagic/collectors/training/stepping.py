@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.detachment.detachment_facts import Trained
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import Late
-from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.objects.identity import Leaves, holds
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import world_size
 from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPattern
@@ -63,10 +62,7 @@ class ParameterProbe:
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
-        leaf = self.parameter()
-        now = leaf.grad if leaf is not None and leaf.is_leaf else None  # as `gradient_of`, without a call
-        now = now if type(now) is torch.Tensor else local_shard(now)
-        if now is None:
+        if (now := gradient_of(self.parameter())) is None:
             same, self.gradient = self.gradient is None, None
             return same
         version = now._version
@@ -333,7 +329,9 @@ class Stepping:
             repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
             return "repeated" if repeated else "fresh"
         if any(probe.emptied for probe in self.probes):
-            return "idle" if any(map(_has_gradient, parameters)) else "emptied"
+            every = (gradient for one in parameters if (gradient := gradient_of(one)) is not None)
+            # Of one on a device it is not asked whether it is zero.
+            return "idle" if any(not devices.there.holds(each) and not all_zero(each) for each in every) else "emptied"
         return "without" if moment.forward and not moment.passes else "idle"
 
     def _measure(self, *, one_pass: bool) -> None:
@@ -354,34 +352,27 @@ class Stepping:
             self._late.read([torch.linalg.vector_norm(_values(gradient))], keep)
 
 
-def _has_gradient(parameter: torch.Tensor) -> bool:
-    """Return whether a parameter has a gradient that is not zero; of one on a device that is not asked."""
-    gradient = gradient_of(parameter)
-    return gradient is not None and not devices.there.holds(gradient) and not all_zero(gradient)
-
-
 # Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.
 #
 # What is written through ``.data`` leaves the version as it is; that is known from the calls.
 
 
 class ByHand:
-    """Follows leaves that no optimizer holds; ``blind`` knows what was written through ``.data``."""
+    """Follows leaves that no optimizer holds."""
 
-    def __init__(self, leaves: Leaves, brought: Brought, blind: UntrackedWrites, late: Late) -> None:
-        self._leaves, self._blind, self._late, self._brought = leaves, blind, late, brought
+    def __init__(self, leaves: Leaves, brought: Brought, recorder: ForwardRecorder, late: Late) -> None:
+        self._leaves, self._late, self._brought = leaves, late, brought
+        self._blind, self._trained = recorder.autograd.blind, recorder.detached.trained
         self._known = 0
         self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
         self._graphs: set[int] = set()
-        self._theirs: dict[int, Reference] = {}  # parameters of optimizers, by ``id``, weak
         self._versions: list[tuple[int, int]] = []  # of each probe, and where it was written to behind them
         self._stepping = Stepping([], brought, late)
         self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
 
-    def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Note that an optimizer holds these."""
-        self._theirs.update((id(parameter), weakref.ref(parameter)) for parameter in parameters)
-        if any(holds(self._theirs, probe.parameter()) for probe in self._stepping.probes):
+    def leave(self) -> None:
+        """Leave what an optimizer holds by now."""
+        if any(map(self._trained.is_held, self._alive())):
             self._stepping, self._versions, self._known = Stepping([], self._brought, self._late), [], 0
 
     def before_pass(self, backward: int | None, passes: int) -> None:
@@ -404,7 +395,7 @@ class ByHand:
         elif len(self._reached) != self._known:
             self._known = len(self._reached)
             alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
-            free = [leaf for leaf in alive if leaf is not None and not holds(self._theirs, leaf)]
+            free = [leaf for leaf in alive if leaf is not None and not self._trained.is_held(leaf)]
             self._stepping = Stepping(probes_of(free, with_gradient=True), self._brought, self._late)
             self._stepping.begin()
         for probe in self._stepping.probes[:1]:
@@ -422,13 +413,15 @@ class ByHand:
         """How many updates there were so far."""
         return self._stepping.steps
 
-    def use(self, trained: Trained) -> OptimizerUse | None:
-        """Return what is known; None where nothing was updated by hand. ``trained`` knows what follows other leaves."""
-        alive = [leaf for probe in self._stepping.probes if (leaf := probe.parameter()) is not None]
-        numbers = (number for number in map(self._leaves.find, alive) if number is not None)
-        follows = any(map(trained.is_following, alive))
+    def use(self) -> OptimizerUse | None:
+        """Return what is known; None where nothing was updated by hand."""
+        numbers = (number for number in map(self._leaves.find, self._alive()) if number is not None)
+        follows = any(map(self._trained.is_following, self._alive()))
         use = self._stepping.use(holds=tuple(sorted(numbers)), graphed=self._graphed, follows=follows)
         return use if use.steps else None
+
+    def _alive(self) -> list[torch.Tensor]:
+        return [leaf for probe in self._stepping.probes if (leaf := probe.parameter()) is not None]
 
     def _now(self) -> list[tuple[int, int]]:
         found = []

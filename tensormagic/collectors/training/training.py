@@ -7,12 +7,10 @@ what depends on them is left unjudged.
 
 from __future__ import annotations
 
-import ctypes
 import sys
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
-from itertools import chain, islice
+from itertools import chain
 from threading import get_ident
 from typing import Any
 
@@ -24,71 +22,14 @@ from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.objects.identity import holds, name_of
+from tensormagic.collectors.objects.identity import Marks, name_of
 from tensormagic.collectors.quiet import Looking
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, names_of_one
-from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes, held_by
+from tensormagic.collectors.training.held import Elsewhere, Followed, FrozenMoves, Growth, ModelModes, held_by
 from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
-from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, OptimizerUse, Training
+from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, Training
 
-MOST_OPTIMIZERS, MOST_STATES, MOST_SHAPES = 32, 4096, 8
-_STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
-NO_RATE = 1e-7  # of the largest rate: less is none
-
-
-class Restarts:
-    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch."""
-
-    def __init__(self) -> None:
-        self._seen: dict[int, int] = {}
-        self.again: set[int] = set()  # the states that came back
-        self._last = self.at = self.of = 0
-
-    def look(self, step: int) -> None:
-        """Look after a step: some 3 µs."""
-        generator = torch.default_generator.get_state()  # always on the CPU
-        state = hash(ctypes.string_at(generator.data_ptr(), _STATE))
-        if state == self._last:
-            return  # nobody has drawn
-        self._last, before = state, self._seen.get(state)
-        if before is not None:
-            self.again.add(state)
-            self.at, self.of = self.at or step, self.of or before
-        elif len(self._seen) < MOST_STATES:
-            self._seen[state] = step
-
-
-class Followed:
-    """An optimizer that steps: who it is, what it holds, and how it stepped."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
-        self.reference, self.name, self.type_name = weakref.ref(optimizer), name, type(optimizer).__name__
-        self.stepping, self.held, self.restarts = stepping, held, Restarts()
-        self.again = False  # this and the next three as in `OptimizerUse`
-        self.zero_rate_steps = self.graphed = self.scaled = 0
-        self._rate: float | None = None
-        self.before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
-        self.waits = 0  # steps of such a class that changed nothing, although there were gradients
-
-    def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
-        """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
-        rates: list[Any] = [group.get("lr") for group in optimizer.param_groups]
-        if rates and all(isinstance(rate, int | float) for rate in rates):
-            rate = float(max(rates))
-            self._rate = max(rate, self._rate or 0.0)
-            self.zero_rate_steps = self.zero_rate_steps + 1 if rate <= self._rate * NO_RATE else 0
-
-    def use(self) -> OptimizerUse:
-        """Return what is known of it."""
-        held, restarts = self.held, self.restarts
-        return self.stepping.use(
-            self.name, self.type_name, holds=tuple(sorted(held.numbers)), outlived=tuple(sorted(held.outlived)),
-            unknown_parameters=len(held.unknown),
-            unknown_shapes=tuple(shape for _, shape in list(held.unknown.values())[:MOST_SHAPES]),
-            unknown_owner=held.unknown_owner, unknown_idle=held.unknown_idle, rate=self._rate,
-            zero_rate_steps=self.zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
-            repeated=len(restarts.again), repeated_at=restarts.at, repeated_of=restarts.of,
-        )  # fmt: skip
+MOST_OPTIMIZERS, MOST_KNOWN = 32, 1 << 16  # optimizers that are followed, and those that are known to be too many
 
 
 def _guarded(look: Callable[..., None]) -> Callable[..., None]:
@@ -112,10 +53,9 @@ class TrainingWatcher(Looking, TracePart):
         self._recorder: ForwardRecorder = trace.recorder
         self._namespace, self._leaves, self._sites = namespace, leaves, sites
         self._pass_log, self._home, self._late = trace.passes, get_ident(), trace.late
-        self._followed: dict[int, Followed] = {}
+        self._followed = Marks(MOST_KNOWN)  # optimizers that step, those beyond `MOST_OPTIMIZERS` with None
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
-        self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._by_hand = ByHand(leaves, self._brought, self._recorder.autograd.blind, trace.late)
+        self._by_hand = ByHand(leaves, self._brought, self._recorder, trace.late)
         self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(trace.passes, namespace)
         self._loop, self._growth = self._recorder.calls.loop, Growth(self._recorder.origins)
         self._loop.region = self._recorder.detached.region_site
@@ -126,7 +66,6 @@ class TrainingWatcher(Looking, TracePart):
         self._reached: Collection[int] = ()  # the leaves that the last pass led to
         self._steps = self._passes = self._running = self._nodes = self._optimizers_seen = 0
         self._seen = self._whole = True  # whether no pass went by unseen since the last, or on another thread
-        self._met: dict[int, weakref.ref[torch.Tensor]] = {}  # the first parameter of each optimizer, by identity
 
     def enter(self, undoing: Undoing) -> None:
         """Note loads of states."""
@@ -182,7 +121,7 @@ class TrainingWatcher(Looking, TracePart):
     @_guarded
     def finish(self, _error: BaseException | None) -> None:
         """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
-        held = {number for optimizer in list(self._optimizers) for number in optimizer.held.numbers}
+        held = {number for followed in self._optimizers for number in followed.numbers}
         known = enumerate(self._leaves.known)
         asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
         names = list(self._namespace.items())
@@ -196,7 +135,7 @@ class TrainingWatcher(Looking, TracePart):
             "elsewhere": tuple(sorted(self._elsewhere.found - held)),
         }
         for followed in self._optimizers:
-            followed.held.find_owner(self._namespace)
+            followed.finish(self._namespace)
         for followed, theirs in alive:
             if followed.waits >= _TRAINS and not followed.stepping.steps:
                 lost_in_steps(self._recorder.calls, type(theirs).step, self._sites, followed.waits)
@@ -206,8 +145,9 @@ class TrainingWatcher(Looking, TracePart):
         """Look before a step of an optimizer."""
         if not _is_torchs(optimizer) and is_within_step(optimizer):
             return
-        followed = self._find(optimizer) or self._meet(optimizer)
-        if followed is not None:
+        if id(optimizer) not in self._followed:
+            self._meet(optimizer)
+        if (followed := self._followed.of(optimizer)) is not None:
             followed.stepping.before_step(self._passes)
             followed.before = () if _is_torchs(optimizer) else followed.stepping.states()
             steps = followed.stepping.steps
@@ -218,7 +158,7 @@ class TrainingWatcher(Looking, TracePart):
     @_guarded
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after a step."""
-        if (followed := self._find(optimizer)) is None:
+        if (followed := self._followed.of(optimizer)) is None:
             return
         stepping, caller = followed.stepping, sys._getframe(1)  # its own frame would be a cycle that keeps all alive
         if not _is_torchs(optimizer):
@@ -226,16 +166,14 @@ class TrainingWatcher(Looking, TracePart):
             if waits or is_within_step(optimizer):
                 followed.waits += waits and stepping.has_gradients()
                 return  # a part of a step of a user's own class, or one that waits
-        if followed.held.look(optimizer):
-            stepping.keep(list(held_by(optimizer)))
+        followed.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:
             self._loop.stepped_by(optimizer, caller)
-        followed.read_rate(optimizer)
         gradient = next((one.grad for one in held_by(optimizer) if one.grad is not None), None)
         followed.graphed += gradient is not None and gradient.requires_grad
         scaler = self._loop.scaler_of_step(optimizer, caller)
-        if scaler is not None and not followed.held.numbers.isdisjoint(self._reached):
+        if scaler is not None and not followed.numbers.isdisjoint(self._reached):
             scale = scaler.get_scale() if scaler._scale.device.type == "cpu" else None
             factor = scale or scaler._init_scale
             rates = (group.get(key) for group in optimizer.param_groups for key in ("lr", "initial_lr"))
@@ -260,40 +198,31 @@ class TrainingWatcher(Looking, TracePart):
         self._steps += 1
 
     def _look_at_modes(self, followed: Followed, optimizer: torch.optim.Optimizer) -> None:
-        for owner in followed.held.owners:
+        for owner in followed.owners:
             if (modes := self._modes.get(owner)) is None or modes.reference() is None:
                 if (model := dict(self._leaves.modules.roots()).get(owner)) is None:
                     continue
                 modes = self._modes[owner] = ModelModes(owner, model, self._late)
             modes.step(held_by(optimizer))
 
-    def _find(self, optimizer: torch.optim.Optimizer) -> Followed | None:
-        followed = self._followed.get(id(optimizer))
-        return followed if followed is not None and followed.reference() is optimizer else None
-
-    def _meet(self, optimizer: torch.optim.Optimizer) -> Followed | None:
-        if optimizer in self._beyond:
-            return None
+    def _meet(self, optimizer: torch.optim.Optimizer) -> None:
+        self._followed.put(optimizer, None)
         self._optimizers_seen += 1
         self._recorder.detached.trained.step(held_by(optimizer))
-        self._followed.pop(id(optimizer), None)
         if len(self._optimizers) >= MOST_OPTIMIZERS:
-            self._beyond.add(optimizer)
-            return None
+            return
         stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
         name = name_of(optimizer, list(self._namespace.items()), sys._getframe())
-        found = Followed(optimizer, name, stepping, Held(self._leaves))
-        for first in islice(held_by(optimizer), 1):
-            found.again = holds(self._met, first)
-            self._met[id(first)] = weakref.ref(first)
-        self._followed[id(optimizer)] = found
+        found = Followed(optimizer, name, stepping, self._leaves)
+        first = found.first()
+        found.again = first is not None and any(one.first() is first for one in self._optimizers)
+        self._followed.put(optimizer, found)
         self._optimizers.append(found)
         stepping.begin()
-        self._by_hand.leave_to(held_by(optimizer))
-        return found
+        self._by_hand.leave()
 
     def _alive(self) -> list[Followed]:
-        return [followed for followed in self._followed.values() if followed.reference() is not None]
+        return [mark.note for mark in list(self._followed.values()) if mark.note is not None]
 
     def _brought(self, leaf: torch.Tensor) -> tuple[int | None, float | None]:
         number, row = self._leaves.find(leaf), self._pass_log.kept.last
@@ -312,15 +241,14 @@ class TrainingWatcher(Looking, TracePart):
             return {}
         return {"training": Training(
             optimizers=tuple(followed.use() for followed in every), optimizers_seen=self._optimizers_seen,
-            by_hand=self._by_hand.use(self._recorder.detached.trained), growth=tuple(self._growth.found.values()),
-            sums=self._loop.sums(), norms=self._loop.norms(graded=False), drifting=self._loop.norms(graded=True),
-            frozen=self._frozen.report(), used_up=tuple(self._loops.used_up.values()),
+            by_hand=self._by_hand.use(), growth=tuple(self._growth.found.values()),
+            sums=self._loop.sums(), norms=self._loop.untrained(graded=False),
+            drifting=self._loop.untrained(graded=True), frozen=self._frozen.report(),
+            used_up=tuple(self._loops.used_up.values()),
             same_order=tuple(self._loops.same_order), loads=tuple(self._loads.found.values()),
             modes=tuple(modes.found for modes in list(self._modes.values())),
-            clips=tuple(
-                Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted, scaled=scaled)
-                for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
-            ), **self._found,
+            clips=tuple(Clipping(location=site, **counts) for site, counts in list(self._loop.clips.items())),
+            **self._found,
         )}  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import os.path
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
@@ -173,6 +174,7 @@ def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
     return linecache.getlines(filename, names)
 
 
+@lru_cache(maxsize=64)  # a cell that runs again, and a file that it calls, take milliseconds
 def syntax_of(source: str) -> ast.Module:
     """Return the syntax tree of a source; an empty one of what is no Python, as a cell with magics in it."""
     try:
@@ -181,11 +183,41 @@ def syntax_of(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
+def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the definition of the function that code was made from; None where the source has none there."""
-    named = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
+    every = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    named = (node for node in every if node.name == code.co_name)
     first = ((node, min([node.lineno, *(each.lineno for each in node.decorator_list)])) for node in named)
     return next((node for node, line in first if line == code.co_firstlineno), None)
+
+
+Position = tuple["int | None", "int | None", "int | None", "int | None"]
+NOWHERE: Position = (None, None, None, None)
+
+
+def position_of(code: CodeType, instruction: int) -> Position:
+    """Return first and last line and the columns, in bytes, of an instruction; compiled code says it since 3.11."""
+    every = getattr(code, "co_positions", None)
+    if every is None or instruction < 0:
+        return NOWHERE
+    found: Position = next(islice(every(), instruction // 2, None), NOWHERE)
+    return found
+
+
+def part_at(position: Position, lines: Sequence[str]) -> tuple[ast.expr | ast.stmt, str] | None:
+    """Return the expression or statement that stands there, and its text; None where that is unknown."""
+    first, last, start, stop = position
+    if first is None or last is None or start is None or stop is None or not 0 < first <= last <= len(lines):
+        return None
+    raw = [line.rstrip("\n").encode() for line in lines[first - 1 : last]]
+    raw[-1] = raw[-1][:stop]
+    raw[0] = raw[0][start:]
+    piece = b"\n".join(raw).decode(errors="replace")
+    # In brackets, as an expression may go over several lines; else it is a statement.
+    body = syntax_of(f"({piece}\n)").body or syntax_of(piece).body
+    if len(body) != 1:
+        return None
+    return body[0].value if isinstance(body[0], ast.Expr) else body[0], piece
 
 
 def function_of_code(name: str) -> str:

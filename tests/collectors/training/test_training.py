@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 
@@ -538,3 +539,19 @@ def test_what_a_scaled_loss_is_divided_by_is_not_read_by_code_of_its_class():
     assert len(run.report.passes) == 1
     assert "aten.div.Tensor" in calls
     assert "aten.ne.Scalar" not in calls
+
+
+def test_a_used_up_iterator_is_found_in_a_coroutine_as_well():
+    """The loops around a backward are those of the function that makes it, however that is defined."""
+    net = nn.Linear(2, 1)
+
+    async def train():
+        batches = iter([torch.ones(3, 2)] * 2)
+        for _ in range(3):
+            for x in batches:
+                net(x).sum().backward()
+
+    with tm.trace() as trace:
+        asyncio.run(train())
+    (found,) = trace.report.training.used_up
+    assert (found.name, found.rounds, found.own) == ("batches", 3, True)
