@@ -43,7 +43,6 @@ WORD_INTERVAL = 4.0  # and between two that are the same: a page that hears noth
 REBUILD_INTERVAL = 1.0  # and between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
 KEEP_INTERVAL = 3.0  # and between two pictures that a saved notebook shows where its kernel was restarted meanwhile
-HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html mode
 
 
 class LivePanel(Sampler):
@@ -366,7 +365,4 @@ def kept_bundle(report: TraceReport) -> Bundle:
 def running_bundle(report: TraceReport) -> Bundle:
     """Return what the html mode shows while the cell runs: static, and small enough to be sent often."""
     report = plain_report(report)
-    html = trace.render_static(report)
-    if len(html) > HTML_BYTES:
-        html = trace.render_static(report, picture=False)
-    return {"text/html": html, "text/plain": to_text.render(trace.view(report))}
+    return {"text/html": trace.render_static(report), "text/plain": to_text.render(trace.view(report))}

@@ -233,12 +233,11 @@ def render(report: TraceReport, *, wall: bool = False) -> str:
     return tag("section", *parts, viewer_code(), carried, loader(), class_="tm tm-trace", data_tm_waiting="")
 
 
-def render_static(report: TraceReport, *, picture: bool = True) -> str:
+def render_static(report: TraceReport) -> str:
     """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
     report, crash = with_crash(report)
-    graph = GradientGraph(report, crash, tips=False)
-    shown = _picture(report, crash) if picture else "".join(to_html.inside(_top(panel(report, graph))))
-    return tag("section", tag("style", sheet("trace.css")), tag("div", shown, class_="tm-static"), class_="tm tm-trace")
+    shown = tag("div", _picture(report, crash), class_="tm-static")
+    return tag("section", tag("style", sheet("trace.css")), shown, class_="tm tm-trace")
 
 
 def viewer_style() -> str:
