@@ -1,6 +1,19 @@
 """The pipeline put together: collect, diagnose, hand over. Needs no notebook.
 
 Everything the magics can do, a script can do with these functions; the magics add only parsing and display.
+
+Where PyTorch's terms are dealt with:
+
+    saved tensor       collectors/graphs/saved_tensors.py
+    leaf               collectors/objects/identity.py
+    view               collectors/aliasing/aliases.py
+    storage offset     collectors/geometry/layout.py
+    version counter    collectors/geometry/strides.py
+    hook               collectors/gradients/gradients.py
+    checkpoint         collectors/gradients/pass_log.py
+    graph break        collectors/hooks/capturing.py
+    retained memory    diagnoses/retained_memory.py
+    in-place           collectors/graphs/in_place.py
 """
 
 from __future__ import annotations
