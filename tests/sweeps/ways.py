@@ -28,7 +28,7 @@ def applied(way: str, line: str, operands: list[str], space: dict[str, Any]) -> 
     names = {name for name in operands if re.search(rf"\b{re.escape(name)}\b", way)}
     if not names and way.startswith(("torch.zeros(", "torch.as_tensor(")):
         return re.sub(rf"(?<![\w.]){operands[0]}(?![\w(=])", way, line)
-    if " @ " in way or way.startswith(_WHOLE) or len(names) != 1:
+    if " @ " in way or way.startswith(_WHOLE) or way.endswith((".tolist()", ".item()")) or len(names) != 1:
         return way
     if _RESHAPED.search(way) and re.search(r"\.(?:view|reshape)\(|^reshape\(", line):
         return way
