@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -53,7 +53,8 @@ class Flow:
         for node, weight in weights.items():
             if self.sets[node]:
                 self.sums.setdefault(self.sets[node], Sum()).add(*weight)
-        self.several = [needed for needed in self.sums if needed.bit_count() > 1]  # the sets of more than one
+        several = [each for each in self.sums.items() if each[0].bit_count() > 1]
+        self.several = sorted(several, key=lambda each: -each[1].nbytes)  # the sets of more than one, the most first
         self._begun = {node for starts in roots for node in starts}
         self._before: list[list[int]] = [[] for _ in edges]
         for node, afters in enumerate(edges):
@@ -68,15 +69,17 @@ class Flow:
     def freed(self, members: int) -> Sum:
         """Return what a set of roots frees: all that nothing outside the set leads to."""
         freed = Sum()
-        for needed in (*(1 << root for root in bits(members)), *self.several):
-            if needed & ~members == 0 and needed in self.sums:
-                freed.include(self.sums[needed])
+        for at in bits(members):
+            freed.include(self.sums.get(1 << at, Sum()))
+        for needed, what in self.several if members & (members - 1) else ():  # a single root is in no set of several
+            if needed & members == needed:
+                freed.include(what)
         return freed
 
-    def shared(self, members: int) -> list[tuple[int, Sum]]:
-        """Return what a set of roots leads to but does not free, and which roots that takes, the most first."""
-        found = [(needed, self.sums[needed]) for needed in self.several if needed & members and needed & ~members]
-        return sorted(found, key=lambda pair: -pair[1].nbytes)
+    def shared(self, members: int) -> tuple[int, int]:
+        """Return the bytes that a set of roots leads to but does not free, and which roots the most of it takes."""
+        found = [each for each in self.several if (held := each[0] & members) and held != each[0]]
+        return sum(what.nbytes for _, what in found), found[0][0] if found else 0
 
     # What a single node alone leads to. It dominates others where every way to these goes through it. Of all nodes
     # that would be a dominator tree; asked for the few containers that a user can write down, it is enough to go
@@ -129,9 +132,12 @@ class Flow:
         return total
 
 
-def bits(members: int) -> list[int]:
-    """Return the numbers of the roots in a set."""
-    return [at for at in range(members.bit_length()) if members >> at & 1]
+def bits(members: int) -> Iterator[int]:
+    """Yield the numbers of the roots in a set, in order."""
+    while members:
+        lowest = members & -members
+        yield lowest.bit_length() - 1
+        members ^= lowest
 
 
 def set_of(roots: Iterable[int]) -> int:

@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -58,14 +59,9 @@ def collect_freeable(
     although they do not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
-    roots, flow, parts = looked.roots, looked.flow, looked.parts
-    every = [
-        replace(freeable_of(at, roots, flow), parts=parts.get(at, ()))
-        for at, root in enumerate(roots)
-        if root.kind is not None
-    ]
-    largest = sorted(flow.several, key=lambda members: -flow.sums[members].nbytes)[:_MOST_SETS]
-    every += [one for members in largest if (one := _together(members, roots, flow)) is not None]
+    every = [replace(freeable_of(at, looked), parts=looked.parts.get(at, ())) for at in bits(looked.deletable)]
+    largest = (members for members, _ in looked.flow.several[:_MOST_SETS])
+    every += [one for members in largest if (one := _together(members, looked)) is not None]
     every = sorted((one for one in every if one.reaches), key=_most_first)
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
@@ -81,7 +77,8 @@ def _most_first(one: FreeableMemory) -> tuple[int, int]:
 class Look:
     """A walk that has ended, in plain numbers: of what it met nothing is held."""
 
-    roots: list[Root]  # what can be let go of
+    roots: list[Root]  # all that refers to something
+    deletable: int  # which of them can be let go of
     flow: Flow  # what each of them frees; one more root than there are: what is held from elsewhere
     cut: str  # why not everything was looked through; empty where it was
     parts: Parts  # what taking something out of a container frees, where that was asked for
@@ -114,7 +111,8 @@ def look(
         flow = Flow(found.edges, starts, weights)
         parts, unweighed = ({}, "") if items is None else items_of(found, roots, flow, items)
         named = any(flow.sets[at] != 1 << len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
-        return Look(roots, flow, found.cut, parts, unweighed, CYCLES if named else "")
+        deletable = set_of(at for at, root in enumerate(roots) if root.kind is not None)
+        return Look(roots, deletable, flow, found.cut, parts, unweighed, CYCLES if named else "")
 
 
 def _begun(
@@ -147,37 +145,38 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
     return weights
 
 
-def freeable_of(at: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
+def freeable_of(at: int, looked: Look) -> FreeableMemory:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
-    root = roots[at]
-    return _freeable(1 << at, root.code if flow.alone(at) or root.kind == "name" else "", roots, flow)
+    root = looked.roots[at]
+    return _freeable(1 << at, root.code if looked.flow.alone(at) or root.kind == "name" else "", looked)
 
 
-def _freeable(members: int, code: str, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
+def _freeable(members: int, code: str, looked: Look) -> FreeableMemory:
     """Return what a set of roots frees, and what else would have to go, at most a few: first what nobody can let go."""
+    roots, freed = looked.roots, looked.flow.freed(members)
+    shared, needed = looked.flow.shared(members)
+    others = needed & ~members
+    elsewhere = [ELSEWHERE] if others & ~looked.deletable else []
+    names = [roots[at].label for at in islice(bits(others & looked.deletable), MOST_TOGETHER)]
     chosen = [roots[at] for at in bits(members)]
-    freed, shared = flow.freed(members), flow.shared(members)
-    others = bits(shared[0][0] & ~members) if shared else []
-    names = [roots[at].label for at in others if at < len(roots) and roots[at].kind is not None]
-    elsewhere = [ELSEWHERE] if len(names) < len(others) else []
     return FreeableMemory(
         name=", ".join(root.label for root in chosen), kind=chosen[0].kind or "name", nbytes=freed.nbytes,
-        storages=freed.storages, reaches=freed.nbytes + sum(one.nbytes for _, one in shared),
-        shared_with=(*elsewhere, *names)[:MOST_TOGETHER], device_bytes=freed.devices, code=code,
+        storages=freed.storages, reaches=freed.nbytes + shared, shared_with=(*elsewhere, *names)[:MOST_TOGETHER],
+        device_bytes=freed.devices, code=code,
     )  # fmt: skip
 
 
-def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory | None:
-    found = bits(members)
-    if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
+def _together(members: int, looked: Look) -> FreeableMemory | None:
+    if members.bit_count() > MOST_TOGETHER or members & ~looked.deletable:
         return None
-    if 2 * flow.freed(members).nbytes < 3 * sum(flow.alone(at) for at in found):
+    found = list(bits(members))
+    if 2 * looked.flow.freed(members).nbytes < 3 * sum(looked.flow.alone(at) for at in found):
         return None
-    chosen = [roots[at] for at in found]
+    chosen = [looked.roots[at] for at in found]
     names = [root.label for root in chosen if root.kind == "name"]
     lines = [f"del {', '.join(names)}"] if names else []  # first: IPython deletes an output under all its names
     lines += dict.fromkeys(root.code for root in chosen if root.kind != "name")
-    return _freeable(members, "\n".join(lines), roots, flow)
+    return _freeable(members, "\n".join(lines), looked)
 
 
 # What only outputs and the last error keep, and letting go of it: never of anything that a name leads to, which stays
@@ -194,7 +193,7 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryRepo
     dropped = drop and bool(chosen)
     freed, storages, gains = _drop([roots[at] for at in chosen], namespace) if dropped else (0, 0, ())
     return FreeHistoryReport(
-        entries=tuple(sorted((freeable_of(at, roots, flow) for at in chosen), key=_most_first)),
+        entries=tuple(sorted((freeable_of(at, looked) for at in chosen), key=_most_first)),
         nbytes=flow.freed(set_of(chosen)).nbytes, dropped=dropped, freed=freed, storages=storages, gains=gains,
         gaps=(Gap("freeable memory", looked.cut),) if looked.cut else (),
     )  # fmt: skip

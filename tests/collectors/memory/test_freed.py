@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.memory.flow import bits
 from tensormagic.collectors.memory.freed import CYCLES, ELSEWHERE, collect_freeable, look
 from tensormagic.reports import FreeableMemory
 from tests.collectors.memory.freeing_programs import freed_by, run
@@ -190,6 +191,23 @@ def test_names_beyond_the_list_are_counted() -> None:
     found = collect_freeable(namespace, most=1)
     assert [one.name for one in found.freeable] == ["c"]
     assert found.gaps[0].reason.startswith("2 more names would free memory")
+
+
+def test_thousands_of_names_of_one_storage_are_each_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a name shares with all others is named by the first few; the others are not gone through for each."""
+    read = 0
+
+    def counted(members: int) -> Iterator[int]:
+        nonlocal read
+        for at in bits(members):
+            read += 1
+            yield at
+
+    monkeypatch.setattr("tensormagic.collectors.memory.freed.bits", counted)
+    base, count = torch.zeros(2_000), 2_000
+    found = collect_freeable({"base": base, **{f"v{at}": base[at:] for at in range(1, count)}}).freeable
+    assert found[0].reaches == base.nbytes
+    assert read < 8 * count
 
 
 def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
