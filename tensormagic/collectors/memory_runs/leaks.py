@@ -22,10 +22,9 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import (
     ITEM,
     THOROUGH,
+    ChangingLines,
     ObjectWalk,
-    emptied,
     graphs_and_storages,
-    grown,
     sources,
 )
 from tensormagic.collectors.where.source import CellNumber, no_cell
@@ -229,7 +228,8 @@ def find_holders(
     """Return who keeps the storages with these identities (``storage._cdata``)."""
     with quiet():
         walk_session = ObjectWalk(THOROUGH).through(namespace, variables)
-        search = _Search(walk_session, tuple(dict.fromkeys((*filenames, *sources(namespace)))), cell_number)
+        files = dict.fromkeys((*filenames, *sources(namespace)))
+        search = _Search(walk_session, ChangingLines(files, cell_number))
         found = Holders(complete=walk_session.names_complete, cut=walk_session.cut)
         for key, hold in chain(search.named(), search.stored(found), search.carried()):
             if key in wanted:
@@ -240,15 +240,15 @@ def find_holders(
 class _Search:
     """What one walk has met, asked for storages."""
 
-    def __init__(self, walk_session: ObjectWalk, files: tuple[str, ...], cell_number: CellNumber) -> None:
-        self._walk_session, self._files, self._cell_number = walk_session, files, cell_number
+    def __init__(self, walk_session: ObjectWalk, lines: ChangingLines) -> None:
+        self._walk_session, self._lines = walk_session, lines
         self._own = {key for key, held in walk_session.storages.items() if not held.is_of_session}
 
     def where(self, name: str) -> Location | None:
-        return grown(_as_written(name), self._files, self._cell_number)
+        return self._lines.grown(_as_written(name))
 
     def is_emptied(self, name: str) -> bool:
-        return emptied(_as_written(name), self._files)
+        return self._lines.is_emptied(_as_written(name))
 
     def named(self) -> Iterator[tuple[int, Hold]]:
         for key in self._own:

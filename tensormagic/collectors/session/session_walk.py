@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -248,6 +248,7 @@ def _terms(node: Any) -> list[Any]:
 
 _ADDING = {"append", "extend", "appendleft", "add", "insert"}
 _TAKING = {"pop", "popleft", "popitem", "clear", "remove"}
+_ANY_KEY = "[...]"  # of an item whose key is a variable
 
 
 def assigned(kind: type, attribute: str, cell_number: CellNumber = no_cell) -> list[Location]:
@@ -287,54 +288,64 @@ def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> 
     return []
 
 
-def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
-    """Return the line that puts more into what a name holds; None where several lines of one file do, or none.
+class ChangingLines:
+    """Which line gives a name its value, and which puts more into what it holds, or takes something out.
 
-    A name is ``"losses"``, ``"history['loss']"``, ``"meter.losses"``; the first file that has such a line counts.
+    A name is ``"losses"``, ``"history['loss']"``, ``"meter.losses"``; ``"self.losses"`` in a class counts for the last.
+    The first file that has such a line counts. Each is read once, however many names are asked for.
     """
-    held, _, key = name.rpartition("[")
-    any_key = re.compile(re.escape(held) + r"\[[A-Za-z_]\w*\]")  # where the key is a variable
 
-    def is_meant(target: str) -> bool:
-        return bool(held and key and any_key.fullmatch(target))
+    def __init__(self, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> None:
+        self._filenames, self._cell_number = tuple(filenames), cell_number
+        self._read: dict[str, Mapping[tuple[str, str], set[int]]] = {}
 
-    return _only_line("adds", (lambda target: _is(target, name), is_meant), filenames, cell_number)
+    def grown(self, name: str) -> Location | None:
+        """Return the line that puts more into what a name holds; None where several lines of one file do, or none."""
+        held, _, key = name.rpartition("[")
+        return self._only_line("adds", name, *([held + _ANY_KEY] if held and key else []))
+
+    def bound(self, name: str) -> Location | None:
+        """Return the line that gives a name its value; None where several lines of one file do, or none."""
+        return self._only_line("binds", name)
+
+    def is_emptied(self, name: str) -> bool:
+        """Return whether a line takes something out of what a name holds: ``x.pop()``, ``x = x[-9:]``."""
+        return any(self._lines(filename, "takes", name) for filename in self._filenames)
+
+    def _only_line(self, what: str, *names: str) -> Location | None:
+        """Return the line of the first file that has one, where it is the only one there; the first name goes first."""
+        for filename in self._filenames:
+            if found := next(filter(None, (self._lines(filename, what, name) for name in names)), None):
+                line = min(found)
+                text = linecache.getlines(filename)[line - 1].strip()
+                return Location(filename, line, text, self._cell_number(filename)) if len(found) == 1 else None
+        return None
+
+    def _lines(self, filename: str, what: str, name: str) -> set[int]:
+        """Return the lines that do something to a name, spelled as it is or as an object's own."""
+        root, _, rest = name.partition(".")
+        changes = self._changes(filename)
+        own = changes.get((what, f"self.{rest}"), set()) if rest and root.isidentifier() else set[int]()
+        return changes.get((what, name), set()) | own
+
+    def _changes(self, filename: str) -> Mapping[tuple[str, str], set[int]]:
+        if filename not in self._read:
+            self._read[filename] = _changes("".join(linecache.getlines(filename)))
+        return self._read[filename]
 
 
-def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
-    """Return the line that gives a name its value; None where several lines of one file do, or none.
-
-    ``"self.optimizer"`` in a class counts for ``"trainer.optimizer"``; the first file that has such a line counts.
-    """
-    return _only_line("binds", (lambda target: _is(target, name),), filenames, cell_number)
-
-
-def emptied(name: str, filenames: Iterable[str]) -> bool:
-    """Return whether a line takes something out of what a name holds: ``x.pop()``, ``del x[0]``, ``x = x[-9:]``."""
-    every = (each for filename in filenames for each in _changes("".join(linecache.getlines(filename))))
-    return any(what == "takes" and _is(target, name) for _, what, target in every)
-
-
-def _only_line(
-    what: str, accepted: Iterable[Callable[[str], bool]], filenames: Iterable[str], cell_number: CellNumber
-) -> Location | None:
-    """Return the line of the first file that has one that does this to an accepted target, where it is the only one."""
-    for filename in filenames:
-        lines = linecache.getlines(filename)
-        every = [(line, target) for line, does, target in _changes("".join(lines)) if does == what]
-        choices = ({line for line, target in every if accepts(target)} for accepts in accepted)
-        if found := next(filter(None, choices), None):
-            line = min(found)
-            text = lines[line - 1].strip()
-            return Location(filename, line, text, cell_number(filename)) if len(found) == 1 else None
-    return None
-
-
-@lru_cache(maxsize=128)
-def _changes(source: str) -> tuple[tuple[int, str, str], ...]:
-    """Return the lines of a source that change something: what they do, and to what; none of what is no Python."""
-    every = ((node, change) for node in ast.walk(syntax_of(source)) for change in _done(node))
-    return tuple((node.lineno, what, ast.unparse(target)) for node, (what, target) in every)  # type: ignore[attr-defined]
+@lru_cache(maxsize=4096)  # the cells of a long session
+def _changes(source: str) -> Mapping[tuple[str, str], set[int]]:
+    """Return what the lines of a source do to which target, and these lines; none of what is no Python."""
+    found = defaultdict[tuple[str, str], set[int]](set)
+    for node in ast.walk(syntax_of(source)):
+        for what, target in _done(node):
+            names = [ast.unparse(target)]
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Name):
+                names.append(ast.unparse(target.value) + _ANY_KEY)
+            for name in names:
+                found[what, name].add(node.lineno)  # type: ignore[attr-defined]
+    return dict(found)
 
 
 def _done(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -349,8 +360,9 @@ def _done(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
         case ast.Assign(targets, value):
             for target in targets:
                 yield "binds", target
+                same = (part for part in ast.walk(value) if type(part) is type(target))
                 own = ast.unparse(target)
-                stands_in = any(isinstance(part, ast.expr) and ast.unparse(part) == own for part in ast.walk(value))
+                stands_in = any(ast.unparse(part) == own for part in same)
                 if len(targets) == 1 and (stands_in or isinstance(target, ast.Subscript)):
                     yield "adds", target.value if isinstance(target, ast.Subscript) else target
                 if _is_slice(target):
@@ -361,12 +373,6 @@ def _done(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 def _is_slice(node: ast.expr) -> TypeGuard[ast.Subscript]:
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
-
-
-def _is(target: str, name: str) -> bool:
-    """Return whether a target in the source is a name, spelled as it is or as an object's own."""
-    root, _, rest = name.partition(".")
-    return target == name or (bool(rest) and root.isidentifier() and target == f"self.{rest}")
 
 
 def sources(namespace: Any, filename: str = "") -> tuple[str, ...]:

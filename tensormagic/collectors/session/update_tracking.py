@@ -16,7 +16,7 @@ from tensormagic.collectors.objects.children import held_by, registered, states_
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.session_walk import assigned, bound
+from tensormagic.collectors.session.session_walk import ChangingLines, assigned
 from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Location, UnchangedParameters
 
@@ -180,7 +180,7 @@ class UpdateTracking:
         roots: Iterable[Root],
         optimizers: Iterable[tuple[str, Any]],
         *,
-        files: tuple[str, ...] = (),
+        lines: ChangingLines,
         cell_number: CellNumber = no_cell,
     ) -> tuple[UnchangedParameters, ...]:
         """Return what stood still, for each model by the optimizer that holds it, or by none."""
@@ -192,7 +192,7 @@ class UpdateTracking:
             found = [(model, report) for model in models for report in self._described(model)]
             for model, report in found:
                 # By the line that makes the parameters; of what is in no optimizer, by that.
-                where = None if report.held else bound(report.optimizer, files, cell_number)
+                where = None if report.held else lines.bound(report.optimizer)
                 paths = [report.names[number].removeprefix(f"{report.owner}.") for number in report.unchanged]
                 where = where or made_at(model.root[1], paths, cell_number)
                 located.append(dataclasses.replace(report, location=where))

@@ -24,10 +24,10 @@ from tensormagic.collectors.quiet import number, quiet, told
 from tensormagic.collectors.session.session_walk import (
     ITEM,
     THOROUGH,
+    ChangingLines,
     Held,
     ObjectWalk,
     graphs_and_storages,
-    grown,
     sources,
 )
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
@@ -73,8 +73,8 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
     """
     with quiet():
         walk_session = ObjectWalk(budget).through(namespace)
-        files = sources(namespace, filename)
-        retained, views, graphs = standing_out(walk_session, namespace, files, cell_number)
+        lines = ChangingLines(sources(namespace, filename), cell_number)
+        retained, views, graphs = standing_out(walk_session, namespace, lines, cell_number)
         sizes = _sizes(walk_session)
         known = Memory() if memory is None else memory
         outer = outermost(walk_session.modules)
@@ -83,8 +83,8 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             known.ties.remember(module)
         unchanged: tuple[UnchangedParameters, ...] = ()
         if walk_session.names_complete:
-            unchanged = known.updates.look(outer, walk_session.optimizers, files=files, cell_number=cell_number)
-        growing = (replace(one, location=grown(one.name, files, cell_number)) for one in _growing(earlier, sizes))
+            unchanged = known.updates.look(outer, walk_session.optimizers, lines=lines, cell_number=cell_number)
+        growing = (replace(one, location=lines.grown(one.name)) for one in _growing(earlier, sizes))
         return WatchReport(
             looked=walk_session.looked, tensors=walk_session.tensors, storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()), modules=modules, retained=retained,
@@ -96,14 +96,14 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
 def standing_out(
     walk_session: ObjectWalk,
     namespace: Mapping[str, Any],
-    files: tuple[str, ...] | None = None,
+    lines: ChangingLines | None = None,
     cell_number: CellNumber = no_cell,
 ) -> tuple[tuple[RetainedMemory, ...], tuple[StorageKeepingView, ...], tuple[StoredGraph, ...]]:
     """Return what only the session keeps, the views that alone keep a storage half unread, and what stored graphs keep.
 
     The largest come first; where the walk was cut, only the graphs.
     """
-    looked_in = sources(namespace) if files is None else files
+    lines = ChangingLines(sources(namespace), cell_number) if lines is None else lines
     storages = walk_session.storages
     large = sorted((held for held in storages.values() if held.nbytes >= SMALLEST), key=lambda held: -held.nbytes)
     large = large if walk_session.names_complete else []
@@ -112,7 +112,7 @@ def standing_out(
     retained = (_confirmed(held, namespace, cell_number) for held in kept)
     views = (_alone(held, namespace) for held in viewed)
     own = {key for key, held in storages.items() if not held.is_of_session}
-    graphs = graphs_and_storages(walk_session.visits, own, lambda name: grown(name, looked_in, cell_number))
+    graphs = graphs_and_storages(walk_session.visits, own, lines.grown)
     return tuple(filter(None, retained)), tuple(filter(None, views)), tuple(graph for graph, _ in graphs)
 
 

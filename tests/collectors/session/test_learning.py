@@ -10,7 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from tensormagic.collectors.session.session_walk import ChangingLines
 from tensormagic.collectors.session.update_tracking import UpdateTracking
+
+NO_LINES = ChangingLines([])
 
 
 class Net(nn.Module):
@@ -50,10 +53,10 @@ def test_steps_are_counted_from_look_to_look(kind):
     net = Net()
     optimizer, tracking = make(net.parameters()), UpdateTracking()
     roots, optimizers = [("net", net)], [("optimizer", optimizer)]
-    assert tracking.look(roots, optimizers) == ()
+    assert tracking.look(roots, optimizers, lines=NO_LINES) == ()
     for steps, total in ((3, 3), (0, 3), (4, 7)):
         train(net, optimizer, steps)
-        (found,) = tracking.look(roots, optimizers)
+        (found,) = tracking.look(roots, optimizers, lines=NO_LINES)
         assert (found.watched, found.held) == (total, True)
         assert [found.names[number] for number in found.unchanged] == ["net.idle.weight", "net.idle.bias"]
         assert [found.names[number] for number in found.trained] == ["net.used.weight", "net.used.bias"]
@@ -65,26 +68,26 @@ def test_a_gradient_at_one_step_ends_it():
     net, tracking = Net(), UpdateTracking()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     roots, optimizers = [("net", net)], [("optimizer", optimizer)]
-    tracking.look(roots, optimizers)
+    tracking.look(roots, optimizers, lines=NO_LINES)
     train(net, optimizer, 12)
-    assert tracking.look(roots, optimizers)[0].watched == 12
+    assert tracking.look(roots, optimizers, lines=NO_LINES)[0].watched == 12
     (net(torch.ones(1, 4)) + net.idle(torch.ones(1, 4))).sum().backward()
     optimizer.step()
-    assert tracking.look(roots, optimizers) == ()
+    assert tracking.look(roots, optimizers, lines=NO_LINES) == ()
     optimizer.zero_grad()
     train(net, optimizer, 5)
-    assert tracking.look(roots, optimizers)[0].watched == 5
+    assert tracking.look(roots, optimizers, lines=NO_LINES)[0].watched == 5
 
 
 def test_a_model_and_an_optimizer_of_every_run_are_new_ones():
     """Nothing is carried over to what has the same name, or the same address."""
     tracking = UpdateTracking()
-    tracking.look([], [])
+    tracking.look([], [], lines=NO_LINES)
     for _ in range(4):
         net = Net()
         optimizer = torch.optim.Adam(net.parameters())
         train(net, optimizer, 6)
-        (found,) = tracking.look([("net", net)], [("optimizer", optimizer)])
+        (found,) = tracking.look([("net", net)], [("optimizer", optimizer)], lines=NO_LINES)
         assert (found.watched, found.steps) == (6, 6)
 
 
@@ -93,15 +96,15 @@ def test_a_gradient_that_comes_anew_at_the_same_address_is_another():
     net, tracking, memory = Net(), UpdateTracking(), np.ones((2, 4), dtype=np.float32)
     optimizer = torch.optim.SGD(net.used.parameters(), lr=1e-3)
     roots, optimizers = [("net", net)], [("optimizer", optimizer)]
-    tracking.look(roots, optimizers)
+    tracking.look(roots, optimizers, lines=NO_LINES)
     for total in (3, 6):
         train(net, optimizer, 3)
         net.idle.weight.grad = torch.from_numpy(memory)
-        (found,) = tracking.look(roots, optimizers)
+        (found,) = tracking.look(roots, optimizers, lines=NO_LINES)
         assert [found.names[number] for number in found.unchanged] == ["net.idle.weight"]
         assert (found.watched, found.held) == (total, False)
     train(net, optimizer, 3)
-    assert tracking.look(roots, optimizers) == ()  # no gradient has come any more
+    assert tracking.look(roots, optimizers, lines=NO_LINES) == ()  # no gradient has come any more
 
 
 def test_a_parameter_of_two_models_is_told_of_once():
@@ -110,19 +113,19 @@ def test_a_parameter_of_two_models_is_told_of_once():
     both = nn.Sequential(net)
     optimizer = torch.optim.Adam(net.parameters())
     roots, optimizers = [("net", net), ("both", both)], [("optimizer", optimizer)]
-    tracking.look(roots, optimizers)
+    tracking.look(roots, optimizers, lines=NO_LINES)
     train(net, optimizer, 3)
-    assert [found.owner for found in tracking.look(roots, optimizers)] == ["net"]
+    assert [found.owner for found in tracking.look(roots, optimizers, lines=NO_LINES)] == ["net"]
 
 
 def test_looking_leaves_no_trace_and_keeps_nothing():
     """No state is made for what has none; models, gradients and optimizers go when they are deleted."""
     net, tracking = Net(), UpdateTracking()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-    tracking.look([("net", net)], [("optimizer", optimizer)])
+    tracking.look([("net", net)], [("optimizer", optimizer)], lines=NO_LINES)
     train(net, optimizer, 2)
     before = [(p._version, p.grad) for p in net.parameters()], len(optimizer.state)
-    tracking.look([("net", net)], [("optimizer", optimizer)])
+    tracking.look([("net", net)], [("optimizer", optimizer)], lines=NO_LINES)
     assert len(optimizer.state) == before[1]
     pairs = zip(net.parameters(), before[0], strict=True)
     assert all(p._version == version and p.grad is grad for p, (version, grad) in pairs)
@@ -140,4 +143,4 @@ def test_odd_parameters_are_left_out():
     optimizer = torch.optim.SGD(odd["meta"].parameters(), lr=0.1)
     tracking = UpdateTracking()
     for _ in range(2):
-        assert tracking.look([("odd", odd)], [("optimizer", optimizer)]) == ()
+        assert tracking.look([("odd", odd)], [("optimizer", optimizer)], lines=NO_LINES) == ()

@@ -14,7 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensormagic as tm
 from tensormagic.collectors.aliasing.aliases import Budget
-from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, assigned, graphs_and_storages, grown
+from tensormagic.collectors.session.session_walk import (
+    THOROUGH,
+    ChangingLines,
+    ObjectWalk,
+    assigned,
+    graphs_and_storages,
+)
 from tensormagic.collectors.session.watching import look
 from tensormagic.errors import TensorMagicError
 
@@ -212,7 +218,7 @@ def test_lines_that_assign_an_attribute(source):
 )  # fmt: skip
 def test_lines_that_make_something_grow(source, name, line):
     """By any of the ways to write it; a string in the source is none."""
-    found = grown(name, [source[0]], cell_number=lambda _file: 7)
+    found = ChangingLines([source[0]], lambda _file: 7).grown(name)
     assert (found.line if found else None) == line
     assert found is None or found.cell == 7
 
@@ -221,7 +227,7 @@ def test_two_lines_that_could_be_it_are_none():
     """Better no line than the wrong one."""
     filename = "<ipython-input-78-abc>"
     linecache.cache[filename] = (0, None, ["a.append(1)\n", "a.append(2)\n"], filename)
-    assert grown("a", [filename]) is None
+    assert ChangingLines([filename]).grown("a") is None
     del linecache.cache[filename]
 
 
