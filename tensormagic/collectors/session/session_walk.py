@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from types import CodeType, FunctionType
 from typing import Any, TypeGuard
@@ -297,7 +297,6 @@ class ChangingLines:
 
     def __init__(self, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> None:
         self._filenames, self._cell_number = tuple(filenames), cell_number
-        self._read: dict[str, Mapping[tuple[str, str], set[int]]] = {}
 
     def grown(self, name: str) -> Location | None:
         """Return the line that puts more into what a name holds; None where several lines of one file do, or none."""
@@ -310,28 +309,34 @@ class ChangingLines:
 
     def is_emptied(self, name: str) -> bool:
         """Return whether a line takes something out of what a name holds: ``x.pop()``, ``x = x[-9:]``."""
-        return any(self._lines(filename, "takes", name) for filename in self._filenames)
+        return bool(self._lines("takes", name))
 
     def _only_line(self, what: str, *names: str) -> Location | None:
         """Return the line of the first file that has one, where it is the only one there; the first name goes first."""
-        for filename in self._filenames:
-            if found := next(filter(None, (self._lines(filename, what, name) for name in names)), None):
-                line = min(found)
-                text = linecache.getlines(filename)[line - 1].strip()
-                return Location(filename, line, text, self._cell_number(filename)) if len(found) == 1 else None
-        return None
+        every = [self._lines(what, name) for name in names]
+        first = min(chain(*every), default=None)
+        if first is None:
+            return None
+        filename, found = self._filenames[first], next(lines[first] for lines in every if first in lines)
+        text = linecache.getlines(filename)[min(found) - 1].strip()
+        return Location(filename, min(found), text, self._cell_number(filename)) if len(found) == 1 else None
 
-    def _lines(self, filename: str, what: str, name: str) -> set[int]:
-        """Return the lines that do something to a name, spelled as it is or as an object's own."""
+    def _lines(self, what: str, name: str) -> dict[int, set[int]]:
+        """Return the lines that do something to a name, by the number of the file; also as an object's own."""
         root, _, rest = name.partition(".")
-        changes = self._changes(filename)
-        own = changes.get((what, f"self.{rest}"), set()) if rest and root.isidentifier() else set[int]()
-        return changes.get((what, name), set()) | own
+        either = [name, f"self.{rest}"] if rest and root.isidentifier() else [name]
+        found = defaultdict[int, set[int]](set)
+        for at, lines in chain.from_iterable(self._every.get((what, one), ()) for one in either):
+            found[at] |= lines
+        return found
 
-    def _changes(self, filename: str) -> Mapping[tuple[str, str], set[int]]:
-        if filename not in self._read:
-            self._read[filename] = _changes("".join(linecache.getlines(filename)))
-        return self._read[filename]
+    @cached_property
+    def _every(self) -> Mapping[tuple[str, str], list[tuple[int, set[int]]]]:
+        found = defaultdict[tuple[str, str], list[tuple[int, set[int]]]](list)
+        for at, filename in enumerate(self._filenames):
+            for change, lines in _changes("".join(linecache.getlines(filename))).items():
+                found[change].append((at, lines))
+        return found
 
 
 @lru_cache(maxsize=4096)  # the cells of a long session
