@@ -12,6 +12,7 @@ cut into 32-bit words; torch's ``manual_seed(n)`` is ``init_genrand`` with the l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +46,21 @@ def origin_of(state: Words, position: int, *, most: int = MOST_BACK) -> Origin |
 
     None where no seed is met within ``most`` steps of 624 numbers back.
     """
-    current = np.asarray(state, dtype=np.uint32)
+    found = _seed_behind(np.asarray(state, dtype=np.uint32).tobytes(), most)
+    if found is None:
+        return None
+    key, steps = found
+    drawn = (steps - 1) * SIZE + position
+    return Origin(key, drawn) if drawn >= 0 else None
+
+
+@lru_cache(maxsize=16)  # a generator that nobody seeded is looked through in full: a tenth of a second
+def _seed_behind(words: bytes, most: int) -> tuple[tuple[int, ...], int] | None:
+    """Return the seed of a state's words, and how many steps lie between; None where none is met within ``most``."""
+    current: Words = np.frombuffer(words, dtype=np.uint32)
     for steps in range(most + 1):
-        key = _genrand_key(current) or _array_key(current)
-        if key is not None:
-            drawn = (steps - 1) * SIZE + position
-            return Origin(key, drawn) if drawn >= 0 else None
+        if key := _genrand_key(current) or _array_key(current):
+            return key, steps
         current = stepped_back(current)
     return None
 
