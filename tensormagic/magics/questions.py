@@ -114,11 +114,12 @@ def _why_refused(shell: Any, options: Namespace) -> Report:
 def _compare(shell: Any, options: Namespace) -> Report:
     __tracebackhide__ = True
     check(options)
-    if len(options.run) != 2:
-        raise UsageError(f"%compare takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
-    left, right = (_traced_run(shell, given) for given in options.run)
-    short = [path.stem if (path := _saved_run(one)) else one for one in options.run]
-    first, second = short if short[0] != short[1] else options.run
+    runs = [run for given in options.run if (run := given.removesuffix(","))]  # %compare good, bad
+    if len(runs) != 2:
+        raise UsageError(f"%compare takes two runs, but was given {len(runs)}: {', '.join(runs)}")
+    left, right = (_traced_run(shell, given) for given in runs)
+    short = [path.stem if (path := _saved_run(one)) else one for one in runs]
+    first, second = short if short[0] != short[1] else runs
     return api.compare(left, right, names=(first, second))
 
 

@@ -30,6 +30,11 @@ def test_two_names(shell, cell, runs):
     assert "tm-compare" in shown["text/html"]
 
 
+def test_a_comma_between_two_runs_is_taken(cell, runs):
+    """As between the expressions of %tensor."""
+    assert cell("%compare slow, fast --text").out.startswith("── compare ── slow · fast ──")
+
+
 def test_a_saved_file(shell, cell, runs):
     """A path in quotes, with a space: called by the file's name."""
     ran = cell(f"%compare slow '{runs / 'fast.json'}' --text")
