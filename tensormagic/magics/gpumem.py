@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from tensormagic.reports import Cell, Report
 from tensormagic.views.page.sampler import Sampler
 from tensormagic.words import binding
 
+_DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|meta)(?::\d+)?|\d+")
 INTERVAL = 1.0  # seconds between two pictures, at least
 
 
@@ -47,6 +49,12 @@ def _report(shell: Any, options: Namespace) -> Report:
         if options.expression or options.device or options.snapshot:
             raise UsageError("--free only releases outputs and the last error; use del for your own names")
         return api.free_history(shell.user_ns, drop=options.yes)
+    for given in options.expression:
+        found = shell.user_ns.get(given, unquoted(given))
+        text = str(found) if isinstance(found, str | int) or type(found).__name__ == "device" else ""
+        if _DEVICE.fullmatch(text):
+            name = f"cuda:{text}" if text.isdecimal() else text
+            raise UsageError(f"{given} names a device and holds no tensors: %gpumem --device {name}")
     asked, numbered = expressions(options.expression), functools.partial(cell_number, shell)
     if options.snapshot is not None:
         if options.device:

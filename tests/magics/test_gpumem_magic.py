@@ -8,6 +8,7 @@ import re
 import weakref
 
 import pytest
+import torch
 from IPython.core.error import UsageError
 
 from tensormagic.reports import MemoryReport
@@ -159,3 +160,14 @@ def test_what_was_asked_for_is_told_once(cell):
     """A list that is asked for has its `clear()` among what letting go of it frees, and not beside it as well."""
     out = cell("losses = [torch.zeros(100) for _ in range(30)]\n%gpumem losses --text").out
     assert out.count("losses.clear()") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "device"),
+    [("cuda", "cuda"), ("cuda:1", "cuda:1"), ("0", "cuda:0"), ("'cpu'", "cpu"), ("here", "cpu"), ("text", "cuda")],
+)
+def test_a_device_is_no_expression(shell, cell, given, device):
+    """The message says how a device is asked for; a name of the user's that holds tensors is still theirs."""
+    shell.user_ns |= {"here": torch.device("cpu"), "text": "cuda", "mps": [torch.ones(3)]}
+    assert f"%gpumem --device {device}" in str(cell(f"%gpumem {given}").error)
+    assert cell("%gpumem mps --text").error is None
