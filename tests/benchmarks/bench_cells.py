@@ -21,6 +21,8 @@ OBJECTS_A_CELL = 0.02
 FEW = 50  # cells of one notebook
 MOST_EMPTY = 0.110  # seconds
 OBJECTS = 500_000  # that Python's garbage collector knows
+OF_A_NIGHT = 400  # cells, which leave some 1,600 tensors
+MOST_SLOWER = 8  # times; a look at all names costs more where there are more
 
 
 def _run(folder, call):
@@ -57,3 +59,13 @@ def test_an_empty_memory_cell(tmp_path):
     median = statistics.median(_run(tmp_path, f"empty({OBJECTS})")["seconds"])
     print(f"\n    an empty %%gpumem cell, beside {OBJECTS} objects: {1000 * median:.0f} ms")
     assert median <= MOST_EMPTY
+
+
+def test_the_last_cells_of_a_night(tmp_path):
+    """After hundreds of cells, with their names, outputs and sources, a magic is not many times slower, in CPU time."""
+    first, last = _run(tmp_path, f"night({OF_A_NIGHT})")["seconds"]
+    slower = {name: last[name] / first[name] for name in first}
+    print(f"\n    after {OF_A_NIGHT} cells: " + ", ".join(
+        f"{name} {1000 * last[name]:.0f} ms ({ratio:.1f} times)" for name, ratio in slower.items()
+    ))  # fmt: skip
+    assert max(slower.values()) <= MOST_SLOWER

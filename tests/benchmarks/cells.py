@@ -23,6 +23,21 @@ for _ in range(2):
     optimizer.step()
 """
 EMPTY = "%%gpumem --live off\npass"
+# What a session of a night is asked, and one cell of it.
+ASKED = {
+    "%gpumem": "%gpumem",
+    "%%gpumem": "%%gpumem --live off\nkept = []\nfor _ in range(12):\n    kept.append(net(x).square().mean())",
+    "%%rng": "%%rng\npass",
+    "%%tracegrad": CELL,
+}
+OF_A_NIGHT = """
+a{0} = torch.randn(6, 8)
+out{0} = net(a{0})
+losses.append(out{0}.mean().item())
+history["loss {0}"] = out{0}.detach()
+last = a{0} * 2
+out{0}
+"""
 LOOKS = 10
 
 
@@ -73,3 +88,23 @@ def main(count: int) -> None:
     hooks = sum(len(parameter._post_accumulate_grad_hooks or ()) for parameter in net.parameters())
     left = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack() + hooks
     print(json.dumps({"looks": looks, "seconds": seconds, "left": left}))
+
+
+def night(count: int) -> None:
+    """Print the CPU seconds of magics before and after so many cells, each of which binds names and shows a tensor."""
+    from IPython import get_ipython
+    from IPython.utils.capture import capture_output
+
+    torch.set_num_threads(1)
+    shell, net = get_ipython(), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    shell.user_ns.update(torch=torch, net=net, x=torch.randn(4, 8), optimizer=optimizer, losses=[], history={})
+    seconds = []
+    for cells in (0, count):
+        with capture_output():
+            for at in range(cells):
+                shell.run_cell(OF_A_NIGHT.format(at), store_history=True).raise_error()
+        for cell in ASKED.values():
+            _cell(shell, cell)  # what is imported or read once
+        seconds.append({name: min(_cell(shell, cell) for _ in range(3)) for name, cell in ASKED.items()})
+    print(json.dumps({"looks": count, "seconds": seconds}))
