@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -49,12 +49,8 @@ def _report(shell: Any, options: Namespace) -> Report:
         if options.expression or options.device or options.snapshot:
             raise UsageError("--free only releases outputs and the last error; use del for your own names")
         return api.free_history(shell.user_ns, drop=options.yes)
-    for given in options.expression:
-        found = shell.user_ns.get(given, unquoted(given))
-        text = str(found) if isinstance(found, str | int) or type(found).__name__ == "device" else ""
-        if _DEVICE.fullmatch(text):
-            name = f"cuda:{text}" if text.isdecimal() else text
-            raise UsageError(f"{given} names a device and holds no tensors: %gpumem --device {name}")
+    if options.snapshot is None:
+        _refuse_devices(shell, options.expression)
     asked, numbered = expressions(options.expression), functools.partial(cell_number, shell)
     if options.snapshot is not None:
         if options.device:
@@ -64,6 +60,16 @@ def _report(shell: Any, options: Namespace) -> Report:
         return api.read_snapshot(unquoted(options.snapshot) or "", cell_number=numbered)
     only = {binding(expression): value_of(shell, expression) for expression in asked}
     return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
+
+
+def _refuse_devices(shell: Any, asked: Iterable[str]) -> None:
+    """Raise a UsageError where something on the line is a device: ``cuda:1``, ``0``, or a name for one."""
+    for given in asked:
+        found = shell.user_ns.get(given, unquoted(given))
+        text = str(found) if isinstance(found, str) or type(found).__name__ == "device" else ""
+        if _DEVICE.fullmatch(text):
+            name = f"cuda:{text}" if text.isdecimal() else text
+            raise UsageError(f"{given} names a device and holds no tensors: %gpumem --device {name}")
 
 
 def _followed(shell: Any, live: str, options: Namespace, cell: Cell) -> Followed:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from tensormagic.collectors.session.session_walk import QUICK
 from tests.support.shell import private_shell
 
 LISTED = """
@@ -176,8 +178,12 @@ def test_a_look_changes_nothing(cell, shell):
     assert all(one == two and torch.equal(g, h) for (one, g), (two, h) in zip(before, after, strict=True))
 
 
-def test_a_notebook_of_ordinary_size_is_looked_through_whole(cell, shell):
-    """A model of a hundred layers, its optimizer, and lists of numbers: within the bounds of a quick look."""
+def test_a_notebook_of_ordinary_size_is_looked_through_whole(cell, shell, monkeypatch):
+    """A model of a hundred layers, its optimizer, and lists of numbers: within the bounds of a quick look.
+
+    Its seconds are left to the benchmark of watching.
+    """
+    monkeypatch.setattr("tensormagic.collectors.session.session_walk.QUICK", replace(QUICK, seconds=60.0))
     shell.user_ns["deep"] = nn.Sequential(*(nn.Linear(4, 4) for _ in range(100)))
     shell.user_ns["many"] = list(range(200_000))
     cell("optimizer = torch.optim.Adam(deep.parameters())\ndeep(torch.ones(1, 4)).sum().backward()\noptimizer.step()")
