@@ -49,8 +49,7 @@ def _report(shell: Any, options: Namespace) -> Report:
         if options.expression or options.device or options.snapshot:
             raise UsageError("--free only releases outputs and the last error; use del for your own names")
         return api.free_history(shell.user_ns, drop=options.yes)
-    if options.snapshot is None:
-        _refuse_devices(shell, options.expression)
+    _refuse_devices(shell, [piece for piece in options.expression if ":" in piece])  # cuda:1 is no expression
     asked, numbered = expressions(options.expression), functools.partial(cell_number, shell)
     if options.snapshot is not None:
         if options.device:
@@ -58,6 +57,7 @@ def _report(shell: Any, options: Namespace) -> Report:
         if asked:
             raise UsageError(f"--snapshot shows a file without names: leave out {', '.join(asked)}")
         return api.read_snapshot(unquoted(options.snapshot) or "", cell_number=numbered)
+    _refuse_devices(shell, asked)
     only = {binding(expression): value_of(shell, expression) for expression in asked}
     return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
 

@@ -170,4 +170,5 @@ def test_a_device_is_no_expression(shell, cell, given, device):
     """The message says how a device is asked for; a name of the user's that holds tensors is still theirs."""
     shell.user_ns |= {"here": torch.device("cpu"), "text": "cuda", "mps": [torch.ones(3)]}
     assert f"%gpumem --device {device}" in str(cell(f"%gpumem {given}").error)
-    assert cell("%gpumem mps --text").error is None
+    for other in ("mps", "mps[ 0 ]", "mps[0:1]", "{'a': mps}['a']"):
+        assert cell(f"%gpumem {other} --text").error is None

@@ -86,6 +86,14 @@ def test_a_state_from_the_system_has_no_seed():
     assert mersenne.origin_of(*python_state(random.Random()), most=50) is None
 
 
+def test_a_state_is_searched_once(monkeypatch):
+    """Every look asks for the seed, and most sessions never seeded NumPy: the second answer is at hand."""
+    key, position = numpy_state(np.random.RandomState())
+    assert mersenne.origin_of(key, position, most=50) is None
+    monkeypatch.setattr(mersenne, "stepped_back", None)
+    assert mersenne.origin_of(key, position - 5, most=50) is None
+
+
 def test_beyond_the_bound_nothing_is_said():
     """A seed that lies more steps back than were to be gone is not found, and none is made up."""
     generator = np.random.RandomState(3)

@@ -223,6 +223,15 @@ def test_lines_that_make_something_grow(source, name, line):
     assert found is None or found.cell == 7
 
 
+def test_a_key_in_a_variable_is_found_in_a_class_too(monkeypatch):
+    """As an attribute is: what ``meter.history`` is outside, its class calls ``self.history``."""
+    lines = ["class Meter:\n", "    def note(self, key, value):\n", "        self.history[key].append(value)\n"]
+    monkeypatch.setitem(linecache.cache, "<meter>", (0, None, lines, "<meter>"))
+    found = ChangingLines(["<meter>"]).grown("meter.history['loss']")
+    assert found is not None
+    assert found.line == 3
+
+
 def test_two_lines_that_could_be_it_are_none():
     """Better no line than the wrong one."""
     filename = "<ipython-input-78-abc>"
