@@ -10,7 +10,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.session.session_walk import QUICK
+from tensormagic.collectors.session.session_walk import QUICK, THOROUGH
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.session.watching import look
 
@@ -40,7 +40,7 @@ def notebook(layers: int = 4) -> dict:
 
 
 def test_a_look_at_a_middling_notebook():
-    """A model, its optimizer with state, and numbers: under ten milliseconds, and about a step of that training."""
+    """A model, its optimizer with state, and numbers: at most two and a half steps of that training."""
     space = notebook()
     took = fastest(lambda: look(space, budget=QUICK))
 
@@ -48,10 +48,26 @@ def test_a_look_at_a_middling_notebook():
         space["net"](space["x"]).square().mean().backward()
         space["optimizer"].step()
 
-    report = look(space, budget=QUICK)
-    print(f"\n    {report.looked} objects: {took:.1f} ms, a step of the training {fastest(step):.1f} ms")
+    report, trained = look(space, budget=QUICK), fastest(step)
+    print(f"\n    {report.looked} objects: {took:.1f} ms, a step of the training {trained:.1f} ms")
     assert report.gaps == ()
-    assert took < 10
+    assert took < 2.5 * trained
+
+
+def test_a_look_at_a_deep_model():
+    """A hundred layers, their optimizer's state, and a long list of numbers: at most four steps of that training."""
+    deep = nn.Sequential(*(nn.Linear(4, 4) for _ in range(100)))
+    optimizer = torch.optim.Adam(deep.parameters(), foreach=False)
+
+    def step():
+        deep(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+
+    step()
+    space = {"deep": deep, "optimizer": optimizer, "many": list(range(200_000))}
+    took, trained = fastest(lambda: look(space, budget=THOROUGH)), fastest(step)
+    print(f"\n    a look {took:.1f} ms, a step of the training {trained:.1f} ms")
+    assert took < 4 * trained
 
 
 def test_a_huge_notebook_stays_within_the_bound():

@@ -181,7 +181,7 @@ def test_a_look_changes_nothing(cell, shell):
 def test_a_notebook_of_ordinary_size_is_looked_through_whole(cell, shell, monkeypatch):
     """A model of a hundred layers, its optimizer, and lists of numbers: within the bounds of a quick look.
 
-    Its seconds are left to the benchmark of watching.
+    Its seconds are left to ``bench_watch.py``, as steps of that training.
     """
     monkeypatch.setattr("tensormagic.collectors.session.session_walk.QUICK", replace(QUICK, seconds=60.0))
     shell.user_ns["deep"] = nn.Sequential(*(nn.Linear(4, 4) for _ in range(100)))
