@@ -17,7 +17,7 @@ from tensormagic.collectors.session.watching import look
 pytestmark = pytest.mark.benchmark
 
 
-def fastest(action, times: int = 5) -> float:
+def fastest(action, times: int = 20) -> float:
     """Return the processor time of the shortest of some runs, in milliseconds."""
     found = []
     for _ in range(times):
