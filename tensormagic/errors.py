@@ -4,7 +4,7 @@ The tree::
 
     Exception
     └── TensorMagicError            the base: ``except tensormagic.TensorMagicError`` catches all of them
-        ├── NotATensorError         an expression gave something that is no tensor      (also a TypeError)
+        ├── NotATensorError         an expression gave something that is not a tensor      (also a TypeError)
         ├── UnknownNameError        a name is not in the namespace                      (also a NameError)
         ├── UnknownTopicError       there is no page of help on what was asked for      (also a LookupError)
         ├── NoGraphError            a tensor has no autograd graph that could be drawn  (also a ValueError)
@@ -26,7 +26,7 @@ class TensorMagicError(Exception):
 
 
 class NotATensorError(TensorMagicError, TypeError):
-    """What was given is no tensor and nothing that can be shown as one."""
+    """What was given is neither a tensor nor anything that can be shown as one."""
 
 
 class UnknownNameError(TensorMagicError, NameError):

@@ -176,7 +176,7 @@ def _fixed(value: float, digits: int) -> str:
 
 
 def short_number(value: float | None) -> str:
-    """Return a float with four significant digits, a true minus sign, and names for what is no number."""
+    """Return a float with four significant digits, a true minus sign, and names for what is not a number."""
     if value is None:
         return "none"
     if math.isnan(value):

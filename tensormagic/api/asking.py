@@ -58,7 +58,7 @@ def why(  # noqa: PLR0913  (one parameter; the rest by name)
 
     Raises:
         NotATensorError: for anything else; the message says what was given and what would work.
-        TensorMagicError: where ``trace`` is no traced run.
+        TensorMagicError: where ``trace`` is not a traced run.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -111,7 +111,7 @@ def model(
 ) -> ModelReport:
     """Return a model as a tree: shapes, parameters, mode, optimizer, memory, gradients and updates of each module.
 
-    Of a model nothing is run: shapes, and updates, are those of the last traced run that met it. In its place may stand
+    A model is not run: shapes and updates are those of the last traced run that met it. In its place may stand
     a function that calls it, ``lambda: net(x)``: that is called once, as you would, and shapes are what it makes.
 
     Args:
@@ -121,7 +121,7 @@ def model(
         namespace: Where models and optimizers may have a name; by default the caller's globals.
 
     Raises:
-        TensorMagicError: for anything else, and where ``trace`` is no traced run.
+        TensorMagicError: for anything else, and where ``trace`` is not a traced run.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -133,7 +133,7 @@ def model(
     __tracebackhide__ = True
     require_torch()
     from tensormagic.collectors.objects.children import is_module
-    from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
+    from tensormagic.collectors.session.model import ForwardShapes, ModelFacts, collect_model, traced_in
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 
     namespace = names_here(namespace, "model")
@@ -153,7 +153,7 @@ def model(
     dotted = re.sub(r"\[(\d+)\]", r".\1", name)
     called = own or (dotted if dotted.replace(".", "").isidentifier() else "net")
     run = _report(trace)
-    report = collect_model(found, called, Seen(namespace, forward, traced_in(run, found, partial(was_met, run))))
+    report = collect_model(found, called, ModelFacts(namespace, forward, traced_in(run, found, partial(was_met, run))))
     odd = diagnosed(WatchReport(modules=modules_report([(called, found)], namespace, TiedWeights())))
     return replace(report, findings=odd.findings, gaps=(*report.gaps, *odd.gaps))
 
@@ -174,7 +174,7 @@ def load(path: str | os.PathLike[str]) -> Report:
 
     Raises:
         ReportFormatError: where the file cannot be read, or holds no report; the message names the file.
-        TensorMagicError: where ``path`` is no path.
+        TensorMagicError: where ``path`` is not a path.
     """
     report = Report.load(path)
     try:
@@ -204,7 +204,7 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
         names: What to call the two; by default their titles, or ``a`` and ``b`` where these are equal.
 
     Raises:
-        ReportFormatError: for a file that is no saved run.
+        ReportFormatError: for a file that is not a saved run.
         TensorMagicError: for anything else that is no such run, for one of each sort, or other than two names.
     """
     if names is not None:
@@ -241,7 +241,7 @@ def _of_trace(report: Any) -> Any:
 
 
 def ranks(of: Ranks | Iterable[Ranks]) -> RankReport:
-    """Return what the ranks of a run came to, compared with each other: what parts them, and where it began.
+    """Return what the ranks of a run came to, compared with each other: where they diverge, and since when.
 
     Args:
         of: The folder that every rank was given as ``tensormagic.trace(ranks=folder)``, also while they run; the

@@ -67,7 +67,7 @@ def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
         codes: ``"TM105, TM7"`` or a list of such: whole codes, or the first digits for a family; empty for none.
 
     Raises:
-        SettingError: for what is no code.
+        SettingError: for what is not a code.
     """
     global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
     several = codes if isinstance(codes, Iterable) and not isinstance(codes, str) else (codes,)
@@ -134,7 +134,7 @@ def check(
     ``check(net, optimizer, loader, loss)`` looks at a training before it begins, from one batch: modes, parameters that
     the optimizer lacks, ranges of inputs and labels, the initial loss, whether gradients reach every parameter, and
     whether a copy overfits eight samples. It runs copies of the model; nothing that is given is changed. What is
-    not there can be left out, and in place of the loader stand a list of batches or a batch. ``report.probes`` says
+    not there can be left out, and a list of batches, or one batch, can replace the loader. ``report.probes`` says
     what was found.
 
     ``check(Scale, x, 2.0)`` makes one call of a custom ``autograd.Function`` on copies in float64, and compares its
@@ -147,7 +147,7 @@ def check(
         quick: Whether to stop after a twentieth of a second; what was left out is reported.
 
     Raises:
-        TensorMagicError: where ``namespace`` is no mapping, or ``earlier`` holds anything but such reports.
+        TensorMagicError: where ``namespace`` is not a mapping, or ``earlier`` holds anything but such reports.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic

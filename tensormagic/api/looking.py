@@ -103,7 +103,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
 
     Raises:
         NotATensorError: where ``result`` is none of these.
-        TensorMagicError: where ``operands`` is no mapping.
+        TensorMagicError: where ``operands`` is not a mapping.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -132,7 +132,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
         tensors: Two to eight tensors or NumPy arrays, by name.
 
     Raises:
-        TensorMagicError: where there are fewer or more, or ``tensors`` is no mapping.
+        TensorMagicError: where there are fewer or more, or ``tensors`` is not a mapping.
         NotATensorError: where one of them is neither tensor nor array.
         RequirementError: where torch is missing or too old.
 
@@ -162,7 +162,7 @@ def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, An
         only: Show only memory in which one of these lies.
 
     Raises:
-        TensorMagicError: where ``namespace`` is no mapping.
+        TensorMagicError: where ``namespace`` is not a mapping.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -196,7 +196,7 @@ def tensors(
         around: Where to look for others that share memory with those; by default in ``namespace``.
 
     Raises:
-        TensorMagicError: where ``namespace`` is no mapping.
+        TensorMagicError: where ``namespace`` is not a mapping.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -222,7 +222,7 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
 
     Raises:
-        NotATensorError: for anything that is no tensor.
+        NotATensorError: for anything that is not a tensor.
         NoGraphError: for a tensor without a graph; the message says why it has none.
         RequirementError: where torch is missing or too old.
 

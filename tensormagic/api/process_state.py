@@ -115,7 +115,7 @@ def track_memory(
             inside of them counts at their own lines, a library's functions included.
 
     Raises:
-        UnknownNameError: for what is no function that is written in Python.
+        UnknownNameError: for anything but a Python function.
         RequirementError: where torch is missing or too old.
     """
     require_torch()
@@ -139,7 +139,7 @@ def read_snapshot(
         cell_number: Gives a cell's execution count from its file name; None outside a notebook.
 
     Raises:
-        SnapshotError: where it is no snapshot, or more than plain data; the message says what and at which byte.
+        SnapshotError: where it is not a snapshot, or more than plain data; the message says what and at which byte.
     """
     from tensormagic.collectors.memory.snapshot import snapshot_report
     from tensormagic.collectors.memory.snapshot_reading import read_file
@@ -174,7 +174,7 @@ def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:
         namespace: Names, and what they are bound to; by default the caller's globals.
 
     Raises:
-        TensorMagicError: where ``namespace`` is no mapping.
+        TensorMagicError: where ``namespace`` is not a mapping.
         RequirementError: where torch is missing or too old.
 
     >>> import numpy, tensormagic

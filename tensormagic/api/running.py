@@ -307,7 +307,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
         steps: ``(start, stop)``: trace the steps from ``start``, counted from 1, up to and without ``stop``; None is an
             open end.
         ranks: A folder for the ranks of a run of several processes: each appends what it does to a file of its own, and
-            waits for no other. `tensormagic.ranks` holds them against each other, also where one was killed.
+            waits for no other. `tensormagic.ranks` compares them, even where one was killed.
         memory: Whether to follow the memory of the same run, too. With this, ``writes`` or ``draws`` the report is a
             `RunReport`, which holds what each would report alone: ``report.trace``, ``report.memory`` and so on.
         writes: Whether to watch its in-place writes.
@@ -315,7 +315,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
 
     Raises:
         RequirementError: where torch is missing or too old.
-        TraceError: for a level that there is not; where budget, every or steps cannot be followed, or contradict each
+        TraceError: for an unknown level; where budget, every or steps cannot be followed, or contradict each
             other.
     """
     require_torch()
@@ -394,7 +394,7 @@ class Explanation(_Run[Any]):
 
 
 def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
-    """Return a context manager that explains the error by which torch ends its block.
+    """Return a context manager that explains the PyTorch error that ends its block.
 
     Args:
         namespace: Where names are looked up, besides the functions that were running; by default the caller's globals.

@@ -30,10 +30,10 @@ def show(report: Report, *, slide: bool = False) -> None:
 
     Args:
         report: What is shown.
-        slide: For a projector: large type, one part at a time, with the arrow keys; of text there is no such form.
+        slide: For a projector: large type, one part at a time, with the arrow keys; text has no such form.
 
     Raises:
-        TensorMagicError: for anything that is no report.
+        TensorMagicError: for anything that is not a report.
     """
     from tensormagic.collectors.requirements import what
     from tensormagic.reports import Report

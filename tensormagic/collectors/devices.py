@@ -23,7 +23,7 @@ from tensormagic.words import error_text
 # tests put one that takes a CPU for such a device and counts.
 
 
-class Arrival:
+class PendingTransfer:
     """Numbers on their way from a device: into pinned memory on CUDA, elsewhere they lie where they are until read."""
 
     __slots__ = ("_event", "_numbers")
@@ -49,7 +49,7 @@ class Arrival:
         return found
 
 
-class Mark:
+class DeviceEvent:
     """A moment in the work of a device: a CUDA event that keeps the time."""
 
     __slots__ = ("_event",)
@@ -62,7 +62,7 @@ class Mark:
         """Return whether the device has come to it."""
         return bool(self._event.query())
 
-    def since(self, earlier: Mark) -> float:
+    def since(self, earlier: DeviceEvent) -> float:
         """Return the seconds that the device took from another moment to this; it has come to both."""
         return float(earlier._event.elapsed_time(self._event)) / 1e3
 
@@ -88,13 +88,13 @@ class Accelerator:
         there: Any = torch.cuda.Stream
         return torch.cuda.stream(there(stream_id=number, device_index=index, device_type=kind))
 
-    def send(self, numbers: torch.Tensor) -> Arrival:
+    def send(self, numbers: torch.Tensor) -> PendingTransfer:
         """Copy a row of numbers from where it is, when the work that makes it is done."""
-        return Arrival(numbers)
+        return PendingTransfer(numbers)
 
-    def mark(self, device: torch.device) -> Mark | None:
+    def mark(self, device: torch.device) -> DeviceEvent | None:
         """Return the moment to which the work put on a device's stream so far leads; None where that is unknown."""
-        return Mark(device) if device.type == "cuda" else None
+        return DeviceEvent(device) if device.type == "cuda" else None
 
     def capturing(self) -> bool:
         """Return whether what is put on the stream is recorded into a CUDA graph: nothing of ours may be in it."""
@@ -126,9 +126,9 @@ class Stopwatch:
 
     def __init__(self, roots: tuple[Any, ...] = ()) -> None:
         self._device = _device_of(roots)
-        self._ended: Mark | None = None
+        self._ended: DeviceEvent | None = None
         self.end()
-        self._began: Mark | None = self._ended
+        self._began: DeviceEvent | None = self._ended
 
     def end(self) -> None:
         """End with what is on the stream now."""
@@ -145,8 +145,8 @@ class PassTimer:
 
     def __init__(self) -> None:
         self._device: torch.device | None = None
-        self._last: Mark | None = None
-        self._waiting: deque[tuple[Mark, Mark, Callable[[float], None]]] = deque()
+        self._last: DeviceEvent | None = None
+        self._waiting: deque[tuple[DeviceEvent, DeviceEvent, Callable[[float], None]]] = deque()
 
     def begin(self, roots: tuple[Any, ...]) -> None:
         """Note that a backward begins, and what it is called on."""
@@ -168,7 +168,7 @@ class PassTimer:
         return True
 
 
-class Late:
+class DeferredWork:
     """What is still to be done once numbers have come from a device, in order.
 
     A run does not wait for a device: what follows from a pass is done when its numbers are there, and never before

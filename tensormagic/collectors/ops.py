@@ -16,7 +16,7 @@ from torch import nn
 from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
+from tensormagic.collectors.hooks.mode_suspension import ASKING_NODES
 from tensormagic.collectors.where.source import MARK, AskedOnce, SourceLines, function_of_code, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase

@@ -45,7 +45,7 @@ def ranks_of(of: Given | Iterable[Given]) -> RankReport:
 
     Raises:
         ReportFormatError: where there is no such folder, or no file of a rank in it.
-        TraceError: where one is no report, or not of a rank, or two are of the same.
+        TraceError: where one is not a report, or not of a rank, or two are of the same.
     """
     several = isinstance(of, Iterable) and not isinstance(of, str | os.PathLike)
     given: list[Any] = list(of) if several else [of]  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def _written(given: Any) -> Sequence[Facts]:
         kind = type(given).__name__
         raise TraceError(f"tensormagic.ranks() takes a folder, or the trace report of each rank, but was given {kind}")
     path = given_path(given, "ranks()")
-    files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is no folder
+    files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is not a folder
     if not files:
         what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"
         written = f"each rank writes one with tensormagic.trace(ranks={str(path)!r})"

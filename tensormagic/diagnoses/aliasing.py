@@ -33,7 +33,7 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
     shared = first.overlap_elements
     amount = "" if shared is None else f"{part_of(shared, first.of_elements)} of "
     counted = written and first.shares_version
-    so_far = f" This memory was written to {plural(written, 'time')} so far." if counted else ""
+    so_far = f" This memory has been written to {plural(written, 'time')} so far." if counted else ""
     yield Finding(
         code="TM201",
         severity="note",

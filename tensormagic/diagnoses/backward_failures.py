@@ -193,7 +193,7 @@ def _freed_remedy(freed: FreedGraph) -> str:
         leaf = f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
         return (
             f"Compute {listed(names) or 'it'} again in each step, inside the loop. If it is a weight, make it a leaf "
-            f"before the loop{leaf}. If it is a constant, `.detach()` it once. Of several losses in one step, call "
+            f"before the loop{leaf}. If it is a constant, `.detach()` it once. For several losses in one step, call "
             "backward once, on their sum."
         )
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
@@ -368,7 +368,7 @@ def _returned(wrong: WrongReturn) -> tuple[str, str]:
             number = re.fullmatch(r"return ([\w.+-]+)", wrong.returns[0].text if wrong.returns else "")
             plain = number is not None and wrong.got in {"float", "int"}
             code = f"return {number[1]} * grad_output" if number and plain else "torch.full_like(grad_output, value)"
-            times = f"Return a tensor, what arrives times the slope: `{code}`; or `None` if there is no gradient."
+            times = f"Return a tensor, the gradient times the slope: `{code}`; or `None` if there is no gradient."
             return f"a {wrong.got} instead of a tensor or None.", times
         case "dtype":
             return "a complex gradient for a real input.", "Return its real part: `grad.real`."
@@ -432,7 +432,7 @@ def ignored_gradient(report: TraceReport) -> Iterator[Finding]:
     """
     for one in report.silent_errors.ignored if report.silent_errors is not None else ():
         arrived = f"; one with a norm of {scientific(one.norm)} arrived" if one.norm else ""
-        right = "" if one.norm else ", which is right only as long as that is 1"
+        right = "" if one.norm else ", which is right only if that gradient is 1"
         yield Finding(
             code="TM318",
             severity="warning" if one.norm else "note",
@@ -463,7 +463,7 @@ def wrong_backward(report: StartReport) -> Iterator[Finding]:
         one = wrong[0]
         own = "no gradient" if one.by_backward is None else scientific(one.by_backward)
         why = (
-            f"does not fit its forward: of {listed([each.name for each in wrong])}, differences give "
+            f"does not fit its forward: for {listed([each.name for each in wrong])}, differences give "
             f"{scientific(one.by_differences)} in one direction, and backward {own}"
         )
     yield Finding(

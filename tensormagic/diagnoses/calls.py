@@ -100,7 +100,7 @@ def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
     for one in observed(report, "same draws"):
         workers, dataset, *own = one.detail.split()
         does = (
-            f"goes through the whole of {dataset}, which does not ask in which worker it is: if all begin alike, every "
+            f"goes through the whole of {dataset}, which ignores which worker it runs in: if all start alike, every "
             f"sample comes {workers} times"
         )
         remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
@@ -194,7 +194,7 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
             f"{tuple_text(source.stride)}, cannot be viewed{wanted}.",
             location=report.location(one.location),
             evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
-            remedy="Take the part that is needed first, or copy once, outside the loop: "
+            remedy="Select only the part that is needed, or copy once, outside the loop: "
             f"`{binding(source.name) if source.name else ''}.contiguous()`.",
             subject=source.name,
         )

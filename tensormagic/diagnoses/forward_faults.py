@@ -44,11 +44,11 @@ _MASKED_ROW = (
 )
 _ANY_ROW = (
     "A row that holds inf, or in which every score is -inf, has no softmax. If scores grow from step to step, lower "
-    "the learning rate; of a row that is masked, leave one element unmasked, or fill with a large negative number, "
+    "the learning rate; in a masked row, leave one element unmasked, or fill with a large negative number, "
     "`{code}`."
 )
 _MASKED_TARGET = (
-    "Scores of -inf went in, as of masked classes, and the loss is infinite where it takes one of them: leave the "
+    "Scores of -inf went in, such as those of masked classes, and the loss is infinite where it takes one: leave the "
     "class of each target unmasked, or leave such samples out."
 )
 _FILLED = "An infinity masks scores in front of a softmax: fill anything else with 0."
@@ -236,7 +236,7 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
         text = f"{node.variable} holds {held} {of} before the forward begins{at}"
         look = f"Look where its values come from: `%tensor {as_code(node.variable)}` counts them."
         if node.variable.startswith(RECEIVED):
-            return f"{text}: the stage before it sent it.", "Look at the report of the rank that holds that stage."
+            return f"{text}: it came from the previous stage.", "Look at the report of the rank that holds that stage."
         if first.pass_number == 1:
             return f"{text}: it was there from the start.", look
         steps = {number for use in updaters_of(report) for number in use.holds}
@@ -340,7 +340,7 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
         remedy=_DIVERGES
         if grown
         else "Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, data "
-        "that is not finite, or a mean of no element at all, as of a mask that is False everywhere, or of targets "
+        "that is not finite, or a mean over no elements, such as under a mask that is False everywhere, or of targets "
         "that are all ignored.",
         subject=root.op,
         node=(number, root.index),

@@ -123,7 +123,7 @@ _SQUASHED = (
     "initialisation that fits the activation: `{init}`."
 )
 _NORMALISED = (
-    "A softmax sends nothing on where one score has all of the weight, and where all that it normalises counts alike: "
+    "A softmax passes on no gradient where one score has all the weight, or where all its outputs count equally: "
     "divide the scores by the square root of their width, and check its dimension."
 )
 _SHRUNK = (

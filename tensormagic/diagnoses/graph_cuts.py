@@ -53,8 +53,8 @@ _FREE = frozenset({"float", "int", "index", "complex", "tensor", "as_tensor", "a
 _BY_KIND = {
     "detach": "use the value itself",
     "data": "use the tensor itself: `.data` has no history",
-    "no_grad": "move this out of the `torch.no_grad()` block, or take the decorator away",
-    "inference_mode": "move this out of the `torch.inference_mode()` block, or take the decorator away",
+    "no_grad": "move this out of the `torch.no_grad()` block, or remove the decorator",
+    "inference_mode": "move this out of the `torch.inference_mode()` block, or remove the decorator",
     "item": "keep the tensor and calculate with it: a Python number has no history",
     "numpy": "stay in torch: NumPy arrays have no history, and most NumPy functions have one of the same name in torch",
     "copy": "use the value itself, or `torch.stack([...])` for a list of tensors: `{op}(...)` copies values "
@@ -65,7 +65,7 @@ _BY_KIND = {
 }
 _BY_OP = {
     "checkpoint": "pass `use_reentrant=False`: the re-entrant one records nothing if no input asks for a gradient",
-    "state_dict": "take the parameters themselves, of `named_parameters()`: `state_dict()` detaches them",
+    "state_dict": "take the parameters themselves, from `named_parameters()`: `state_dict()` detaches them",
     "argmax": "argmax is not differentiable: use `F.softmax(x, dim)`, or `F.gumbel_softmax(x, hard=True)` for a hard "
     "choice",
     "argmin": "argmin is not differentiable: use `F.softmin(x, dim)`",
@@ -131,7 +131,7 @@ def instead_of_cut(report: TraceReport, cut: Cut, *, starts: bool = False) -> st
     text = text_of(place)
     op = cut.op.strip("_")  # ``==`` is ``__eq__``
     if starts and op in _ACCURACY:
-        return f"use a loss of the scores themselves, {_ACCURACY[op]}: an accuracy has no gradient"
+        return f"compute a loss from the scores themselves, {_ACCURACY[op]}: an accuracy has no gradient"
     if is_drawn(cut, place):
         return _instead_of_a_sample(text)
     if switch := _switch(cut, place):
@@ -155,11 +155,11 @@ def _instead_of_a_sample(line: str) -> str:
     chosen = "use `dist.log_prob(sample)` in the loss"
     if _DISCRETE.search(line):
         return f"{chosen}: no gradient flows through `.sample()`, and what is discrete has no `.rsample()`"
-    return through if _CONTINUOUS.search(line) else f"{through}; of a discrete distribution {chosen}"
+    return through if _CONTINUOUS.search(line) else f"{through}; for a discrete distribution {chosen}"
 
 
 def _mended(cut: Cut, text: str, made: Location | None) -> str:
-    """Return a line without what ends the way; empty where that is no call that can be left out.
+    """Return a line without what ends the way; empty where that is not a call that can be left out.
 
     Under a name, `torch.tensor` may have been given a tensor, or a list: the line where it was ``made`` tells.
     """
@@ -226,7 +226,7 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
 
 
 def _left_behind(report: TraceReport) -> Iterator[tuple[Cut, Finding]]:
-    """Yield where a name is given to a new tensor, and an optimizer goes on stepping the one before.
+    """Yield where a name is given to a new tensor, and an optimizer keeps stepping the old one.
 
     It had gradients until then, and has none any more.
     """
@@ -247,13 +247,13 @@ def _left_behind(report: TraceReport) -> Iterator[tuple[Cut, Finding]]:
                 Finding(
                     code="TM303",
                     severity="warning",
-                    message=f"{update.name} is a new tensor from here on: {use.name} goes on stepping the one before, "
+                    message=f"{update.name} is a new tensor from here on: {use.name} keeps stepping the old one, "
                     f"which had no gradient in the last {count(last.longest)} of its {plural(use.steps, 'step')}.",
                     location=made,
                     evidence={"steps": use.steps, "without a gradient": last.longest},
                     remedy=UPDATE_IN_PLACE.format(update.in_place if called else under_no_grad(update.in_place)),
                     subject=update.name,
-                    related=related_lines(("steps the one before", report.location(last.location))),
+                    related=related_lines(("steps the old one", report.location(last.location))),
                 ),
             )
 

@@ -38,7 +38,7 @@ def parsed(code: str) -> ast.Module | None:
 
 
 def tree_of(code: str) -> ast.Module | None:
-    """Return code as its syntax tree; None for what is no statement by itself, or is left open for the user."""
+    """Return code as its syntax tree; None for what is not a statement on its own, or is left open for the user."""
     return None if not code or "…" in code or "..." in code else parsed(code)
 
 

@@ -74,7 +74,7 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
     )
 
 
-MOST_OBVIOUS = 2  # of two slices, one that is bad is no surprise
+MOST_OBVIOUS = 2  # of two slices, one bad one is no surprise
 HUGE_NORM = 1e15  # a finite gradient above this has been growing: what overflows after it is no fault of the op
 
 
@@ -403,7 +403,7 @@ def _faint(narrow: list[Node], frames: list[Frame]) -> _Loss | None:
         if count >= 1 and max(norms) / math.sqrt(count) < FAINT and row[_SUBNORMAL] >= SUBNORMAL_SHARE * there:
             below = round(100 * row[_SUBNORMAL] / there)
             text = (
-                f"of the gradient that comes back to {node.op}, {below} % of what is not zero is below 6.1e\u22125, "
+                f"of the gradient that comes back to {node.op}, {below} % of nonzero elements are below 6.1e\u22125, "
                 f"where float16 loses its digits, and the largest element is {scientific(row[_ABS_MAX])}"
             )
             return _Loss(node, text, {"subnormal share": row[_SUBNORMAL], "zero share": row[_ZERO], "norm": max(norms)})

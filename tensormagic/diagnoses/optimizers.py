@@ -214,7 +214,7 @@ def _in_no_optimizer(report: TraceReport, owner: str, users: list[OptimizerUse],
         location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0)
-        + ("; what `forward` makes anew in each call, make in `__init__`" if gone_anew else ""),
+        + ("; create in `__init__` what `forward` creates again in each call" if gone_anew else ""),
         subject=missing[0].name,
     )
 

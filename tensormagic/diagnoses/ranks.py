@@ -286,8 +286,8 @@ def _absence(report: RankReport, one: Difference) -> tuple[str, str]:
     collective = f"collective {count(one.step)} of {_group(one)}"
     if not one.ranks:
         return (
-            f"All ranks began {collective} and gave it up: {what}. What they wait for does not fit together.",
-            "Give all ranks the same `src` or `dst`: the number of one rank, not of each its own.",
+            f"All ranks began {collective} and gave it up: {what}. They waited for different ranks.",
+            "Give all ranks the same `src` or `dst`: the number of one rank, not each rank's own.",
         )
     if one.values:
         late = seconds_text(max(seconds for _, seconds in one.values))
@@ -303,13 +303,13 @@ def _absence(report: RankReport, one: Difference) -> tuple[str, str]:
     if elsewhere := waiting & {*one.ranks}:
         return (
             f"{message} {capitalised(ranks_text(sorted(elsewhere)))} waited in another group meanwhile.",
-            "Let all ranks come to the collectives of their groups in one order: else they wait for one another.",
+            "Let all ranks reach the collectives of their groups in the same order, or they wait for one another.",
         )
     for ended in report.ranks:
         if ended.rank in one.ranks and ended.error:
             return (
                 f"{message} Rank {ended.rank} ended with {shortened(ended.error, 200)}.",
-                f"Mend that error of rank {ended.rank} first: the others failed for it.",
+                f"Fix that error on rank {ended.rank} first: the others failed because of it.",
             )
     return message, f"Find out why {ranks} skipped that call: fewer batches, or an `if`."
 

@@ -56,7 +56,7 @@ def codes_of(text: str) -> tuple[str, ...]:
     """Return the codes, or first parts of codes, that a setting names: separated by commas or blanks.
 
     Raises:
-        ValueError: for anything that is no code.
+        ValueError: for anything that is not a code.
     """
     codes = tuple(part.upper() for part in re.split(r"[,\s]+", text.strip()) if part)
     for code in codes:

@@ -159,7 +159,7 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
             )
             if load.strip:
                 renamed = f"{{key.removeprefix({load.strip!r}): value for key, value in state.items()}}"
-                remedy = f"Take `{load.strip}` from the keys: `{renamed}`"
+                remedy = f"Remove `{load.strip}` from the keys: `{renamed}`"
             elif entry:
                 remedy = f"Load what stands under that key: `{entry}`"
             yield Finding(
@@ -316,9 +316,9 @@ def frozen_moves(report: TraceReport) -> Iterator[Finding]:
             f"every step that was looked at: .grad is {left}.",
             location=here,
             evidence={each.parameter: each.steps for each in same},
-            remedy="Clear gradients to None, which an optimizer leaves out: leave out `set_to_none=False`."
+            remedy="Clear gradients to None, which an optimizer skips: leave out `set_to_none=False`."
             if to_zeros
-            else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = "
+            else f"Clear its gradient where you freeze it, since an optimizer skips what has none: `{code}.grad = "
             "None`.",
             subject=one.parameter,
             related=related_lines(("frozen here", report.location(one.frozen)), ("moved here", step), besides=here),

@@ -116,7 +116,7 @@ SINGULARITIES: dict[str, Singularity] = {
     "norm": _NORM,
     "linalg_vector_norm": _NORM,
     "std": Singularity(
-        "The standard deviation has no slope where all elements are equal: `(x.var() + 1e-8).sqrt()`; of one element "
+        "The standard deviation has no slope where all elements are equal: `(x.var() + 1e-8).sqrt()`; for one element "
         "it does not exist: `correction=0`",
         zero="its result holds {n}", bad="its result is not finite (of a single element it does not exist)",
     ),

@@ -254,7 +254,7 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 location=report.location(use.patterns[-1].location) if use.patterns else None,
                 evidence={"steps": use.steps, "largest rate": 0.0},
                 remedy="A scheduler that warms up from 0 is stepped after each step of the optimizer: "
-                "`scheduler.step()`; of one that is, look at the factor that it gives. Without one, give the optimizer "
+                "`scheduler.step()`; if it is, check the factor that it gives. Without one, give the optimizer "
                 "a rate: `lr=1e-3`.",
                 subject=use.name,
             )
@@ -267,7 +267,7 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 location=report.location(use.patterns[-1].location) if use.patterns else None,
                 evidence={"steps": use.steps, "without a rate": use.zero_rate_steps, "largest rate": use.rate or 0.0},
                 remedy="A scheduler that counts epochs is stepped once an epoch, outside the loop over the batches: "
-                "`scheduler.step()`; one that counts steps is given as many as there are.",
+                "`scheduler.step()`; give one that counts steps their real number.",
                 subject=use.name,
             )
         elif use.rate:
@@ -385,7 +385,7 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
             code="TM315",
             severity="warning",
             message=f"The gradients of all {whose} keep a graph of their own, and "
-            "nothing differentiates them again: a whole pass stays in memory in a circle of references.",
+            "nothing differentiates them again: a whole pass stays in memory in a reference cycle.",
             location=report.location(backward if backward is not None else use.patterns[0].location),
             evidence={"steps": use.steps, "passes": report.passes_seen},
             remedy="Leave out `create_graph=True`; where second derivatives are needed, use `torch.autograd.grad`.",

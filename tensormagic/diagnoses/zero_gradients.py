@@ -78,6 +78,10 @@ _ALONE = Flat(
     loss_is_zero=True,
 )
 _DROPPED = Flat("it drops everything", "Lower its p: 1 drops every element.")
+_MODULE_HOOK = Flat(
+    "a hook of that module returns zeros",
+    "Look at what the hook returns that `register_full_backward_hook` put there; one that only looks returns None.",
+)
 
 FLAT: dict[str, Flat] = {
     "relu": _DEAD, "threshold": _DEAD, "gelu": _DEAD, "silu": _DEAD, "elu": _DEAD,
@@ -89,6 +93,7 @@ FLAT: dict[str, Flat] = {
     "where": _MASKED, "masked_fill": _MASKED, "masked_scatter": _MASKED,
     "maximum": _OTHER_OPERAND_WINS, "minimum": _OTHER_OPERAND_WINS,
     "native_dropout": _DROPPED,
+    "BackwardHookFunction": _MODULE_HOOK,
 }  # fmt: skip
 _OVER_ONE = frozenset({"softmax", "log_softmax"})
 # What a loss does after its hinge; whatever else comes after an op says that it is a part of the model.
@@ -98,8 +103,10 @@ _REDUCING = frozenset({
 })  # fmt: skip
 
 
-# From the op that still gets a gradient to the first that gets zero; twice the same where several arrive and cancel.
+# From the op that still gets a gradient to the first that gets zero; twice the same where several arrive and cancel; to
+# `_HOOK` where a hook makes zeros of what arrives.
 _Edge = tuple[int, int]
+_HOOK = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +126,18 @@ def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
         return
     described: set[str] = set()
     for at, graph in enumerate(report.graphs):
-        for (culprit, cancels), dead in _Blame(report, graph).of(silent).items():
+        for (culprit, how), dead in _Blame(report, graph).of(silent).items():
             names = [name for name in dead.names if name not in described]
-            flat = None if cancels else flat_of(report, graph.nodes[culprit])
+            flat = flat_of(report, graph.nodes[culprit]) if how == "flat" else None
             rests = (flat is None or not flat.always) and _is_half_a_layer(report, names, silent)
             if names and not rests:
                 described.update(names)
                 of_names = _Dead(names, dead.frames)
-                if flat is None:
-                    yield _cancelled(report, (at, culprit), of_names, silent[names[0]])
-                else:
+                if flat is not None:
                     yield _finding(report, (at, culprit), of_names, silent[names[0]], flat)
+                else:
+                    zeroed = _hooked if how == "hook" else _cancelled
+                    yield zeroed(report, (at, culprit), of_names, silent[names[0]])
 
 
 def _silent(report: TraceReport, series: ParameterSeries) -> _Silent | None:
@@ -159,8 +167,8 @@ class _Dead:
     frames: list[Frame]
 
 
-def _cancels(edge: _Edge) -> bool:
-    return edge[0] == edge[1]
+def _how(edge: _Edge) -> str:
+    return "hook" if edge[1] == _HOOK else "cancels" if edge[0] == edge[1] else "flat"
 
 
 class _Blame:
@@ -173,17 +181,23 @@ class _Blame:
         self._shared: dict[int, list[int]] = {}  # of a node that several send to: their places in `Frame.parts`
         for at, edge in enumerate(graph.shared_edges):
             self._shared.setdefault(graph.edges[edge].target, []).append(at)
+        # Of a node, whether what is known to be sent to it is more than zero, although it receives zero.
+        self._is_sent = {
+            edge.target: graph.sent_to_zero[str(at)] > FAINT
+            for at, edge in enumerate(graph.edges if graph.sent_to_zero else ())
+            if str(at) in graph.sent_to_zero
+        }
 
-    def of(self, silent: dict[str, _Silent]) -> dict[tuple[int, bool], _Dead]:
-        """Return culprit, and whether what it receives cancels → the leaves that it cuts off."""
-        found: dict[tuple[int, bool], _Dead] = {}
+    def of(self, silent: dict[str, _Silent]) -> dict[tuple[int, str], _Dead]:
+        """Return culprit, and how (`_how`) → the leaves that it cuts off."""
+        found: dict[tuple[int, str], _Dead] = {}
         for frames, leaves in self._by_frames(silent).values():
             ends = self._ends(frames)
             blamed = {end: self._is_to_blame(end, frames) for end in {ends[leaf] for leaf in leaves} if end}
             for leaf in leaves:
                 end = ends[leaf]
                 if end is not None and blamed.get(end):
-                    dead = found.setdefault((end[0], _cancels(end)), _Dead([], frames))
+                    dead = found.setdefault((end[0], _how(end)), _Dead([], frames))
                     dead.names.append(self._graph.nodes[leaf].variable)
         return found
 
@@ -214,7 +228,9 @@ class _Blame:
         for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
             # The last bias of a model whose outputs are subtracted from each other is meant to be so: all are not.
             is_leaf = self._graph.nodes[index].kind == "accumulate"
-            if dead[index] and (not is_leaf or nothing_learns) and self._add_up_to_zero(index, frames):
+            if dead[index] and self._is_hooked(index):
+                ends[index] = None if is_leaf else (index, _HOOK)  # who puts it on a parameter freezes it
+            elif dead[index] and (not is_leaf or nothing_learns) and self._add_up_to_zero(index, frames):
                 # Of a leaf, the op at which the ways of all that it receives come together, the nearest to it.
                 ways = (reached(self._feeders, [sender]) for sender in self._feeders[index])
                 joint = min(set.intersection(*ways), default=index) if is_leaf else index
@@ -229,6 +245,12 @@ class _Blame:
                 ends[index] = min(seen, default=None)
         return ends
 
+    def _is_hooked(self, index: int) -> bool:
+        """Whether what is sent to a node is more than zero, and a hook makes zeros of it before it receives it."""
+        return self._is_sent.get(index, False) and (
+            str(index) in self._graph.hooked or len(self._feeders.get(index, ())) == 1
+        )
+
     def _add_up_to_zero(self, index: int, frames: list[Frame]) -> bool:
         """Whether parts of what an op or a leaf receives are more than zero, and exactly zero together."""
         parts = self._shared.get(index, ())
@@ -239,7 +261,7 @@ class _Blame:
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
         """Whether an op is flat where it is used, and not meant to be."""
         source, target = end
-        if _cancels(end):
+        if _how(end) != "flat":
             return sum(self._values.get(frame.pass_number) != 0 for frame in frames) >= FEWEST_PASSES
         flat = flat_of(self._report, self._graph.nodes[source])
         if flat is None or any(not frame.norms[source] > FAINT for frame in frames):
@@ -265,7 +287,7 @@ def flat_of(report: TraceReport, node: Node) -> Flat | None:
         if shape[-1:] == (1,):
             over = _OVER.search(place.text) if place is not None else None
             last = over is None or int(over[1]) in {-1, len(shape) - 1}
-            return _ALONE if len(shape) == 2 and last else None  # attention over one token is no mistake
+            return _ALONE if len(shape) == 2 and last else None  # attention over one token is not a mistake
     return FLAT.get(node.op)
 
 
@@ -282,7 +304,7 @@ def _before_the_loss(graph: Graph, node: Node) -> str:
         )
     if node.op in _RANGES and users and users <= COMPARING:
         return (
-            f"It is the last operation before the loss, and makes numbers between {_RANGES[node.op]} alone: leave it "
+            f"It is the last operation before the loss, and only makes numbers between {_RANGES[node.op]}: leave it "
             "out there, or scale the targets into that range."
         )
     return ""
@@ -336,6 +358,24 @@ def _cancelled(report: TraceReport, where: tuple[int, int], dead: _Dead, first: 
         location=location,
         evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number},
         remedy=remedy,
+        subject=dead.names[0],
+        node=where,
+    )
+
+
+def _hooked(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
+    graph = report.graphs[where[0]]
+    node = graph.nodes[where[1]]
+    put, made = report.location(graph.hooked.get(str(node.index))), report.location(node.location)
+    hook = f"the hook ({put.label})" if put else "a hook"
+    return Finding(
+        code="TM405",
+        severity="warning",
+        message=f"{_gets_zero(report, dead, first)}: what is sent to {node.variable or f'the result of {node.op}'}"
+        f"{f' ({made.label})' if made else ''} is not zero, but {hook} makes it exactly zero.",
+        location=put or made,
+        evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number},
+        remedy="Look at what the hook returns or writes into the gradient; one that only looks returns None.",
         subject=dead.names[0],
         node=where,
     )

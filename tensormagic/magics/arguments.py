@@ -104,7 +104,7 @@ class Magic:
         """Return what a line asks for, and where it is to go; None where that is the help, which is printed then.
 
         Raises:
-            UsageError: for an unknown option, for a figure where there is none, where ``--into`` is no name.
+            UsageError: for an unknown option, for a figure where there is none, where ``--into`` is not a name.
         """
         options = self.parser().parse_line(line)
         if options.help or (self.needs and not getattr(options, self.needs)):

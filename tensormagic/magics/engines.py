@@ -56,7 +56,7 @@ def run(shell: Any, options: str, cell: str, given: Namespace, *, live: bool) ->
     place = _FOLDERS[-1].name
     report, failed = _ended(view, view.apply_async(traced_here, options, cell, place, live=live), Path(place), handle)
     if report is None:
-        raise UsageError("; ".join(failed) or "on the engines no run of several ranks was traced")
+        raise UsageError("; ".join(failed) or "no multi-rank run was traced on the engines")
     if handle is not None:
         handle.update(bundle(report), raw=True)
     deliver(shell, report, given, shown=handle is not None)

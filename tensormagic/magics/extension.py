@@ -80,8 +80,8 @@ class TensorMagic(Magics):
     live = Enum(
         ("widget", "html", "off"),
         default_value="widget",
-        help="How %%tracegrad shows a running cell: a widget (needs anywidget on the server), static HTML a few times "
-        "a second (also where ipywidgets is older than 8, but for Colab), or only when it has ended.",
+        help="How %%tracegrad and %%gpumem show a running cell: a widget (needs anywidget on the server), static HTML "
+        "a few times a second (also where ipywidgets is older than 8, except in Colab), or only when it has ended.",
     ).tag(config=True)
 
     viewer = Enum(

@@ -49,7 +49,7 @@ def _report(shell: Any, options: Namespace) -> Report:
         if options.expression or options.device or options.snapshot:
             raise UsageError("--free only releases outputs and the last error; use del for your own names")
         return api.free_history(shell.user_ns, drop=options.yes)
-    _refuse_devices(shell, [piece for piece in options.expression if ":" in piece])  # cuda:1 is no expression
+    _refuse_devices(shell, [piece for piece in options.expression if ":" in piece])  # cuda:1 is not an expression
     asked, numbered = expressions(options.expression), functools.partial(cell_number, shell)
     if options.snapshot is not None:
         if options.device:

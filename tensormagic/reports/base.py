@@ -314,7 +314,7 @@ class Report:
 
         Raises:
             ReportFormatError: where the file cannot be read, or holds no such report; the message names the file.
-            TensorMagicError: where ``path`` is no path.
+            TensorMagicError: where ``path`` is not a path.
         """
         file = given_path(path, "load()")
         try:

@@ -156,7 +156,7 @@ class Operand:
     dtype: str = ""  #: Of a tensor, without the prefix.
     device: str = ""  #: Of a tensor.
     stride: tuple[int, ...] = ()  #: Of a strided tensor; empty otherwise.
-    layout: str = ""  #: ``"strided"``, ``"sparse_coo"``, …; empty where it is no tensor.
+    layout: str = ""  #: ``"strided"``, ``"sparse_coo"``, …; empty where it is not a tensor.
     requires_grad: bool = False  #: Whether the tensor asks for a gradient.
     is_leaf: bool = True  #: Whether it is a leaf of the graph.
     text: str = ""  #: Anything else that was given: a number, a tuple, a string, as one would write it, shortened.

@@ -302,6 +302,12 @@ class Graph:
     #: Indices of the edges that feed a slot together with others: only there does a node receive a sum, and
     #: `Frame.parts` says what each sent.
     shared_edges: tuple[int, ...] = ()
+    #: Index of an edge (as text) → the norm of what was last sent along it to a node that received exactly zero: above
+    #: zero where a hook in between made it zero, or where it cancelled with what others sent.
+    sent_to_zero: dict[str, float] = field(default_factory=dict)
+    #: Node index (as text) → index of the line that put a hook on its result, None where not known: of the nodes whose
+    #: gradient was zero or not finite in a pass, those of which that hook saw it first.
+    hooked: dict[str, int | None] = field(default_factory=dict)
     #: Where a forward first made a NaN or Inf, where forward values were asked for and one did.
     forward_nonfinite: ForwardNonfinite | None = None
     #: Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as the saved
@@ -328,6 +334,7 @@ def check_graph(graph: Graph, lines: int) -> None:
     check_cuts(graph.cuts, lines)
     require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
     require(within(graph.shared_edges, len(graph.edges)), "an edge shares its end")
+    require(within(graph.hooked.values(), lines), "a hook stands on a line")
     wide = all(len(frame.measures) in {0, size * len(MEASURES)} for frame in graph.frames)
     parted = all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames)
     require(wide and parted, "a pass is measured")
@@ -345,7 +352,13 @@ def check_graph(graph: Graph, lines: int) -> None:
         *(node for frame in graph.frames for node in frame.bad),
         *(node for values in forward for node in values.bad),
     ]
-    require(all(node.isdecimal() and int(node) < size for node in bad), "a NaN is counted in a node")
+    require(_are_places(bad, size), "a NaN is counted in a node")
+    require(_are_places(graph.hooked, size), "a node has a hook")
+    require(_are_places(graph.sent_to_zero, len(graph.edges)), "an edge leads to zero")
+
+
+def _are_places(texts: Iterable[str], size: int) -> bool:
+    return all(text.isdecimal() and int(text) < size for text in texts)
 
 
 def check_cuts(cuts: Iterable[Cut], lines: int) -> None:

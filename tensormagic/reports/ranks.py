@@ -93,7 +93,7 @@ class RankRow:
     passes: int = 0  #: How many backward passes it made, as far as it has said.
     reduced: int = 0  #: How many of these passes reduced gradients, as far as that is known.
     steps: int = 0  #: How many steps of optimizers; a step within a step is a part of it.
-    loss: float | None = None  #: What its last backward was called on; None where that is no number.
+    loss: float | None = None  #: What its last backward was called on; None where that is not a number.
     peak: int = 0  #: Bytes: the most that was allocated on its device, or that the process took; 0 where not known.
     line: str = ""  #: The line that called its last backward.
     seconds: float = 0.0  #: How long it ran, as far as it has said.

@@ -285,7 +285,7 @@ class StartReport(Report):
     in_eval: tuple[str, ...] = ()  #: Modules to which it matters, in eval mode inside a model in train mode.
     inputs: tuple[Extent, ...] = ()  #: What the model is given.
     target: Extent | None = None  #: What the loss compares with; None where there is nothing.
-    outputs: tuple[int, ...] | None = None  #: The shape of what comes out; None where that is no tensor, or nothing.
+    outputs: tuple[int, ...] | None = None  #: The shape of what comes out; None where that is not a tensor, or nothing.
     loss: str = ""  #: What the loss is called; empty where there is none.
     #: What the model ends with: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``; empty for others, and where the loss
     #: is not torch's own.

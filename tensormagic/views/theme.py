@@ -303,7 +303,7 @@ def module(entry: str) -> str:
 
 
 def script(entry: str) -> str:
-    """Return the same for what is no module: nothing is exported."""
+    """Return the same for what is not a module: nothing is exported."""
     return _EXPORT.sub("", module(entry))
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.gradients.traced_graph import MOST_PASSES, Thinned, passes_to_keep
+from tensormagic.collectors.gradients.traced_graph import MOST_PASSES, SubsampledSequence, passes_to_keep
 from tensormagic.reports import Frame
 
 pytestmark = pytest.mark.benchmark
@@ -101,7 +101,7 @@ def test_what_is_kept_of_a_pass():
 def test_a_million_passes_take_what_a_thousand_do():
     """Passes are thinned as the run goes on: what is kept of a million is not more than of a thousand."""
     kept = {}
-    frames = Thinned(passes_to_keep(4))
+    frames = SubsampledSequence(passes_to_keep(4))
     for number in range(1, 1_000_001):
         frames.append(Frame(number, array("f", [1.0]) * 4))
         if number in {1_000, 1_000_000}:

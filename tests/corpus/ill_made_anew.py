@@ -125,7 +125,7 @@ def _clamped_and_detached(image):
 
 
 @ill("TM303", severity="warning", line="image = image.clamp(0, 1)", subject="image", says=(
-    "optimizer goes on stepping the one before", "`image.clamp_(0, 1)`"), related=("step()",))  # fmt: skip
+    "optimizer keeps stepping the old one", "`image.clamp_(0, 1)`"), related=("step()",))  # fmt: skip
 def an_image_that_is_clamped_into_a_new_tensor():
     return _sharpen(lambda image: _clamped_without_a_graph(image).requires_grad_())
 

@@ -392,7 +392,7 @@ def attention_weights_over_one_score():
     return _classify(Reader(), steps=5)
 
 
-@ill("TM303", severity="warning", subject="net.0.layers.0.weight", says=("take the decorator away",))
+@ill("TM303", severity="warning", subject="net.0.layers.0.weight", says=("remove the decorator",))
 def a_vision_tower_that_was_to_be_tuned():
     """TinyLLaVA/TinyLLaVA_Factory#17: the decorator stayed when the option to tune the encoder came."""
 

@@ -35,7 +35,7 @@ def a_penalty_that_is_detached():
 
 
 @ill("TM313", severity="note", line="weights = sum(", says=(
-    "`.state_dict()` cuts it off from `net.0.weight`", "take the parameters themselves, of `named_parameters()`",
+    "`.state_dict()` cuts it off from `net.0.weight`", "take the parameters themselves, from `named_parameters()`",
 ))  # fmt: skip
 def a_penalty_on_a_state():
     """Weight decay by hand, over the tensors of ``state_dict()``."""

@@ -335,3 +335,86 @@ def a_radiance_field_without_density():
             loss.backward()
             opt.step()
     return trace.report
+
+
+# A hook that makes zeros of a gradient on its way.
+
+
+def _with_hooked_activations(put):
+    """Train a network whose hidden layer is handed to ``put`` before its activation."""
+    net = mlp(4, 8, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(5):
+            opt.zero_grad()
+            hidden = net[0](x)
+            put(hidden)
+            loss = F.mse_loss(net[2](net[1](hidden)), y)
+            loss.backward()
+            opt.step()
+    return trace.report
+
+
+@ill("TM405", severity="warning", line="hidden.register_hook(lambda g: g * 0)", subject="net.0.weight", says=(
+    "what is sent to the result of addmm (ill_zero.py, line", "is not zero, but the hook (ill_zero.py, line",
+    "makes it exactly zero"))  # fmt: skip
+def a_hook_that_masks_everything():
+    def put(hidden):
+        hidden.register_hook(lambda g: g * 0)
+
+    return _with_hooked_activations(put)
+
+
+@ill("TM405", severity="warning", subject="net.0.weight", says=("is not zero, but a hook makes it exactly zero",))
+def a_hook_on_a_node():
+    """It is put on the node itself, so that no call of torch's tells where."""
+
+    def put(hidden):
+        hidden.grad_fn.register_prehook(lambda gradients: (gradients[0] * 0,))
+
+    return _with_hooked_activations(put)
+
+
+@ill("TM405", severity="warning", line="loss = F.mse_loss(net(x), y)", subject="net.0.weight", says=(
+    "BackwardHookFunction in net.1", "a hook of that module returns zeros"))  # fmt: skip
+def a_module_hook_that_returns_zeros():
+    net = mlp(4, 8, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    net[1].register_full_backward_hook(lambda _module, given, _received: (torch.zeros_like(given[0]),))
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(5):
+            opt.zero_grad()
+            loss = F.mse_loss(net(x), y)
+            loss.backward()
+            opt.step()
+    return trace.report
+
+
+@ill("TM405", line="F.mse_loss(net[2](net[1](hidden)), y)", subject="net.0.weight", says=(
+    "relu in net.1", "nowhere above zero"))  # fmt: skip
+def a_dead_layer_that_a_hook_looks_at():
+    """The hook only prints; the activation is what lets nothing through."""
+    norms = []
+
+    def put(hidden):
+        hidden.data.sub_(100.0)
+        hidden.register_hook(lambda g: norms.append(float(g.norm())))
+
+    return _with_hooked_activations(put)
+
+
+@healthy(nearly="TM405")
+def a_weight_that_its_hook_freezes():
+    """Its gradient comes straight from an activation: what makes it zero is the hook, on purpose."""
+    weight, scale = torch.nn.Parameter(torch.rand(8, 4)), torch.nn.Parameter(torch.ones(4))
+    weight.register_hook(torch.zeros_like)
+    opt = torch.optim.SGD([weight, scale], lr=0.1)
+    x, y = torch.randn(16, 8), torch.randn(16, 4)
+    with tm.trace(namespace={"weight": weight, "scale": scale}) as trace:
+        for _ in range(5):
+            opt.zero_grad()
+            F.mse_loss(x @ F.relu(weight) * scale, y).backward()
+            opt.step()
+    return trace.report

@@ -44,7 +44,7 @@ def test_a_write_changes_another_name(aliases, message):
 
 @pytest.mark.parametrize(("version", "tracked", "expected"), [
     (0, False, []),
-    (2, False, ["This memory was written to 2 times so far."]),
+    (2, False, ["This memory has been written to 2 times so far."]),
     (2, True, []),
     (None, False, []),
 ])  # fmt: skip

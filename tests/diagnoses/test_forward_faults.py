@@ -71,7 +71,7 @@ def test_what_a_stage_of_a_pipeline_received(number):
     report = faulty(first=NonfiniteSource(number, 0, "leaf", 2, 0, 8, shape=(8,)), of=3)
     nodes = (leaf(0, "received by the stage 2"), *report.graphs[0].nodes[1:])
     found = only(dataclasses.replace(report, graphs=(dataclasses.replace(report.graphs[0], nodes=nodes),)))
-    assert found.message.endswith(": the stage before it sent it.")
+    assert found.message.endswith(": it came from the previous stage.")
     assert found.remedy == "Look at the report of the rank that holds that stage."
 
 

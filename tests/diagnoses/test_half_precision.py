@@ -76,7 +76,7 @@ def test_a_gradient_below_the_normal_numbers(norm, row, found):
     assert bool(diagnose(report)) is found
     if found:
         assert (
-            "of the gradient that comes back to addmm, 100 % of what is not zero is below"
+            "of the gradient that comes back to addmm, 100 % of nonzero elements are below"
             in diagnose(report)[0].message
         )
 

@@ -19,8 +19,8 @@ from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.reports import FailureReport
 
 LAMBDA = (
-    "A file and another process get functions and classes by name, and a lambda cannot be found by one: write it with "
-    "def or class at the top of a module, or save net.state_dict()."
+    "Files and other processes refer to functions and classes by name, and a lambda cannot be found that way: define "
+    "it with def or class at the top of a module, or save net.state_dict()."
 )
 
 
@@ -134,10 +134,10 @@ def space(tmp_path_factory):
        "torch.load(own, weights_only=False)")),
      ("torch.load(half)", "The file is empty, or only the beginning of one: it was saved or copied in part.", ()),
      ("torch.load(empty)", "The file is empty, or only the beginning of one", ()),
-     ("torch.load(text)", "The file is no checkpoint, or a damaged one: look at how it begins.", ()),
-     ("torch.load(page)", "The file is no checkpoint, or a damaged one: look at how it begins.", ()),
-     ("torch.load(page, weights_only=False)", "The file is no checkpoint, or a damaged one: look at how it", ()),
-     ("torch.load(pickled)", "The file holds a pickle of protocol 4 or later, and torch.load reads protocol 2", ()),
+     ("torch.load(text)", "The file is not a checkpoint, or is damaged: look at how it begins.", ()),
+     ("torch.load(page)", "The file is not a checkpoint, or is damaged: look at how it begins.", ()),
+     ("torch.load(page, weights_only=False)", "The file is not a checkpoint, or is damaged: look at how it", ()),
+     ("torch.load(pickled)", "The file holds a pickle of protocol 4 or later, and torch.load only reads protocol", ()),
      ("torch.load(archive)", "The file is a zip archive, but not one that torch.save wrote", ()),
      ("torch.load(scripted)", "The file is a model that torch.jit.save wrote, not a checkpoint.",
       ("torch.jit.load(scripted)",)),

@@ -19,7 +19,7 @@ COMPUTED = (
 )
 OF_TWO = "opt, two = (torch.optim.SGD([torch.ones(1) for _ in range(n)]) for n in (1, 2)); saved = two.state_dict()"
 OTHERS = (
-    "This state is of an optimizer that was made with other parameters, or groups of them: make this one as that one "
+    "This state is from an optimizer with other parameters, or groups of them: create this one as that one "
     "was, from the whole model."
 )
 UNUSED = (
@@ -149,7 +149,7 @@ CASES = (
     ("torch.distributions.Dirichlet(x, validate_args=True)", "x = -torch.ones(3)",
      "The parameter concentration of Dirichlet must be greater than 0.", []),
     ("torch.distributions.Bernoulli(0.4, validate_args=True).log_prob(x)", "x = torch.tensor(0.3)",
-     "The value given to Bernoulli must hold zeros and ones alone.", []),
+     "The value given to Bernoulli must hold only zeros and ones.", []),
     ("torch.distributions.Beta(0.4, 0.5, validate_args=True).log_prob(x)", "x = torch.tensor([0.3, 1.5])",
      "The value given to Beta must lie between 0 and 1.", []),
     ("torch.distributions.Categorical(logits=x, validate_args=True)", "x = torch.full((2,), torch.nan)",

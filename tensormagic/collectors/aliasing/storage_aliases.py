@@ -54,7 +54,7 @@ class StorageAlias:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class OverlapCandidate:
     """Somebody whose bytes may meet what is written to."""
 
     storage_alias: StorageAlias  # the name
@@ -119,7 +119,7 @@ class StorageAliases:
                 self.searched += walk.looked
                 self.complete = self.complete and not walk.gap
 
-    def of(self, storage: torch.UntypedStorage, region: Region) -> Iterator[Hit]:
+    def of(self, storage: torch.UntypedStorage, region: Region) -> Iterator[OverlapCandidate]:
         """Yield who may share the bytes of a region of this storage."""
         identity = storage._cdata
         if identity not in self._beside:
@@ -134,7 +134,7 @@ class StorageAliases:
             place = place_of(item)
             self._bounds[id(alias)] = (place.start, place.stop)
             if place.start < stop and start < place.stop:
-                yield Hit(alias, item, place)
+                yield OverlapCandidate(alias, item, place)
 
     def _over(self, storage: torch.UntypedStorage) -> Iterator[StorageAlias]:
         """Yield those of other storages, and arrays, that lie over the same bytes: one of the two is foreign then."""

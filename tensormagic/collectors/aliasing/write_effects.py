@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.aliases import relation
-from tensormagic.collectors.aliasing.storage_aliases import Hit
+from tensormagic.collectors.aliasing.storage_aliases import OverlapCandidate
 from tensormagic.collectors.geometry.layout import count_distinct, text_of
 from tensormagic.collectors.geometry.overlap import Region, Touched, overlap, place_of, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place, shares_version
@@ -49,7 +49,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Through:
+class WriteTarget:
     """What a user wrote to."""
 
     name: str  # as the code has it
@@ -121,7 +121,7 @@ def _written_by_call(call: ast.Call) -> Iterator[ast.expr]:
         yield call.args[0]
 
 
-def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, Through | None]:
+def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, WriteTarget | None]:
     """Return what the user's running line says of writing, and through which tensor it writes to ``written``."""
     if (own := innermost_own(frame)) is None:
         return Statement(), None
@@ -137,19 +137,19 @@ def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, 
     return statement, None
 
 
-def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> Through | None:
+def _deepest(expression: ast.expr, names: Mapping[str, Any]) -> WriteTarget | None:
     """Return the last tensor on the way that an expression goes, reached without running code or making a view."""
     steps = [expression]  # its own beginnings, shortest last: ``a.b[0]``, ``a.b``, ``a``
     while isinstance(steps[-1], ast.Attribute | ast.Subscript | ast.Call):
         steps.append(steps[-1].func if isinstance(steps[-1], ast.Call) else steps[-1].value)
-    found: Through | None = None
+    found: WriteTarget | None = None
     for step in reversed(steps):
         computed = isinstance(step, ast.Subscript) and not isinstance(step.slice, ast.Constant)
         if isinstance(step, ast.Call) or computed or (found is not None and getattr(step, "attr", "") != "grad"):
             break
         value = still_value(step, names)
         if is_kind(value, torch.Tensor):
-            found = Through(ast.unparse(step), value)
+            found = WriteTarget(ast.unparse(step), value)
     return found
 
 
@@ -325,7 +325,7 @@ class WriteTotal:
 # ends.
 
 
-class Swaps:
+class SwapWatch:
     """What the running line has overwritten so far, if it assigns several subscripts at once."""
 
     def __init__(self) -> None:
@@ -365,7 +365,7 @@ class WriteSeen:
     target: torch.Tensor  # what was written to
     region: Region  # its bytes
     call: Call  # the op and its arguments
-    hits: list[Hit]  # who may share them
+    hits: list[OverlapCandidate]  # who may share them
     mask: np.ndarray | None = None  # which elements of the target were written to, where not all were
     certain: bool = True  # whether that is known
 
@@ -385,7 +385,7 @@ class WriteSeen:
         )  # fmt: skip
 
 
-def effects(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+def effects(seen: WriteSeen, statement: Statement, via: WriteTarget | None) -> Iterator[ChangedName]:
     """Yield the names whose elements were changed and that the line, writing through ``via``, does not name."""
     # The written tensor itself, where a graph holds its values and autograd does not notice the write.
     own = via if via is not None and via.tensor is not seen.target and graph_of(via.tensor) is not None else None
@@ -434,9 +434,9 @@ def written_name(seen: WriteSeen) -> torch.Tensor:
     return next(same, hits[0].item if hits else target)
 
 
-def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[Hit]]:
+def _same_memory_lists(seen: WriteSeen, via: WriteTarget | None) -> dict[str, list[OverlapCandidate]]:
     """Return the lists of which two items or more are the same memory, with those items."""
-    by_list: dict[str, dict[Region, dict[str, Hit]]] = {}
+    by_list: dict[str, dict[Region, dict[str, OverlapCandidate]]] = {}
     for hit in seen.hits:
         if hit.storage_alias.list_name and not is_kind(hit.item, torch.nn.Parameter):
             item = hit.storage_alias.name.partition("]")[0]  # a tuple that holds it twice is one item
@@ -446,7 +446,7 @@ def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[H
     return {name: list(hits.values()) for name, hits in largest.items() if len(hits) > 1}
 
 
-def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+def _second_names(seen: WriteSeen, statement: Statement, via: WriteTarget | None) -> Iterator[ChangedName]:
     """Yield second names of the tensor that the line writes to: ``y = x; y += 1`` changes x, ``best = net`` is net.
 
     Names that stand beside each other count: plain ones, and the same path from two names of one object.

@@ -16,9 +16,9 @@ from tensormagic.collectors.aliasing.storage_aliases import StorageAliases
 from tensormagic.collectors.aliasing.write_effects import (
     Call,
     Suspicion,
-    Swaps,
-    Through,
+    SwapWatch,
     WriteSeen,
+    WriteTarget,
     WriteTotal,
     effects,
     refusal,
@@ -31,7 +31,7 @@ from tensormagic.collectors.aliasing.write_effects import (
 )
 from tensormagic.collectors.geometry.overlap import index_at, place_of, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
-from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
+from tensormagic.collectors.hooks.mode_suspension import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Engine
 from tensormagic.collectors.where.source import innermost_own, names_of, own_frames
@@ -68,7 +68,7 @@ class WriteListener(Listener, OperationListener):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._storage_aliases = StorageAliases(self._namespace)
-        self._swaps = Swaps()
+        self._swaps = SwapWatch()
         self._totals: dict[tuple[int | None, str], WriteTotal] = {}  # by line and op
         self._gaps: dict[str, Gap] = {}
         self._search_seconds = self._search_took = self._searched = 0.0
@@ -114,7 +114,7 @@ class WriteListener(Listener, OperationListener):
 
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
         """Let go of everything but numbers."""
-        self._storage_aliases, self._swaps = StorageAliases({}), Swaps()
+        self._storage_aliases, self._swaps = StorageAliases({}), SwapWatch()
         for total in self._totals.values():
             total.suspicion = None
         written = []
@@ -320,7 +320,7 @@ def _note_worse(total: WriteTotal, clash: Clash) -> None:
         total.clash = clash
 
 
-def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Clash:
+def _in_terms_of(clash: Clash, target: torch.Tensor, via: WriteTarget | None) -> Clash:
     """Return a clash with its index in the tensor that the line names; none where that is unknown."""
     if via is None or clash.index is None:
         return replace(clash, tensor=via.name if via is not None else "")

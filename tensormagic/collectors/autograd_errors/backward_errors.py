@@ -97,7 +97,7 @@ MOST_PASSES = 16
 _NOBODY = Names(())
 
 
-class Gone(NamedTuple):
+class FreedBy(NamedTuple):
     """A pass that freed the graph it went through."""
 
     numbers: array[int]  # sequence numbers of its nodes
@@ -107,7 +107,7 @@ class Gone(NamedTuple):
 
 
 @dataclass(slots=True)
-class Blame:
+class Culprits:
     """Says who wrote to a saved tensor, which of the last passes freed a graph, and who returned what does not fit."""
 
     writes: WriteBook | None  # what was seen being written; None where nobody looked
@@ -115,7 +115,7 @@ class Blame:
     location: Callable[[int | None], Location | None]  # a line by its site
     locate: Callable[[str, int, str], Location]  # a line by file, number and function
     names: Names = _NOBODY  # while a backward is looked into
-    gone: deque[Gone] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
+    gone: deque[FreedBy] = field(default_factory=partial(deque, maxlen=MOST_PASSES))
 
     def fault(
         self, error: BaseException, nodes: Sequence[Any], roots: Sequence[int], reached: int | None
@@ -300,7 +300,7 @@ def untraced_fault(
         nodes = list(walk_nodes(starts, MOST_NODES))
         source = _Source(*around, spaces) if around is not None else None
         location = source.location if source is not None else lambda _: None
-        blame = Blame(None, lambda _: (None, ""), location, locate, Names(spaces))
+        blame = Culprits(None, lambda _: (None, ""), location, locate, Names(spaces))
         if source is not None and complaint_of(error)[0] == "freed":
             blame.gone.extend(source.earlier())
         subject, fault = blame.fault(error, nodes, range(len(starts)), None)
@@ -367,7 +367,7 @@ class _Source:
         before = [self.value(name) for name, by in made if isinstance(by, ast.stmt) and by.lineno < line < self.line]
         return any(each is node for each in walk_nodes(start_nodes(list(filter(has_graph, before))), MOST_NODES))
 
-    def earlier(self) -> Iterator[Gone]:
+    def earlier(self) -> Iterator[FreedBy]:
         """Yield the backwards that ran before, here or in earlier cells, of what their names still stand for."""
         bound_since: set[str] = set()
         cells = islice(self.scope.earlier_cells(), MOST_CELLS)
@@ -382,7 +382,7 @@ class _Source:
                         starts = start_nodes([value])
                         numbers = array("Q", (node._sequence_nr() for node in walk_nodes(starts, MOST_NODES)))
                         self.places.append(scope.location(call.lineno))
-                        yield Gone(numbers, tuple(node._sequence_nr() for node in starts), len(self.places) - 1, 0)
+                        yield FreedBy(numbers, tuple(node._sequence_nr() for node in starts), len(self.places) - 1, 0)
             bound_since.update(*map(bound_by, statements(scope.body)))
 
     def with_line(self, freed: FreedGraph) -> FreedGraph:

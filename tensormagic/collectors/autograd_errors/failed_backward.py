@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import Blame, Gone, Names, Origin, return_lines
+from tensormagic.collectors.autograd_errors.backward_errors import Culprits, FreedBy, Names, Origin, return_lines
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
@@ -80,7 +80,7 @@ class AutogradErrors(TracePart):
         self._origins: Origins = trace.recorder.origins
         self._sites = trace.sites
         self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
-        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._sites.at)
+        self._blame = Culprits(self._watch.writes, self._origin, self._sites.location, self._sites.at)
         self._nobody = self._blame.names  # whose frames would be kept alive
         self._unseen: dict[tuple[int | None, int | None, str], ModifiedSavedTensor] = {}
         self._caught: dict[Key, SwallowedError] = {}
@@ -109,7 +109,7 @@ class AutogradErrors(TracePart):
         try:
             if error is None and not call.retains and followed.pass_context is None:  # it has freed the graph
                 roots = tuple(found.numbers[place] for place in found.roots)
-                self._blame.gone.append(Gone(found.numbers, roots, followed.site, sequence_number()))
+                self._blame.gone.append(FreedBy(found.numbers, roots, followed.site, sequence_number()))
             if error is None and followed.python_backwards is not None:
                 self._look_at_functions(followed)
             if error is not None:

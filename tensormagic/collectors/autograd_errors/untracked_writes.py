@@ -43,7 +43,7 @@ _SIGNS_ALONE = ("Relu", "LeakyRelu", "Threshold", "Abs")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-class Seen(NamedTuple):
+class MemoryContents(NamedTuple):
     """What lay in a piece of memory when an array over it was handed out, or when nodes were made of it."""
 
     record: WriteRecord  # who handed out the array; its address is that of the piece
@@ -79,8 +79,8 @@ class NumpyAliases:
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
-        self._seen: deque[Seen] = deque(maxlen=MOST_SEEN)
-        self._changed: list[Seen] = []  # found by `concern`
+        self._seen: deque[MemoryContents] = deque(maxlen=MOST_SEEN)
+        self._changed: list[MemoryContents] = []  # found by `concern`
         # By address, the arrays that are still there, or the storages over them, and who handed them out.
         self.marks = Marks(MOST_FOLLOWED)
         self.seconds, self.gap = 0.0, ""  # spent on what was used; why something could not be looked at
@@ -102,7 +102,7 @@ class NumpyAliases:
 
     def _see(self, record: WriteRecord, x: torch.Tensor, first: int, last: int) -> None:
         memory = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
-        self._seen.append(Seen(record, memory, x.nbytes, checksum(record.address, x.nbytes), first, last))
+        self._seen.append(MemoryContents(record, memory, x.nbytes, checksum(record.address, x.nbytes), first, last))
 
     def used(self, made: tuple[int, int], args: tuple[Any, ...]) -> None:
         """Look whether a call that made nodes of these numbers was given an array's memory (0.4 µs). Never raises."""
@@ -229,8 +229,9 @@ class AutogradWatch:
         self.blind = UntrackedWrites()
         self.arrays = NumpyAliases(sites)
         self.reads = GradientReads(sites)
-        # Sequence numbers of the nodes that made tensors on which the code has put a hook.
-        self.hooked: deque[int] = deque(maxlen=MOST_HOOKED)
+        # Sequence numbers of the nodes that made tensors on which the code has put a hook → the line that did.
+        self.hooked: dict[int, int | None] = {}
+        self._sites = sites
         self.passes = 0  # backward passes so far
         self.stepping = False  # whether a step of an optimizer runs, of whose calls nothing is noted
         self.seconds = 0.0  # spent here, but for plain writes: some 0.7 µs each
@@ -271,7 +272,10 @@ class AutogradWatch:
         elif noted == GETS_DATA:
             self.blind.got_data(result)
         elif noted == HOOKS:
-            self.hooked.extend(node._sequence_nr() for node in (args[0].grad_fn,) if node is not None)
+            if (node := args[0].grad_fn) is not None:
+                self.hooked[node._sequence_nr()] = self._sites.of_frame(frame)
+            if len(self.hooked) > MOST_HOOKED:
+                del self.hooked[next(iter(self.hooked))]
         elif noted != SETS_DATA or self._changes:
             target: Any = args[0] if args else next(iter(kwargs.values()), None)
             blind = noted == SETS_DATA or self.blind.is_untracked(target)

@@ -17,9 +17,9 @@ from tensormagic.collectors.calls.call_watch import WATCHED, CallWatch
 from tensormagic.collectors.detachment.detached_values import DetachedValues
 from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.hooks.mode_suspension import STANDING_IN
 from tensormagic.collectors.hooks.modes import CallFollower
 from tensormagic.collectors.hooks.replacing import Replacements, noted_applies, skip_in_dynamo
-from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, without_modes
 from tensormagic.collectors.where.caller import Origins, sequence_number, uncounted

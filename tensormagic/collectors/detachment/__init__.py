@@ -1,1 +1,1 @@
-"""Where the gradient's way ends although it could have gone on."""
+"""Where a gradient is cut off although it could have flowed on."""

@@ -31,7 +31,7 @@ from tensormagic.collectors.detachment.detachment_facts import (
     WRITTEN,
     DetachedLeaves,
     Detachment,
-    Held,
+    NumberMark,
     Trained,
     differentiable,
     dtype_of,
@@ -281,7 +281,7 @@ class DetachedValues(Looking):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if detachment.kind in _NUMERIC:
-                self.live.add(Held(id(value), detachment, value))
+                self.live.add(NumberMark(id(value), detachment, value))
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
             self.live.put(value, detachment)

@@ -277,7 +277,7 @@ class Detachment:
         return self
 
 
-class Held(NamedTuple):
+class NumberMark(NamedTuple):
     """Replaces the mark of a Python number, of which there can be no weak reference."""
 
     key: int

@@ -155,7 +155,7 @@ class _CallAgain:
         if self._keywords is None or not codes or any(self._values[at] is _UNKNOWN for at in codes):
             return "unknown"
         changed = {at: self._value(code) for at, code in codes.items()}
-        if self.name in _NUMBERS:  # code that is no tensor stands for the whole call
+        if self.name in _NUMBERS:  # code that is not a tensor stands for the whole call
             tensors = (value for value in changed.values() if isinstance(value, torch.Tensor))
             return "fails" if any(value.numel() != 1 for value in tensors) else "works"
         values = [changed.get(at, value) for at, value in enumerate(self._values)]
@@ -205,7 +205,7 @@ def _codes(operands: Sequence[Operand]) -> dict[str, list[int]]:
     tensors = [(at, one) for at, one in enumerate(operands) if one.is_tensor]
     for at, one in tensors:
         quoted = re.search(r"`([^`]+)`", one.name)
-        with suppress(SyntaxError, ValueError):  # where it is no code
+        with suppress(SyntaxError, ValueError):  # where it is not a code
             code = ast.unparse(ast.parse(quoted[1] if quoted else one.name, mode="eval"))
             found.setdefault(code, []).append(at)
     for at, one in tensors:

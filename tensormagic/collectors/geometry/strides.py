@@ -124,7 +124,7 @@ def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinned:
+class SampledRegion:
     """The part of a tensor that is read."""
 
     tensor: torch.Tensor  # a view of the tensor (short-lived: never leaves the collector)
@@ -142,7 +142,7 @@ class Thinned:
         return tuple(reversed(at))
 
 
-def thinned(x: torch.Tensor, limit: int, *, kept: int = 0) -> Thinned:
+def thinned(x: torch.Tensor, limit: int, *, kept: int = 0) -> SampledRegion:
     """Return what to read of a strided tensor so that at most about ``limit`` elements are read.
 
     Dimensions of stride 0 are read once. Where the rest is still too long, evenly spaced indices of the longest
@@ -159,7 +159,7 @@ def thinned(x: torch.Tensor, limit: int, *, kept: int = 0) -> Thinned:
         view = view[(slice(None),) * dim + (slice(None, None, step),)]
         steps[dim] *= step
         words.append(f"every {ordinal(step)} index of dimension {dim}")
-    return Thinned(view, tuple(steps), repeats, x.numel(), " and ".join(words))
+    return SampledRegion(view, tuple(steps), repeats, x.numel(), " and ".join(words))
 
 
 def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:

@@ -270,7 +270,7 @@ class PassValues:
     order: list[int] = field(default_factory=list)  # Report indices in the order reached.
     first_nonfinite: tuple[FirstNonfinite, ...] = ()  # Filled when the pass ends.
     gap: str = ""  # Why something could not be measured; empty where all could.
-    loss_gap: str = ""  # Why the value is missing; empty where it is there, or is no number.
+    loss_gap: str = ""  # Why the value is missing; empty where it is there, or is not a number.
     value: float | None = None  # The number that backward was called on, where it is one and can be read.
     # (report index of a node, input number) → what it sent there, where several send to one slot.
     parts: dict[tuple[int, int], Measured] = field(default_factory=dict)

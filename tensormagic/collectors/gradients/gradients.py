@@ -12,7 +12,7 @@ On a CPU a reduction is read at once. On any other device nothing is read inside
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from math import sqrt
@@ -56,15 +56,17 @@ class PassRecorder:
     """Hooks the nodes of one walk, takes the hooks away again, and fills the values of the pass, by report index.
 
     Where ``wrapped``, what is inside the wrappers is measured that transforms (``torch.func``) put around gradients.
-    ``hooked`` are sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put; from
-    `close` on the report indices of nodes whose gradient such a hook may have changed on its way there. ``seconds``
-    were spent in hooks, ``statistics_seconds`` of these in measuring gradients in full.
+    ``hooked`` are sequence numbers of the nodes on whose results tensor hooks of the user's were seen being put, each
+    with the line that did; from `close` on the report indices of nodes whose gradient such a hook may have changed on
+    its way there. ``seconds`` were spent in hooks, ``statistics_seconds`` of these in measuring gradients in full.
     """
 
     def __init__(
-        self, found: Walk | None, graph: TracedGraph, values: PassValues, *, hooked: Collection[int], wrapped: bool
-    ) -> None:
+        self, found: Walk | None, graph: TracedGraph, values: PassValues, *, hooked: Mapping[int, int | None],
+        wrapped: bool,
+    ) -> None:  # fmt: skip
         self.values, self._structure, self._found, self.hooked = values, graph.structure, found, hooked
+        self._hooked_before = graph.hooked
         self._first, self._history = graph.first, graph.on_device  # all passes of the graph fill what is missing there
         self._far = DeviceNumbers(values.pass_number)
         self.seconds = self.statistics_seconds = 0.0
@@ -122,12 +124,13 @@ class PassRecorder:
         except Exception as error:
             self._far.give_up()
             self.values.gap = _reason(error)
-        if found is not None and (self.values.bad or self._far.asked):
-            self.hooked = frozenset(  # hooks on leaves stand with the leaf; of others nothing can be asked
-                self._structure.index[place]
+        if found is not None and (self.values.bad or self._far.asked or 0.0 in self.values.norms):
+            self.hooked = {  # hooks on leaves stand with the leaf; of others nothing can be asked
+                self._structure.index[place]: self.hooked.get(found.numbers[place])
                 for place, node in enumerate(found.nodes)
                 if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in self.hooked)
-            )
+            }
+            self._hooked_before.update(self.hooked)
         self._conclude()
 
     @property

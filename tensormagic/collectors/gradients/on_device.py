@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.devices import Arrival
+from tensormagic.collectors.devices import PendingTransfer
 from tensormagic.collectors.gradients.measures import (
     NARROW,
     Measured,
@@ -132,7 +132,7 @@ class DeviceNumbers:
         self._streams: dict[Hashable, _Stream] = {}
         self._asked: list[_Asked] = []
         self._after: list[Callable[[], None]] = []
-        self._sent: list[tuple[Arrival, _Stream]] = []
+        self._sent: list[tuple[PendingTransfer, _Stream]] = []
 
     @property
     def asked(self) -> bool:

@@ -15,20 +15,20 @@ from typing import Any, Literal
 
 import torch
 
-from tensormagic.collectors.devices import Late, Stopwatch
+from tensormagic.collectors.devices import DeferredWork, Stopwatch
 from tensormagic.collectors.gradients.gradient_statistics import PassValues
 from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.traced_graph import (
     FREE_SECONDS,
     MOST_PASSES,
-    Thinned,
+    SubsampledSequence,
     TracedGraph,
     passes_to_keep,
 )
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import functorch_levels
 from tensormagic.collectors.where.caller import sequence_number
@@ -127,7 +127,7 @@ class TraceContext:
     sites: SourceLines  # Interns the user's lines.
     leaves: Leaves  # Numbers and names the leaves met so far.
     recorder: Any  # The function mode, a `ForwardRecorder`: what it saw of the forward, and where nodes were made.
-    late: Late  # Takes what is still to come from a device.
+    late: DeferredWork  # Takes what is still to come from a device.
     passes: PassLog  # What each pass brought.
     seconds: Callable[[], float]  # How long the run has gone on.
     begun: Callable[[], int]  # How many passes have begun, whether or not they were looked at.
@@ -149,7 +149,7 @@ class TracePart:
 
     seconds = 0.0
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Put into torch what follows the run."""
 
     # -- one backward after the other, in this order ----------------------------------------------------------------
@@ -245,11 +245,11 @@ class PassRow:
 class PassLog:
     """The passes ``kept``, those inside others apart; ``used`` are the leaves that a graph led to, by number."""
 
-    def __init__(self, leaves: Leaves, late: Late) -> None:
+    def __init__(self, leaves: Leaves, late: DeferredWork) -> None:
         self.leaves, self.late = leaves, late
-        self.kept: Thinned[PassRow] = Thinned(MOST_PASSES)
+        self.kept: SubsampledSequence[PassRow] = SubsampledSequence(MOST_PASSES)
         self._touched = Counter[int]()
-        self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
+        self.inner: SubsampledSequence[Pass] = SubsampledSequence(MOST_PASSES)
         self.used: set[int] = set()
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = False

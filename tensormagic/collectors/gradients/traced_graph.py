@@ -37,7 +37,7 @@ from tensormagic.words import error_text
 Item = TypeVar("Item")
 
 
-class Thinned(Generic[Item]):
+class SubsampledSequence(Generic[Item]):
     """An append-only sequence that keeps about ``capacity`` of its items, evenly spaced.
 
     A few pinned ones and the last come on top.
@@ -94,6 +94,7 @@ KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over a
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
 STATISTICS_SHARE = 0.005  # of the time of the run goes into statistics beyond the first pass,
 FREE_SECONDS = 0.02  # after these
+MOST_ZEROS = 256  # edges a graph that lead to exactly zero and are measured
 
 
 class TracedGraph:
@@ -103,7 +104,7 @@ class TracedGraph:
         self.structure, self.nodes = structure, nodes
         self.first: Statistics = [None] * structure.size
         self.on_device = DeviceHistory()
-        self.frames: Thinned[Frame] = Thinned(passes_to_keep(structure.size))
+        self.frames: SubsampledSequence[Frame] = SubsampledSequence(passes_to_keep(structure.size))
         self.order = array("i")
         self.first_nonfinite: tuple[FirstNonfinite, ...] = ()
         self.forward_nonfinite: ForwardNonfinite | None = None
@@ -113,11 +114,13 @@ class TracedGraph:
         self.is_small = is_small(nodes)
         self.inner = inner  # whether all its passes ran inside other passes
         self.collects = False  # whether a pass left gradients in leaves, as that of a loss does
+        self.hooked: dict[int, int | None] = {}  # by node: the line that put a hook on its result
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the user's Python code
         contested = {(structure.index[place], at) for place, inputs in structure.contested.items() for at in inputs}
         ends = [(edge.source, edge.input_number) for edge in structure.edges]
         self._shared = tuple(at for at, end in enumerate(ends) if end in contested)
         self._ends = [ends[at] for at in self._shared]
+        self._sent_to_zero: dict[int, float | None] = {}  # as `Graph.sent_to_zero`; None until it was measured
         self._statistics_seconds = 0.0
         self._statistics_cost = 0.0  # of the last pass that was measured in full
 
@@ -144,6 +147,8 @@ class TracedGraph:
             self.first_nonfinite = values.first_nonfinite
         if self.frames.last is not None and self.frames.last.pass_number == values.pass_number:
             return False
+        if 0.0 in values.norms:
+            self._look_at_zeros(values)
         born = False
         if self.forward_nonfinite is None and values.forward is not None:
             self.forward_nonfinite = values.forward.nonfinite
@@ -159,13 +164,36 @@ class TracedGraph:
         values.table = None  # the frame has its numbers; the live panel, which goes on showing the pass, needs none
         return True
 
+    def _look_at_zeros(self, values: PassValues) -> None:
+        """Learn what is sent along edges that lead from more than zero to exactly zero: measured from the next pass on.
+
+        A hook of the user's may have changed it in between.
+        """
+        edges, norms = self.structure.edges, values.norms
+        if self.passes & (self.passes - 1) == 0:  # a look at all edges, now and then
+            for at, edge in enumerate(edges):
+                if len(self._sent_to_zero) == MOST_ZEROS:
+                    break
+                if norms[edge.source] > 0 == norms[edge.target] and at not in self._sent_to_zero:
+                    self._sent_to_zero[at] = None
+                    inputs = self.structure.contested.setdefault(self.structure.index.index(edge.source), [])
+                    if edge.input_number not in inputs:
+                        inputs.append(edge.input_number)
+        for at in self._sent_to_zero:
+            sent = values.parts.get((edges[at].source, edges[at].input_number))
+            if sent is not None and norms[edges[at].target] == 0:
+                self._sent_to_zero[at] = sent[0]
+
     def report(self) -> Graph:
         """Return what is known as plain data."""
         structure, nodes = self.structure, tuple(map(_with_statistics, self.nodes, self.first))
         return Graph(
             number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), first_nonfinite=self.first_nonfinite,
-            shared_edges=self._shared, forward_nonfinite=self.forward_nonfinite, nonfinite_source=self.nonfinite_source,
+            shared_edges=self._shared,
+            sent_to_zero={str(at): norm for at, norm in [*self._sent_to_zero.items()] if norm is not None},
+            hooked={str(index): line for index, line in [*self.hooked.items()]},
+            forward_nonfinite=self.forward_nonfinite, nonfinite_source=self.nonfinite_source,
         )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def saved_tensor(node: Any, slot: str) -> torch.Tensor | None:
 
 
 def saved_argument(node: Any, name: str, default: Any = None) -> Any:
-    """Return an argument that is no tensor, as a node has saved it."""
+    """Return an argument that is not a tensor, as a node has saved it."""
     return getattr(node, f"_saved_{name}", default)
 
 

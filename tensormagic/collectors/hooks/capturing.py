@@ -52,7 +52,7 @@ _UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it wa
 _DYNAMO, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
 
 
-class StepsAside(Protocol):
+class Suspendable(Protocol):
     """What can leave torch for a while."""
 
     def step_aside(self) -> bool:
@@ -72,17 +72,17 @@ class Captures:
     """
 
     def __init__(
-        self, mode: StepsAside | None, *others: StepsAside, beside: Replacements | None = None,
+        self, mode: Suspendable | None, *others: Suspendable, beside: Replacements | None = None,
         made: Callable[[str, Any, FrameType], None] | None = None,
     ) -> None:  # fmt: skip
         self._modes, self._made = [mode] if mode is not None else [], made
         self._beside = Replacements() if beside is None else beside
-        self.dispatch: list[StepsAside] = []  # known when the run begins
+        self.dispatch: list[Suspendable] = []  # known when the run begins
         self._replaced = Replacements()
         self._untouched: dict[str, bool] = {}  # what ran so, and whether it is known by what it returned
         self._called: set[str] = set()
         self._at_compiled, self.calls = [*self._modes, *others], 0
-        self._left: list[StepsAside] = []  # while a compiled function runs, which ``_entered`` has called
+        self._left: list[Suspendable] = []  # while a compiled function runs, which ``_entered`` has called
         self._entered: FrameType | None = None
         self._waits = False  # until the first ``torch.compile`` has imported Dynamo
 
@@ -120,18 +120,18 @@ class Captures:
         if self._entered is not None:
             self._return_from_compiled()
 
-    def _leave(self, modes: list[StepsAside]) -> list[StepsAside]:
+    def _leave(self, modes: list[Suspendable]) -> list[Suspendable]:
         """Take modes off this thread's stacks, and return those that were there."""
         if left := [each for each in modes if each.step_aside()]:
             self._beside.step_aside()
         return left
 
-    def _come_back(self, left: list[StepsAside], frame: FrameType) -> None:
+    def _come_back(self, left: list[Suspendable], frame: FrameType) -> None:
         self._beside.step_back()
         for each in left:
             each.step_back(frame)
 
-    def _entry(self, modes: list[StepsAside], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _entry(self, modes: list[Suspendable], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def captured(*args: Any, **kwargs: Any) -> Any:
             if not (left := self._leave(modes)):  # aside already, or on another thread

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensormagic.collectors.hooks.replacing import Transparent, skip_in_dynamo
+from tensormagic.collectors.hooks.replacing import HiddenMode, skip_in_dynamo
 from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Engine, calling_frame, sequence_number
 
 
@@ -137,7 +137,7 @@ class Follower:
     mode: Any = None
     beneath = False  # whether it is nearer to each call than all others, so that it does not time their work
     rank = 0  # of two who follow by a mode, the one with the lower rank is nearer to the call
-    of_thread = True  # see `Undoing`
+    of_thread = True  # see `UndoStack`
     _place = -1
 
     def __enter__(self) -> None:
@@ -204,7 +204,7 @@ class Follower:
 class CallMode(SharedMode, TorchFunctionMode):
     """The function mode: makes every call as its own line would, and lets those who follow calls do so.
 
-    Torch does not notice it, see `Transparent`. It passes on what nobody looks at: then the call that fails can be read
+    Torch does not notice it, see `HiddenMode`. It passes on what nobody looks at: then the call that fails can be read
     from the exception's traceback, where this mode's frame still holds the function and the arguments.
     """
 
@@ -214,7 +214,7 @@ class CallMode(SharedMode, TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._transparent = Transparent(self)
+        self._transparent = HiddenMode(self)
         self._is_noticed = True
         self._callers = Callers()
         self._made = self._callers.made

@@ -220,14 +220,14 @@ def plain_stacks() -> Replacement:
 
 # A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on, and
 # ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose results
-# differ in the last bits. `Transparent` answers that question as if the mode were not there.
+# differ in the last bits. `HiddenMode` answers that question as if the mode were not there.
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
 _BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 
-class Transparent(Replacements):
+class HiddenMode(Replacements):
     """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
 
     Only names that torch's Python modules look such questions up by are replaced, and put back. Functions of

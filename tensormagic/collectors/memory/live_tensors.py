@@ -119,7 +119,7 @@ MOST_NODES = 200_000  # of autograd graphs
 LEAF = "variable"  # the slot of a leaf, which no node has saved
 
 # Who holds what no name leads to: one look backward, from a few large tensors to what refers to them. What comes of it
-# is no path that a user could write, but a place to look at: a library's global, a list, an object of some class.
+# is not a path that a user could write, but a place to look at: a library's global, a list, an object of some class.
 
 SMALLEST = 2**20  # bytes of a storage that is worth the look
 MOST_LOST = 8

@@ -269,7 +269,7 @@ def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | No
     ``data`` is what ``torch.cuda.memory._snapshot()`` returned, or a file of it held.
 
     Raises:
-        SnapshotError: where it is no snapshot.
+        SnapshotError: where it is not a snapshot.
     """
     segments, traces = _parts(data)
     most = MOST_EVENTS // max(sum(bool(trace) for trace in traces), 1)

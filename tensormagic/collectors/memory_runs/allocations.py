@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.geometry.parts import storages
-from tensormagic.collectors.hooks.stepping_off import OperationListener
+from tensormagic.collectors.hooks.mode_suspension import OperationListener
 from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Resized, new_block
 from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, Place, Places, newly_made, tensors_in
 from tensormagic.collectors.where.caller import Engine, sequence_number

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tensormagic.collectors.hooks.replacing import Replacement
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.memory.live_tensors import is_recording
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog
 from tensormagic.collectors.where.caller import own_frame
@@ -34,7 +34,7 @@ _EFFECTS = {  # of an event's bytes on those in use, and on those reserved
 _Line = tuple[str, int]
 
 
-class Seen(NamedTuple):
+class DeviceFacts(NamedTuple):
     """What is known of a device from the run itself."""
 
     # Bytes of the storages that operations returned, by file and line; under None those that were allocated while no
@@ -55,7 +55,7 @@ def _highest(events: Sequence[Mapping[str, Any]], in_use: int, reserved: int) ->
 
 
 def allocator_runs(
-    snapshot: Mapping[str, Any], seen: Mapping[int, Seen], *, since: float, limit: int = 0,
+    snapshot: Mapping[str, Any], seen: Mapping[int, DeviceFacts], *, since: float, limit: int = 0,
     cell_number: CellNumber | None = None,
 ) -> tuple[AllocatorRun, ...]:  # fmt: skip
     """Return what the allocator recorded of a run, on each device that it recorded something of.
@@ -73,7 +73,7 @@ def allocator_runs(
             in_use = sum(block["requested_size"] for block in blocks)
             peak, reserved = _highest(events, in_use, sum(one["total_size"] for one in segments))
             complete = len(events) < len(trace) or len(trace) < limit
-            known = seen.get(device, Seen())
+            known = seen.get(device, DeviceFacts())
             served = ((event, event["size"]) for event in events if event["action"] == "alloc")
             # What is in use and no tensor was found over.
             unnamed = ((one, one["requested_size"]) for one in blocks if one["address"] not in known.addresses)
@@ -130,7 +130,7 @@ class CudaRecording:
         self._switched = False  # by the user, in the run
         self.gaps: tuple[Gap, ...] = ()  # why nothing was recorded although there is CUDA memory
 
-    def start(self, stack: Undoing) -> None:
+    def start(self, stack: UndoStack) -> None:
         """Begin, where CUDA is in use; recording ends with the stack. Never raises."""
         try:
             if not self._cuda.is_initialized():
@@ -196,7 +196,7 @@ class CudaRecording:
         self.gaps = (Gap("allocator", f"the allocator's own events could not be {what}: {error_text(error)}"),)
 
 
-def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Location]) -> dict[int, Seen]:
+def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Location]) -> dict[int, DeviceFacts]:
     """Return what a run itself knows of each CUDA device, by its number."""
     found = {}
     lines: dict[int | None, _Line | None] = {at: (one.filename, one.line) for at, one in enumerate(locations)}
@@ -204,5 +204,5 @@ def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Locati
         returned = {lines.get(site): nbytes for site, nbytes in (log.served or {}).items()}
         storages = (block() for block in log.alive)
         addresses = frozenset(storage.data_ptr() for storage in storages if storage is not None)
-        found[int(log.device.partition(":")[2] or 0)] = Seen(returned, max(log.peak, 0), addresses)
+        found[int(log.device.partition(":")[2] or 0)] = DeviceFacts(returned, max(log.peak, 0), addresses)
     return found

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.objects.children import registered
 from tensormagic.collectors.ops import Places
 from tensormagic.collectors.where.source import SourceLines, lines_of
@@ -35,7 +35,7 @@ class Executions:
 
     def __init__(self, codes: Iterable[CodeType], monitoring: Any = getattr(sys, "monitoring", None)) -> None:  # noqa: B008  (None before 3.12)
         self._codes, self._monitoring = tuple(codes), monitoring
-        self._undoing = Undoing()
+        self._undoing = UndoStack()
         self.counts: Counter[tuple[str, int]] = Counter()  # how often each file and line was reached
         # Why nothing is counted; empty where it is.
         self.gap = "" if monitoring is not None else "counting how often a line ran needs Python 3.12"
@@ -81,7 +81,7 @@ class Functions:
     run is found once it is there.
 
     Raises:
-        UnknownNameError: for what is no function, or none that is written in Python.
+        UnknownNameError: for what is not a function, or none that is written in Python.
     """
 
     def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:

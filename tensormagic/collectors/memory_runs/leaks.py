@@ -48,7 +48,7 @@ _BRIEF: frozenset[Category] = MEANT | {"saved for backward"}
 Allocated = Sequence[tuple[int, int]]
 
 
-class Hold(NamedTuple):
+class StorageOwner(NamedTuple):
     """Who keeps a storage."""
 
     name: str  # ``"losses"``: the container, the sum, or the tensor itself
@@ -56,16 +56,16 @@ class Hold(NamedTuple):
     item: str = ""  # which item of the container it is
     location: Location | None = None  # the line that puts more into it, where one is found
     graph: bool = False  # whether an autograd graph of what has this name keeps the storage
-    results: int = 0  # how many results with graphs of their own it stores; 0 for what is no graph
+    results: int = 0  # how many results with graphs of their own it stores; 0 for what is not a graph
     scalars: bool = False  # whether these are single numbers
     ends: bool = False  # whether it cannot grow for ever: one tensor, a queue with an end, what the source empties
 
 
-_NOBODY = Hold("")
+_NOBODY = StorageOwner("")
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class SurvivingStorage:
     """A storage that a run made and left alive."""
 
     line: int  # index of the line that allocated it; -1 where it is not known
@@ -73,7 +73,7 @@ class Stay:
     allocated_at: int  # number of the operation that allocated it
     device: str = "cpu"  # where
     category: Category = "other"  # what it is for
-    hold: Hold | None = None  # who keeps it; None where nothing that has a name does
+    hold: StorageOwner | None = None  # who keeps it; None where nothing that has a name does
     freed_at: int | None = None  # number of the operation behind which it was freed; None while it is alive
 
 
@@ -89,22 +89,22 @@ class RunFacts:
     complete: bool = True  # Whether everything that has a name was looked at; else what has no holder shows nothing.
 
 
-def find_leaks(stays: Iterable[Stay], facts: RunFacts) -> tuple[Leak, ...]:
+def find_leaks(stays: Iterable[SurvivingStorage], facts: RunFacts) -> tuple[Leak, ...]:
     """Return what grows with every iteration, the largest first."""
     found = (_leak(group, facts) for group in _grouped(stays, MEANT))
     return tuple(sorted((leak for leak in found if leak is not None), key=lambda leak: -leak.kept))
 
 
-def _grouped(stays: Iterable[Stay], meant: Collection[Category]) -> Collection[list[Stay]]:
+def _grouped(stays: Iterable[SurvivingStorage], meant: Collection[Category]) -> Collection[list[SurvivingStorage]]:
     """Return what has one holder, or was allocated by one line, and is not meant to stay."""
-    groups: dict[tuple[str, str | int], list[Stay]] = defaultdict(list)
+    groups: dict[tuple[str, str | int], list[SurvivingStorage]] = defaultdict(list)
     for stay in stays:
         if stay.category not in meant and stay.line >= 0 and stay.nbytes:
             groups[stay.device, stay.hold.name if stay.hold is not None else stay.line].append(stay)
     return groups.values()
 
 
-def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak, ...]:
+def find_ended(stays: Iterable[SurvivingStorage], facts: RunFacts, peak: int) -> tuple[Leak, ...]:
     """Return what grew up to the peak of a run and was freed later, all at once, the largest first.
 
     ``stays`` were alive at the ``peak``, the operation at which the most was, and are not any more.
@@ -118,7 +118,7 @@ def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak,
     return tuple(replace(leak, ended=True) for leak in found if leak is not None)
 
 
-def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
+def _leak(group: list[SurvivingStorage], facts: RunFacts) -> Leak | None:
     """Return what a group of storages with one holder, or of one line without any, shows."""
     holds = [stay.hold for stay in group if stay.hold is not None]
     if any(hold.ends for hold in holds) or not (holds or facts.complete):
@@ -131,7 +131,7 @@ def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
     return _joined(group, hold, facts) if hold.form == "joined" else _items(group, hold, facts)
 
 
-def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
+def _items(group: list[SurvivingStorage], hold: StorageOwner, facts: RunFacts) -> Leak | None:
     """Return a leak of items: one a backward, or one a time that a known line puts one in.
 
     Of what nothing that has a name holds, only a training loop shows that it is one.
@@ -152,7 +152,7 @@ def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     return _described(group, facts, len(added), hold) if is_steady else None
 
 
-def _joined(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
+def _joined(group: list[SurvivingStorage], hold: StorageOwner, facts: RunFacts) -> Leak | None:
     """Return the growth of one tensor that is joined from itself and more, again and again."""
     (stay, *others) = group
     allocations = list((facts.joins or {}).get(stay.line, ()))
@@ -167,7 +167,7 @@ def _joined(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     )  # fmt: skip
 
 
-def _rounds(group: list[Stay], facts: RunFacts) -> Counter[int]:
+def _rounds(group: list[SurvivingStorage], facts: RunFacts) -> Counter[int]:
     """Return the bytes that were added before the first backward, between it and the second, and so on."""
     rounds = Counter[int]()
     for stay in group:
@@ -175,7 +175,7 @@ def _rounds(group: list[Stay], facts: RunFacts) -> Counter[int]:
     return rounds
 
 
-def _is_training(group: list[Stay], facts: RunFacts) -> bool:
+def _is_training(group: list[SurvivingStorage], facts: RunFacts) -> bool:
     """Return whether something stayed from backward to backward, from the first time on and to the end.
 
     Several backwards may make a step: a generator's and its critic's, some that are accumulated. What stays of the last
@@ -189,7 +189,7 @@ def _is_training(group: list[Stay], facts: RunFacts) -> bool:
     return len(rounds) >= FEWEST and dense and early and last >= _LASTS * len(facts.backwards)
 
 
-def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) -> Leak:
+def _described(group: list[SurvivingStorage], facts: RunFacts, iterations: int, hold: StorageOwner) -> Leak:
     by_line = Counter[int]()
     for stay in group:
         by_line[stay.line] += stay.nbytes
@@ -212,7 +212,7 @@ _GROWING_KINDS = {"item", "name", "attribute"}  # others are the parameters of m
 class Holders:
     """Who keeps which storage, by the storage's identity."""
 
-    holds: dict[int, Hold] = field(default_factory=dict)  # what was found
+    holds: dict[int, StorageOwner] = field(default_factory=dict)  # what was found
     complete: bool = True  # whether everything that has a name was looked at, graphs included
     cut: str = ""  # why not all names were looked at; empty where they were
 
@@ -250,46 +250,48 @@ class _Search:
     def is_emptied(self, name: str) -> bool:
         return self._lines.is_emptied(_as_written(name))
 
-    def named(self) -> Iterator[tuple[int, Hold]]:
+    def named(self) -> Iterator[tuple[int, StorageOwner]]:
         for key in self._own:
             places = self._walk_session.storages[key].places
             # The nearest that belongs to the user: an item of a container first, which may be one of many.
             items, others = filter(_is_item, places), [place for place in places if place.kind in _GROWING_KINDS]
             path = next(iter(nearest([place.path for place in list(items) or others])), None)
             place = next((place for place in places if place.path == path), None)
-            yield key, self._hold_at(place) if place is not None else Hold(places[0].path, ends=True)
+            yield key, self._hold_at(place) if place is not None else StorageOwner(places[0].path, ends=True)
 
-    def _hold_at(self, place: Place) -> Hold:
+    def _hold_at(self, place: Place) -> StorageOwner:
         """Return the container that a tensor is an item of, with all its bounds; the tensor itself where it is none."""
         path = place.path
         if not _is_item(place):  # it grows only where a line makes it anew from itself
             where = self.where(path)
-            return Hold(_as_written(path), "joined", location=where, ends=where is None or self.is_emptied(path))
+            return StorageOwner(
+                _as_written(path), "joined", location=where, ends=where is None or self.is_emptied(path)
+            )
         found = _NUMBERED.search(path) or ITEM.search(path)  # of history[3]['loss'] history, of out['x'] out
         name, item = (path, "") if found is None else (path[: found.start()], found[0])
         ends = any(name == path or name.startswith((f"{path}[", f"{path}.")) for path in self._walk_session.bounded)
         written = _as_written(name)
-        return Hold(written, "items", item, self.where(name), ends=ends or self.is_emptied(name))
+        return StorageOwner(written, "items", item, self.where(name), ends=ends or self.is_emptied(name))
 
-    def stored(self, found: Holders) -> Iterator[tuple[int, Hold]]:
+    def stored(self, found: Holders) -> Iterator[tuple[int, StorageOwner]]:
         """Yield the storages that graphs of stored results keep."""
         graphs = graphs_and_storages(self._walk_session.visits, self._own, self.where, MOST_NODES)
         for graph, storages in graphs:
             found.complete &= graph.complete
-            hold = Hold(
+            hold = StorageOwner(
                 _as_written(graph.name), graph.form, location=graph.location, graph=True, results=graph.graphs,
                 scalars=graph.scalars, ends=self.is_emptied(graph.name),
             )  # fmt: skip
             yield from ((key, hold) for key in storages)
 
-    def carried(self) -> Iterator[tuple[int, Hold]]:
+    def carried(self) -> Iterator[tuple[int, StorageOwner]]:
         """Yield the storages that the graph of a single tensor keeps: what is carried over from step to step."""
         visits = reversed(self._walk_session.visits)
         tensors = {id(x): (place, x) for place, x in visits if place.kind in _GROWING_KINDS}
         seen: set[Any] = set()
         for place, x in sorted(tensors.values(), key=lambda pair: pair[0].depth):
             if (root := graph_of(x)) is not None:
-                hold = Hold(_as_written(place.path), "carried", location=self.where(place.path), graph=True)
+                hold = StorageOwner(_as_written(place.path), "carried", location=self.where(place.path), graph=True)
                 for node in walk_nodes([root], MOST_NODES, seen):  # less those met before
                     saved = () if is_accumulate(node) else live_saved(node)
                     for key in (storage_of(tensor) for _, tensor in saved if tensor is not None):

@@ -13,8 +13,8 @@ from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of, out_of_memory_of
 from tensormagic.collectors.geometry.parts import storages
-from tensormagic.collectors.hooks.stepping_off import Listener
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.mode_suspension import Listener
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.memory.live_tensors import Origin, note_lines
 from tensormagic.collectors.memory_runs.allocation_log import (
     AllocationLog,
@@ -112,7 +112,7 @@ class MemoryRecorder(Listener):
         self._fold()
         self._before = self._account().devices()
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Put into torch what is asked of functions and of devices."""
         undoing.enter_context(self._functions.executions)
         self._cuda.start(undoing)

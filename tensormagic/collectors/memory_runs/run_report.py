@@ -30,9 +30,9 @@ from tensormagic.collectors.memory_runs.leaks import (
     FEWEST_GRAPHS,
     MEANT,
     MOST_NODES,
-    Hold,
     RunFacts,
-    Stay,
+    StorageOwner,
+    SurvivingStorage,
     find_ended,
     find_holders,
     find_leaks,
@@ -267,6 +267,6 @@ def grown_in(  # noqa: PLR0913  (what a run knows at its end)
     return (*leaks, *(leak for leak in ended if leak.kept >= SMALLEST)), gaps
 
 
-def _stay(block: Block, category: Category, holds: Mapping[int, Hold], nbytes: int) -> Stay:
+def _stay(block: Block, category: Category, holds: Mapping[int, StorageOwner], nbytes: int) -> SurvivingStorage:
     site, hold = -1 if block.site is None else block.site, holds.get(block.key)
-    return Stay(site, nbytes, block.allocated_at, str(block.device), category, hold, block.freed_at)
+    return SurvivingStorage(site, nbytes, block.allocated_at, str(block.device), category, hold, block.freed_at)

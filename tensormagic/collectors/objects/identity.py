@@ -66,7 +66,7 @@ def holds(known: Mapping[int, Callable[[], Any]], x: object) -> bool:
     return reference is not None and reference() is x
 
 
-class Mark(weakref.ref[Any]):
+class KeyedRef(weakref.ref[Any]):
     """A weak reference that knows under which key it stands, and what is to be known of its object."""
 
     __slots__ = ("key", "note")
@@ -75,7 +75,7 @@ class Mark(weakref.ref[Any]):
 
 
 class Marks(dict[int, Any]):
-    """The objects that are followed, each with a `Mark`: until they are gone, or more than ``most`` came after them.
+    """The objects that are followed, each with a `KeyedRef`: until gone, or more than ``most`` came after them.
 
     A dictionary, so that it costs a call nothing to see that nothing is followed.
     """
@@ -86,12 +86,12 @@ class Marks(dict[int, Any]):
 
     def put(self, followed: Any, note: Any, key: int = 0) -> None:
         """Follow an object from now on, under its ``id`` unless under another key."""
-        mark = Mark(followed, self._forget)
+        mark = KeyedRef(followed, self._forget)
         mark.key, mark.note = key or id(followed), note
         self.add(mark)
 
     def add(self, mark: Any) -> None:
-        """Take in what stands for an object as a `Mark` does."""
+        """Take in what stands for an object as a `KeyedRef` does."""
         self[mark.key] = mark
         if len(self) > self._most:
             self.pop(next(iter(self)), None)
@@ -101,7 +101,7 @@ class Marks(dict[int, Any]):
         mark = self.get(id(x))
         return mark.note if mark is not None and mark() is x else None
 
-    def _forget(self, mark: Mark) -> None:
+    def _forget(self, mark: KeyedRef) -> None:
         """Drop what is gone; a new object may already stand under its key."""
         if self.get(mark.key) is mark:
             del self[mark.key]

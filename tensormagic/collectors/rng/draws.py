@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.mode_suspension import Listener, OperationListener
 from tensormagic.collectors.hooks.replacing import noted_seeds
-from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.quiet import Looking, quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.reports import Gap
@@ -65,7 +65,7 @@ class DrawListener(Looking, Listener, OperationListener):
         for generator, names in found.values():
             self._follow(generator, names)
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Be told where torch is seeded."""
         undoing.enter_context(noted_seeds(lambda *given: self.guarded(self._note_seed, *given)))
 

@@ -16,9 +16,9 @@ from tensormagic.collectors import ops
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
+from tensormagic.collectors.hooks.mode_suspension import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
-from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.ops import NEW, ONE, WHOLE, GraphCosts, NodeCost, Place, Places, Row, new_bytes
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, Engine, sequence_number
@@ -239,7 +239,7 @@ class OpRecorder(TracePart):
         self._captures = trace.captures
         self._seconds_an_operation = seconds_an_operation()
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Begin to count."""
         undoing.callback(self._end)
         undoing.enter_context(self.follower)

@@ -31,10 +31,10 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.quiet import Looking, dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training import parallel
-from tensormagic.collectors.training.held import held_by
+from tensormagic.collectors.training.optimizer_contents import held_by
 from tensormagic.collectors.training.training import is_within_step
 from tensormagic.collectors.training.updates import joined, leave_steps, norms_of, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
@@ -67,7 +67,7 @@ class RankFile(Looking, TracePart):
         self._place: tuple[Any, ...] = ()
         self._began = 0.0
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Begin to follow steps."""
         undoing.callback(leave_steps, self)
         undoing.callback(setattr, self._recorder, "first_node", None)

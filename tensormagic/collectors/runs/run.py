@@ -14,9 +14,9 @@ from typing import Any
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.capturing import Captures
+from tensormagic.collectors.hooks.mode_suspension import Listener, ModeSuspension, OperationFollower
 from tensormagic.collectors.hooks.modes import CallFollower, aside, calls_aside
-from tensormagic.collectors.hooks.stepping_off import Listener, OperationFollower, SteppingOff
-from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
+from tensormagic.collectors.hooks.undo_stack import UndoStack, abandon_in_children
 from tensormagic.collectors.where.caller import state_after, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, RunReport
@@ -58,11 +58,11 @@ class Run:
         self.state = self._each[0].run
         for each in self._each:
             each.run = self.state
-        self._undoing = Undoing()
+        self._undoing = UndoStack()
         self._operations: OperationFollower | None = None
         if hearing := [each.operations for each in self._each if each.operations is not None]:
             self._operations = OperationFollower(hearing)
-            self.state.stepping = SteppingOff(self._operations, walk_nodes)
+            self.state.stepping = ModeSuspension(self._operations, walk_nodes)
 
     def start(self) -> None:
         """Begin.
@@ -153,7 +153,7 @@ class FailureListener(Listener):
         self._around = Surroundings(namespace)
         self._found: FailureReport | None = None
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Put the function mode into torch."""
         mode = CallFollower()
         undoing.enter_context(mode)

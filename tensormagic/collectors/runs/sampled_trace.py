@@ -25,7 +25,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
-from tensormagic.collectors.hooks.undoing import SignalsWait
+from tensormagic.collectors.hooks.undo_stack import SignalsWait
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer

@@ -20,7 +20,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
-from tensormagic.collectors.devices import Late, Stopwatch
+from tensormagic.collectors.devices import DeferredWork, Stopwatch
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.gradients import pass_log
 from tensormagic.collectors.gradients.gradient_statistics import PassValues, SmallPass
@@ -30,10 +30,10 @@ from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures
+from tensormagic.collectors.hooks.mode_suspension import Listener
 from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import BackwardCall, followed_backward, noted_dual_levels, plain_stacks
-from tensormagic.collectors.hooks.stepping_off import Listener
-from tensormagic.collectors.hooks.undoing import Undoing, forks
+from tensormagic.collectors.hooks.undo_stack import UndoStack, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
@@ -72,7 +72,9 @@ class Tracer(Listener):
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = self._new_recorder()
         self._lock = RLock()  # backward may run on several threads at once
-        self._late = Late(lambda error: self._add_gap("gradients", _UNREAD.format(error_text(error))), self._lock)
+        self._late = DeferredWork(
+            lambda error: self._add_gap("gradients", _UNREAD.format(error_text(error))), self._lock
+        )
         self._passes = pass_log.PassLog(self._leaves, self._late)
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._shared = TraceContext(
@@ -117,7 +119,7 @@ class Tracer(Listener):
         self._on = {event: pass_log.hearing(self._parts.values(), event) for event in _PASS_EVENTS}
         self._recorder.origins.begin()
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Put the function mode and all else into torch."""
         undoing.enter_context(plain_stacks())
         undoing.enter_context(followed_backward(self))

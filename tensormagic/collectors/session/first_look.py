@@ -107,7 +107,7 @@ def parts_of(batch: Any) -> Parts:
     return Parts(tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}, None)
 
 
-class Judged(NamedTuple):
+class JudgedLoss(NamedTuple):
     """A loss, what it is called, and what it is of a model that knows nothing."""
 
     value: Any
@@ -126,21 +126,21 @@ def first_tensor(result: Any) -> torch.Tensor | None:
     return result if isinstance(result, torch.Tensor) else None
 
 
-def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judged | None:
+def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> JudgedLoss | None:
     """Return the loss of a result: the user's own, the one in the result, or the usual one for such a target."""
     own = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
     out = first_tensor(result)
     if given is not None:
         name = type(given).__name__ if isinstance(given, nn.Module) else getattr(given, "__name__", "loss")
         value = given(out if out is not None else result, *(() if target is None else (target,)))
-        return Judged(value, name, None if out is None else _of_nothing(name, out, target))
+        return JudgedLoss(value, name, None if out is None else _of_nothing(name, out, target))
     if isinstance(own, torch.Tensor):
-        return Judged(own, "the model's loss", None)
+        return JudgedLoss(own, "the model's loss", None)
     if out is None or not isinstance(target, torch.Tensor) or not (name := usual_loss(out, target)):
         return None
     if name in _BINARY:
         target = target.to(out.dtype).reshape(out.shape)
-    return Judged(getattr(F, name)(out, target), name, _of_nothing(name, out, target))
+    return JudgedLoss(getattr(F, name)(out, target), name, _of_nothing(name, out, target))
 
 
 def _last(out: torch.Tensor) -> str:

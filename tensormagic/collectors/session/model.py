@@ -77,7 +77,7 @@ def _shapes_in(output: Any, depth: int = _NESTED) -> Iterator[tuple[int, ...]]:
             yield from _shapes_in(item, depth - 1)
 
 
-class Seen(NamedTuple):
+class ModelFacts(NamedTuple):
     """What is known of a model besides itself."""
 
     namespace: Mapping[str, Any]  # where optimizers may have a name
@@ -88,7 +88,7 @@ class Seen(NamedTuple):
 Held = tuple[dict[int, list[str]], dict[int, int]]
 
 
-def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
+def collect_model(net: nn.Module, name: str, seen: ModelFacts) -> ModelReport:
     """Return a model as a tree of its modules. Changes nothing, keeps nothing."""
     modules = list(inside(name, net))
     depths, deepest = [path.count(".") - name.count(".") for path, _ in modules], 1
@@ -116,7 +116,7 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
     )  # fmt: skip
 
 
-def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: Held) -> ModuleRow:
+def _row(path: str, module: nn.Module, depth: int, seen: ModelFacts, held: Held) -> ModuleRow:
     parameters, names = _parts(module, "_parameters"), held[0]
     trainable = {key: one for key, one in parameters.items() if one.requires_grad}
     optimized = {key: one for key, one in trainable.items() if key in names}

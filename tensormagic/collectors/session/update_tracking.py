@@ -69,7 +69,7 @@ _MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly,
 
 
 @dataclass(slots=True)
-class Seen:
+class ParameterMemory:
     """What is remembered of a parameter from one look to the next."""
 
     version: int  # its version counter
@@ -97,8 +97,8 @@ class Parameter(NamedTuple):
 
     name: str
     value: nn.Parameter
-    now: Seen
-    before: Seen | None
+    now: ParameterMemory
+    before: ParameterMemory | None
     moved: int  # in-place changes since the last look, or since it was made
     steps: int  # that its optimizer has made with it, as far as its state counts them
     is_used: bool  # whether its optimizer has made a step with it that left a state
@@ -131,7 +131,9 @@ class Parameter(NamedTuple):
         return progress.total - progress.advanced if could_move else progress.total
 
 
-def _parameter(name: str, p: nn.Parameter, optimizer: Any, model: nn.Module, before: Seen | None) -> Parameter:
+def _parameter(
+    name: str, p: nn.Parameter, optimizer: Any, model: nn.Module, before: ParameterMemory | None
+) -> Parameter:
     state = {} if optimizer is None else states_of(optimizer).get(p) or {}
     steps, moved = _steps_counted(state), p._version - (_MADE if before is None else before.version)
     is_used = bool(state) and ("step" not in state or steps > 0)
@@ -140,7 +142,7 @@ def _parameter(name: str, p: nn.Parameter, optimizer: Any, model: nn.Module, bef
     gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
     place = (0 if optimizer is None else id(optimizer), id(model))
     return Parameter(
-        name, p, Seen(p._version, gradient, place, p.requires_grad, trained), before, moved, steps, is_used
+        name, p, ParameterMemory(p._version, gradient, place, p.requires_grad, trained), before, moved, steps, is_used
     )  # fmt: skip
 
 
@@ -171,7 +173,9 @@ class _Model(NamedTuple):
 class UpdateTracking:
     """Compares one look with the next. Holds parameters, models and optimizers weakly, and numbers."""
 
-    _seen: Marks = field(default_factory=lambda: Marks(MOST))  # of each parameter what is remembered, a `Seen`
+    _seen: Marks = field(
+        default_factory=lambda: Marks(MOST)
+    )  # of each parameter what is remembered, a `ParameterMemory`
     _progress_of: dict[Place, Progress] = field(default_factory=dict)
     _is_watching: bool = False
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned
+from tensormagic.collectors.geometry.strides import SampledRegion, chunks, thinned
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import BINS, Domain, as_wide, reduce_chunks
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
@@ -57,7 +57,7 @@ def statistics(x: torch.Tensor, *, limit: int | None = None, chunk: int | None =
         return _measured(read, shown, chunk)
 
 
-def _measured(read: Thinned, shown: Thinned, chunk: int) -> Statistics:
+def _measured(read: SampledRegion, shown: SampledRegion, chunk: int) -> Statistics:
     """Return statistics of what is read, zeros and histogram of what is ``shown``."""
     sampled = shown is not read
     domain, pieces = Domain.of(read.tensor, fast=sampled), list(chunks(read.tensor, chunk))

@@ -21,7 +21,7 @@ from torch import nn
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.call_watch import CallWatch
-from tensormagic.collectors.devices import Late
+from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import next_nodes, runs_python
@@ -269,7 +269,7 @@ _PIECE = 1 << 22  # elements that are added up at once: 32 MiB as whole numbers 
 _ODD, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
-def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, int], object]) -> None:
+def hash_each(tensors: Iterable[torch.Tensor], late: DeferredWork, keep: Callable[[int, int], object]) -> None:
     """Hand over the place of each tensor and 64 bits of it: at once, or when they have come from its device.
 
     Of equal elements they are the same, whatever the order these are read in: the sum of what is stored, taken as whole
@@ -317,7 +317,7 @@ def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> torch.Tensor:
 class Forwards:
     """What the outermost module was given since the last pass: the first call of it that made a node."""
 
-    def __init__(self, late: Late) -> None:
+    def __init__(self, late: DeferredWork) -> None:
         self._late = late
         # Of each tensor the number of dimensions and a hash, which a device may still owe; None where unreadable.
         self._given: tuple[list[int], list[int]] | None = None
@@ -344,7 +344,7 @@ class Forwards:
     def taken(self, *, drops: bool) -> dict[str, Any] | None:
         """Return what is written of it, and forget it; ``drops``: whether a dropout was seen in this run.
 
-        What was given is in it when all that `Late` was told before is done.
+        What was given is in it when all that `DeferredWork` was told before is done.
         """
         if (given := self._given) is None:
             return None

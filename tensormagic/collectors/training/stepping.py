@@ -15,7 +15,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import Late
+from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
@@ -129,7 +129,7 @@ class Moment:
 class Stepping:
     """Follows one optimizer by a few of its parameters."""
 
-    def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
+    def __init__(self, probes: list[ParameterProbe], brought: Brought, late: DeferredWork) -> None:
         self.probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
@@ -360,7 +360,7 @@ class Stepping:
 class ByHand:
     """Follows leaves that no optimizer holds."""
 
-    def __init__(self, leaves: Leaves, brought: Brought, recorder: ForwardRecorder, late: Late) -> None:
+    def __init__(self, leaves: Leaves, brought: Brought, recorder: ForwardRecorder, late: DeferredWork) -> None:
         self._leaves, self._late, self._brought = leaves, late, brought
         self._blind, self._trained = recorder.autograd.blind, recorder.detached.trained
         self._known = 0

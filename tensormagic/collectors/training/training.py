@@ -21,11 +21,18 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.objects.identity import Marks, name_of
 from tensormagic.collectors.quiet import Looking
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, names_of_one
-from tensormagic.collectors.training.held import Elsewhere, Followed, FrozenMoves, Growth, ModelModes, held_by
+from tensormagic.collectors.training.optimizer_contents import (
+    Followed,
+    FrozenMoves,
+    Growth,
+    ModelModes,
+    TrainedElsewhere,
+    held_by,
+)
 from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, Training
 
@@ -56,7 +63,7 @@ class TrainingWatcher(Looking, TracePart):
         self._followed = Marks(MOST_KNOWN)  # optimizers that step, those beyond `MOST_OPTIMIZERS` with None
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._by_hand = ByHand(leaves, self._brought, self._recorder, trace.late)
-        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(trace.passes, namespace)
+        self._elsewhere, self._frozen = TrainedElsewhere(leaves), FrozenMoves(trace.passes, namespace)
         self._loop, self._growth = self._recorder.calls.loop, Growth(self._recorder.origins)
         self._loop.region = self._recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
@@ -67,7 +74,7 @@ class TrainingWatcher(Looking, TracePart):
         self._steps = self._passes = self._running = self._nodes = self._optimizers_seen = 0
         self._seen = self._whole = True  # whether no pass went by unseen since the last, or on another thread
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Note loads of states."""
         undoing.enter_context(self._loads.noted())
 

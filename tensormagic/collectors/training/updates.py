@@ -19,9 +19,9 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.measures import LOW_PRECISION, NORM_RELIABLE
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.quiet import Looking, dispatches_to_python, local_shard, quiet
-from tensormagic.collectors.training.held import held_by
+from tensormagic.collectors.training.optimizer_contents import held_by
 from tensormagic.collectors.training.parallel import ParallelWatcher, in_memory_order
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.reports import Gap
@@ -103,7 +103,7 @@ class UpdateWatcher(Looking, TracePart):
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self._first_seconds = 0.0  # what the first measured step took: torch sets up what it measures with
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Watch."""
         undoing.callback(self._before.clear)
         undoing.callback(self.step_aside)

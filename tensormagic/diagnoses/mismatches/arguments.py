@@ -20,7 +20,7 @@ from tensormagic.reports import Mismatch
 says = Messages(globals())
 
 says.table(r"""
-# -- what is no tensor at all: several results, None in place of a gradient, a module, text, a table
+# -- what is not a tensor at all: several results, None in place of a gradient, a module, text, a table
 
 can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
     with what: "text" if "str" in dtype else "Python objects"
@@ -339,7 +339,7 @@ _CONSTRAINTS = {
     "GreaterThan": "be greater than {lower}", "GreaterThanEq": "be at least {lower}",
     "LessThan": "be less than {upper}", "Interval": "lie between {lower} and {upper}",
     "HalfOpenInterval": "be at least {lower} and less than {upper}", "Real": "hold numbers, not NaN",
-    "IntegerInterval": "hold whole numbers from {lower} to {upper}", "Boolean": "hold zeros and ones alone",
+    "IntegerInterval": "hold whole numbers from {lower} to {upper}", "Boolean": "hold only zeros and ones",
     "IntegerGreaterThan": "hold whole numbers of at least {lower}", "OneHot": "be one-hot: a single 1, else zeros",
     "IntegerLessThan": "hold whole numbers of at most {upper}",
     "Simplex": "be probabilities: none negative, together 1", "PositiveDefinite": "be positive-definite",

@@ -175,7 +175,7 @@ class Call:
         return [one for one in self.tensors if condition(one)]
 
     def value(self, roles: str, position: int = -1) -> str:
-        """Return an argument that is no tensor, as text; empty where it was not given."""
+        """Return an argument that is not a tensor, as text; empty where it was not given."""
         plain = [one for one in self.given if not one.is_tensor]
         named = [one.text for one in plain if one.role in roles.split("|")]
         return [*named, *(one.text for one in plain if one.position == position and not one.role), ""][0]
@@ -197,7 +197,7 @@ class Call:
 
     @property
     def receiver(self) -> str:
-        """What the method was called on, as the user's call writes it; empty where it is no method."""
+        """What the method was called on, as the user's call writes it; empty where it is not a method."""
         body = expression_of(self.report.call)
         method = body.func if isinstance(body, ast.Call) else body
         return ast.unparse(method.value) if isinstance(method, ast.Attribute) else ""

@@ -98,7 +98,7 @@ Dimension specified as {got} but tensor has no dimensions
     parts: number.ndim must be 1; try: {number.code}.unsqueeze(0)
 
 duplicate dims are not allowed|appears multiple times in the list of dims|diagonal dimensions cannot be identical
-    argument: The dimensions of {first} can be named once each.
+    argument: Each dimension of {first} can be named only once.
     parts: first
 
 permute\(.*number of dimensions in the tensor input does not match

@@ -25,7 +25,7 @@ default_collate: batch must contain .*; found <class '(?P<kind>[^']+)'>
 
 default_collate: batch must contain .*; found (?P<dtype>[<>|]?[SU]\d+|object)
     with what: "Python objects" if dtype == "object" else "text"
-    argument: An array in a sample of the batch holds {what}, of which no tensor can be made: {returned("numbers")}.
+    argument: An array in a sample of the batch holds {what}, from which no tensor can be made: {returned("numbers")}.
 
 each element in list of batch should be of equal size
     argument: Lists in the samples of one batch must have one length:
@@ -45,7 +45,7 @@ num_samples should be a positive integer value, but got num_samples=0
     argument: The dataset is empty: no samples can be drawn from it. Look at the folder or the list that it was made of.
 
 (?P<one>\w+) option is mutually exclusive with (?P<other>[\w, ]+)
-    argument: The argument {one} decides what {other} would: give one of them.
+    argument: The argument {one} replaces {other}: give only one of them.
 
 DataLoader with IterableDataset: expected unspecified (?P<name>\w+) option
     argument: An IterableDataset gives its samples in its own order, so there is nothing that {name} could choose: leave
@@ -56,7 +56,7 @@ Sum of input lengths does not equal the length of the input dataset
 
 DataLoader worker \(pid.*?\) (?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)
     with why: {"Killed": " The system kills processes when memory runs out.",
-        "Bus error": " Workers hand batches over in shared memory, /dev/shm: a bus error is what its end looks like."}
+        "Bus error": " Workers hand batches over in shared memory, /dev/shm: a bus error means that it is full."}
     argument: A worker process ended without an error of Python's: with num_workers=0 the samples are made here, where
         the error is seen.{why.get(signal, "")}
 
@@ -73,7 +73,7 @@ prefetch_factor option could only be specified in multiprocessing
     argument: Only worker processes load batches ahead: give num_workers, or leave out prefetch_factor.
 
 'DataLoader' object is not (?:subscriptable|an iterator)
-    argument: A DataLoader gives batches in a loop, and is no list or iterator itself.
+    argument: A DataLoader gives batches in a loop, and is not a list or iterator itself.
     maybe: next(iter({anything.code}))
 
 '_IncompatibleKeys' object

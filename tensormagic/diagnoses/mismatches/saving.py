@@ -16,7 +16,7 @@ says = Messages(globals())
 
 # What puts a prefix before all names of a model that it wraps.
 _WRAPPERS = {"module.": "nn.DataParallel or DistributedDataParallel", "_orig_mod.": "torch.compile"}
-# What is no dictionary of weights: a file, or what has no state_dict or that of something else.
+# What is not a dictionary of weights: a file, or what has no state_dict or that of something else.
 FILES = ("pathlib.", "_io.", "tempfile.")
 NO_MODELS = ("torch.Tensor", "torch.nn.parameter.", "torch.optim.", "numpy.", "collections.")
 # Under these names programs store the weights beside other things.
@@ -32,11 +32,11 @@ PytorchStreamReader failed.*finding central directory|Ran out of input|^$
 
 PytorchStreamReader failed reading|^\d+$|invalid load key, '.|Weights only load failed.*?Unsupported operand {got}
     if: reads_a_file(call) and not (got and is_opcode(got))
-    argument: The file is no checkpoint, or a damaged one: look at how it begins. A page of a website and a pointer of
+    argument: The file is not a checkpoint, or is damaged: look at how it begins. A page of a website and a pointer of
         Git LFS are text.
 
 Weights only load failed.*?Unsupported operand 149\b
-    argument: The file holds a pickle of protocol 4 or later, and torch.load reads protocol 2 alone unless
+    argument: The file holds a pickle of protocol 4 or later, and torch.load only reads protocol 2 unless
         weights_only=False. What pickle.dump wrote is read by pickle.load, if you trust it.
 
 file in archive is not in a subdirectory|failed locating file data\.pkl
@@ -57,8 +57,9 @@ Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'
 
 Can't (?:pickle|get) local object '(?P<name>[^']+)'|Can't pickle <function (?P<other>\S+) at \w+>: attribute
     with what: "a lambda" if "<lambda>" in (name or other) else (name or other).rpartition(".")[2]
-    argument: A file and another process get functions and classes by name, and {what} cannot be found by one: write it
-        with def or class at the top of a module{", or save net.state_dict()" if reads_a_file(call, "save") else ""}.
+    with rest: ", or save net.state_dict()" if reads_a_file(call, "save") else ""
+    argument: Files and other processes refer to functions and classes by name, and {what} cannot be found that way:
+        define it with def or class at the top of a module{rest}.
 
 Parent directory (?P<folder>.+?) does not exist
     argument: There is no folder {folder} to save to.
@@ -68,7 +69,7 @@ mmap can only be used with files saved with
     argument: The file has the format of torch before 1.6, which cannot be mapped: leave out mmap=True.
 
 Weights only load failed.*?GLOBAL (?P<name>[\w.]+) whose module \S+ is blocked
-    argument: Reading this file would call {name}: it is no checkpoint of weights, and may do harm.
+    argument: Reading this file would call {name}: it is not a checkpoint of weights, and may do harm.
 
 Weights only load failed.*?GLOBAL (?P<name>[\w.]+)
     with what: "`float(x)` for a number of NumPy's" if name.startswith("numpy.") else "`net.state_dict()` instead"
@@ -197,13 +198,13 @@ Module \[(?P<model>ModuleList|ModuleDict)\] is missing the required "forward" fu
     argument: A {model} holds layers and does not call them: call them one by one, or put them in an nn.Sequential.
 
 ^list is not a Module subclass
-    argument: An nn.Sequential takes its layers one by one, not in a list: a * before the list hands them over so.
+    argument: An nn.Sequential takes its layers one by one, not in a list: unpack the list with *.
 
 ^torch\.nn\.functional\.(?P<name>\w+) is not a Module subclass
     argument: An nn.Sequential holds modules, and F.{name} is a function: torch.nn has a module for most of these.
 
 ^(?!torch\.\w*Tensor )[\w.]+\.(?P<name>[A-Z]\w+) is not a Module subclass
-    argument: An nn.Sequential holds modules, and {name} is the class of one: make one of it, {name}(…).
+    argument: An nn.Sequential holds modules, and {name} is a class: create an instance, {name}(…).
 
 Module \[(?P<model>\w+)\] is missing the required "forward" function
     argument: A module is called through its method forward, and {model} has none: look at its name and its indentation.

@@ -92,7 +92,7 @@ Inference tensors cannot be saved for backward
     parts: one for one in others when len(others) == 1; maybe: {one.code}.clone() for one in others
 
 Inplace update to inference tensor outside InferenceMode
-    argument: Only inside of torch.inference_mode() can {first.name} be changed, which was made there: change a clone.
+    argument: A tensor made under torch.inference_mode(), as {first.name} was, can only be changed there: use a clone.
     parts: first; maybe: {first.code}.clone()
 
 # -- optimizers
@@ -114,7 +114,7 @@ optimizer got an empty parameter list
     parts: one for one in call.given[:1]
 
 some parameters appear in more than one parameter group
-    argument: A parameter can stand in one group only, and one of these is in two: leave it out of the others.
+    argument: A parameter can be in only one group, and one of these is in two: leave it out of the others.
 
 parameter group didn't specify a value of required optimization parameter (?P<name>\w+)
     argument: The optimizer also needs {name}.
@@ -127,7 +127,7 @@ LBFGS\.step\(\) missing 1 required positional argument: 'closure'
     argument: The optimizer {name} does not take {kind} gradients: {other} does.
 
 loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)
-    argument: This state is of an optimizer that was made with other parameters, or groups of them: make this one as
+    argument: This state is from an optimizer with other parameters, or groups of them: create this one as
         that one was, from the whole model.
 
 ^'param_groups'$
@@ -138,7 +138,7 @@ loaded state dict (?:contains a parameter group that doesn't match|has a differe
 
 param 'initial_lr' is not specified in param_groups\[\d+\] when resuming
     with at: call.value("last_epoch"); with name: call.given[0].operand.name or "optimizer"
-    argument: A scheduler that goes on after last_epoch={at} needs an optimizer with the state of then: load that first,
+    argument: A scheduler that goes on after last_epoch={at} needs the optimizer's state at that point: load that first,
         or leave out last_epoch.
     maybe: {name}.load_state_dict(…)
 
@@ -185,7 +185,7 @@ Attempting to unscale FP16 gradients
 # -- transforms and compilation
 
 vmap: called random operation while in randomness error mode
-    argument: Under torch.vmap a random number may be drawn anew for each sample or once for all, and nobody said which.
+    argument: Under torch.vmap a random number may be drawn anew for each sample or once for all: randomness= chooses.
     maybe: torch.vmap(…, randomness="different"); maybe: torch.vmap(…, randomness="same")
 
 vmap: It looks like you're calling \.item\(\) on a Tensor
@@ -222,7 +222,7 @@ a and b must have same reduction dim, but got \[{left:shape}\] X \[{right:shape}
     argument: The graph may not break here (fullgraph=True, or an export), and torch.compile cannot follow. {why}
 
 When use_reentrant=True, torch\.utils\.checkpoint is incompatible with
-    argument: A checkpoint with use_reentrant=True serves backward() without inputs alone: make it with
+    argument: A checkpoint with use_reentrant=True only supports backward() without inputs: make it with
         use_reentrant=False.
 
 Legacy autograd function with non-static forward method

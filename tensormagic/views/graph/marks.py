@@ -55,7 +55,7 @@ def crash_words(failure: FailureReport, what: str) -> str:
 def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
     """Return a run with the graph that holds the place where it ended, and that place; None where it is not known.
 
-    What leads to a refused call in the forward is no graph of a backward: it comes last, as a graph of its own.
+    What leads to a refused call in the forward is not a graph of a backward: it comes last, as a graph of its own.
     """
     failure = report.failure
     if failure is not None and failure.node is not None:

@@ -71,7 +71,7 @@ def drawn_text(state: GeneratorState) -> str:
     """Return how far a generator has come."""
     if state.drawn is None:
         return f"more than {count(state.least)}, or another state was set" if state.least else "not known"
-    kept = ", half a normal pair kept" if state.pending else ""
+    kept = ", one normal number cached" if state.pending else ""
     return ("none" if state.drawn == 0 else _numbers(state.drawn, state.bits)) + kept
 
 

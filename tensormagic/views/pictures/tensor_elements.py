@@ -392,7 +392,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def numbers_words(numbers: Statistics, dtype: str) -> list[str]:
-    """Return what values are like: range with histogram, mean, deviation, and what is no number."""
+    """Return what values are like: range with histogram, mean, deviation, and what is not a number."""
     said, of = [], numbers.of_what
     if not numbers.count:
         return [of.removeprefix("the ")]

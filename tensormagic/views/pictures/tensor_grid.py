@@ -295,9 +295,9 @@ def _size(report: TensorReport, drawn: DrawnLayout) -> str:
 
 
 def values_sentence(report: TensorReport, drawn: DrawnLayout, scale: tuple[float, float]) -> str:
-    """Return the range of the values, where the smallest and the largest are, and where what is no number begins.
+    """Return the range of the values, where the smallest and the largest are, and where what is not a number begins.
 
-    Rows that hold nothing but what is no number are named.
+    Rows that hold nothing but what is not a number are named.
     """
     grid = drawn.grid
     numbers = [(level, r, c) for r, row in enumerate(grid.levels) for c, level in enumerate(row)]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.autograd_errors.backward_errors import Blame
+from tensormagic.collectors.autograd_errors.backward_errors import Culprits
 from tensormagic.collectors.graphs.in_place import MOST_WRITES, WriteBook
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Location
@@ -373,7 +373,7 @@ def test_an_error_of_torchs_own_node_is_not_blamed_on_a_function_of_the_persons(
     """Torch complains in the same words where a parameter's data was replaced by some of another shape."""
     made = returning(lambda grad: grad * 2, arguments="x").apply(torch.randn(3, requires_grad=True))
     complaint = "Function {} returned an invalid gradient at index 0 - got [4] but expected shape compatible with [5]"
-    blame = Blame(None, lambda _: (None, ""), lambda _: None, Location)
+    blame = Culprits(None, lambda _: (None, ""), lambda _: None, Location)
     for reached in (None, 0):
         _, others = blame.fault(RuntimeError(complaint.format("TBackward0")), [made.grad_fn], [0], reached)
         _, mine = blame.fault(RuntimeError(complaint.format("MadeBackward")), [made.grad_fn], [0], reached)

@@ -83,8 +83,8 @@ def test_what_cannot_be_padded_by_one_function_is_given_one_shape_in_the_dataset
      ([object()] * 4, "A sample of the batch holds an object, and"),
      ([[1.0] * length for length in (2, 3, 2, 2)], "Lists in the samples of one batch must have one length: return"),
      ([{"x": 1, "y": 2}, {"x": 1}] * 2, "Dicts in the samples of one batch must have the same keys, and one has no"),
-     ([np.array(["a"])] * 4, "An array in a sample of the batch holds text, of which no tensor can be made: return"),
-     ([np.array([None])] * 4, "An array in a sample of the batch holds Python objects, of which no tensor can")],
+     ([np.array(["a"])] * 4, "An array in a sample of the batch holds text, from which no tensor can be made: return"),
+     ([np.array([None])] * 4, "An array in a sample of the batch holds Python objects, from which no tensor can")],
 )  # fmt: skip
 def test_samples_of_which_no_batch_can_be_made(samples, rule):
     report = report_of(samples)
@@ -127,7 +127,7 @@ def test_what_a_worker_process_cannot_be_given_is_named():
     """The error is raised in the standard library, for what torch hands to it."""
     options = {"num_workers": 1, "multiprocessing_context": "spawn"}
     rule = report_of(WORDS, collate_fn=lambda batch: batch, **options).mismatch.rule
-    assert rule.startswith("A file and another process get functions and classes by name, and a lambda cannot be found")
+    assert rule.startswith("Files and other processes refer to functions and classes by name, and a lambda cannot")
     assert rule.endswith("write it with def or class at the top of a module.")
 
 

@@ -141,8 +141,9 @@ def test_the_first_gradient_stays_the_first_where_a_device_runs_short(monkeypatc
     """A pass that is no longer measured in full tells of nodes alone that none before it told of."""
     monkeypatch.setattr(type(devices.there), "room", lambda *_: 0)
     first = [statistics_of(torch.ones(3), 1), None]
-    graph = SimpleNamespace(structure=SimpleNamespace(size=2, edges=()), first=first, on_device=DeviceHistory())
-    recorder = PassRecorder(None, graph, PassValues.of(5, 2, full=True), hooked=(), wrapped=False)
+    structure = SimpleNamespace(size=2, edges=())
+    graph = SimpleNamespace(structure=structure, first=first, on_device=DeviceHistory(), hooked={})
+    recorder = PassRecorder(None, graph, PassValues.of(5, 2, full=True), hooked={}, wrapped=False)
     assert recorder._has_room(torch.device("cpu"))
     assert recorder.values.table is None
     for index in (0, 1):

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from tensormagic.collectors.gradients.traced_graph import Thinned
+from tensormagic.collectors.gradients.traced_graph import SubsampledSequence
 
 
 def filled(count, capacity=8, pins=()):
-    kept = Thinned(capacity)
+    kept = SubsampledSequence(capacity)
     for item in range(count):
         kept.append(item, pin=item in pins)
     return kept

@@ -12,7 +12,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Iterations, LineTotals
-from tensormagic.collectors.memory_runs.cuda_events import LIMIT, CudaRecording, Seen, allocator_runs
+from tensormagic.collectors.memory_runs.cuda_events import LIMIT, CudaRecording, DeviceFacts, allocator_runs
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.reports import Location
 
@@ -69,7 +69,7 @@ def convolution() -> dict:
 
 def test_a_workspace_that_no_operation_returned():
     """What the allocator served to a line, less the storages that operations returned there."""
-    seen = Seen({("/home/me/train.py", 7): 4000, ("/home/me/train.py", 9): 4}, 5004, {0x1000, 0x2000})
+    seen = DeviceFacts({("/home/me/train.py", 7): 4000, ("/home/me/train.py", 9): 4}, 5004, {0x1000, 0x2000})
     (run,) = allocator_runs(convolution(), {0: seen}, **WHOLE)
     assert (run.device, run.events, run.complete) == ("cuda:0", 6, True)
     conv, loss = run.lines
@@ -87,7 +87,7 @@ def test_a_workspace_that_no_operation_returned():
 def test_what_a_backward_takes_is_no_workspace():
     """On the engine's thread no line runs: what its operations returned there is taken off what was served there."""
     told = snapshot([event("alloc", 1, 4000), event("alloc", 2, 900), *freed(2, 900)], block(1, 4000))
-    (run,) = allocator_runs(told, {0: Seen({None: 4000})}, **WHOLE)
+    (run,) = allocator_runs(told, {0: DeviceFacts({None: 4000})}, **WHOLE)
     (line,) = run.lines
     assert (line.location, line.served, line.returned, line.workspace) == (None, 4900, 4000, 900)
 
@@ -125,7 +125,7 @@ def test_the_engines_own_allocations_belong_to_no_line_of_the_allocators():
 
 def test_the_peak_is_that_of_the_events():
     """Exact, as asked for: what was there before, the result and the workspace; beside it what operations returned."""
-    (run,) = allocator_runs(convolution(), {0: Seen({}, 5004)}, **WHOLE)
+    (run,) = allocator_runs(convolution(), {0: DeviceFacts({}, 5004)}, **WHOLE)
     assert (run.peak, run.seen_peak, run.reserved) == (1000 + 4000 + 100_000, 5004, 2 << 20)
 
 
@@ -138,7 +138,7 @@ def test_a_peak_in_what_was_reserved_in_between():
 
 def test_blocks_over_which_no_tensor_was_found():
     """By the line of the frames that they were allocated from; None where nobody recorded then."""
-    (run,) = allocator_runs(convolution(), {0: Seen(addresses={0x2000})}, **WHOLE)
+    (run,) = allocator_runs(convolution(), {0: DeviceFacts(addresses={0x2000})}, **WHOLE)
     assert [(place and place.line, count, nbytes) for place, count, nbytes in run.unnamed] == [
         (None, 1, 1000),
         (9, 1, 4),

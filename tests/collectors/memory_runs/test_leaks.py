@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.collectors.memory_runs.leaks import Hold, RunFacts, Stay, find_ended, find_leaks
+from tensormagic.collectors.memory_runs.leaks import RunFacts, StorageOwner, SurvivingStorage, find_ended, find_leaks
 from tensormagic.reports import Location
 
 LINES = tuple(Location("cell.py", number, f"line {number}") for number in range(1, 6))
@@ -12,19 +12,24 @@ STORED = Location("cell.py", 9, "losses.append(loss)")
 MIB = 2**20
 TRAINING = RunFacts(LINES, backwards=range(10, 400, 10))  # 39 backwards, ten operations apart
 INFERENCE = RunFacts(LINES)
-LOSSES = Hold("losses", location=STORED, graph=True, results=40, scalars=True)
-FEATURES = Hold("features", location=STORED)
+LOSSES = StorageOwner("losses", location=STORED, graph=True, results=40, scalars=True)
+FEATURES = StorageOwner("features", location=STORED)
 
 
-def each(hold: Hold | None, allocations=range(5, 400, 10), *, line: int = 0, nbytes: int = MIB, **facts) -> list[Stay]:
+def each(
+    hold: StorageOwner | None, allocations=range(5, 400, 10), *, line: int = 0, nbytes: int = MIB, **facts
+) -> list[SurvivingStorage]:
     """Return one storage at each allocation, from one line."""
-    return [Stay(line, nbytes, allocated_at, hold=hold, **facts) for allocated_at in allocations]
+    return [SurvivingStorage(line, nbytes, allocated_at, hold=hold, **facts) for allocated_at in allocations]
 
 
-def items(hold: Hold = FEATURES, allocations=range(5, 400, 10), **facts) -> list[Stay]:
+def items(hold: StorageOwner = FEATURES, allocations=range(5, 400, 10), **facts) -> list[SurvivingStorage]:
     """Return the items of a list, one at each allocation."""
-    holds = (Hold(hold.name, item=f"[{at}]", location=hold.location, ends=hold.ends) for at in range(len(allocations)))
-    return [Stay(0, MIB, at, hold=held, **facts) for held, at in zip(holds, allocations, strict=True)]
+    holds = (
+        StorageOwner(hold.name, item=f"[{at}]", location=hold.location, ends=hold.ends)
+        for at in range(len(allocations))
+    )
+    return [SurvivingStorage(0, MIB, at, hold=held, **facts) for held, at in zip(holds, allocations, strict=True)]
 
 
 def test_losses_with_their_graphs():
@@ -44,7 +49,7 @@ def test_graphs_need_no_backward_between():
 
 def test_a_graph_that_is_carried_over_needs_a_backward_between():
     """A recurrent network goes over many steps in one graph, and is right to."""
-    state = Hold("state", "carried", graph=True)
+    state = StorageOwner("state", "carried", graph=True)
     (leak,) = find_leaks(each(state), TRAINING)
     assert (leak.form, leak.iterations) == ("carried", 40)
     assert find_leaks(each(state), INFERENCE) == ()
@@ -60,7 +65,7 @@ def test_what_is_collected_without_a_training():
     """By its items, where a known line puts them in."""
     (leak,) = find_leaks(items(), INFERENCE)
     assert (leak.training, leak.iterations, leak.each) == (False, 40, MIB)
-    assert find_leaks(items(Hold("features")), INFERENCE) == ()
+    assert find_leaks(items(StorageOwner("features")), INFERENCE) == ()
 
 
 def test_what_nothing_holds_that_has_a_name():
@@ -78,14 +83,14 @@ def test_what_nothing_holds_that_has_a_name():
         items(allocations=range(5, 200, 10)),
         items(allocations=range(365, 400, 10)),
         items(allocations=range(5, 400, 60)),
-        items(Hold("queue", location=STORED, ends=True)),
-        each(Hold("losses", graph=True, results=3, location=STORED)),
-        each(Hold("losses", graph=True, results=40, ends=True)),
+        items(StorageOwner("queue", location=STORED, ends=True)),
+        each(StorageOwner("losses", graph=True, results=3, location=STORED)),
+        each(StorageOwner("losses", graph=True, results=40, ends=True)),
         each(None, category="optimizer state"),
         each(None, category="gradient"),
         each(None, line=-1),
         each(None, range(5, 40, 10)),
-        [Stay(0, MIB << (allocated_at // 10 % 5 * 2), allocated_at) for allocated_at in range(5, 400, 10)],
+        [SurvivingStorage(0, MIB << (allocated_at // 10 % 5 * 2), allocated_at) for allocated_at in range(5, 400, 10)],
         [],
     ],
     ids=[
@@ -100,7 +105,9 @@ def test_what_is_left_alone(stays):
 
 
 @pytest.mark.parametrize(
-    "hold", [Hold("acts", item="['conv1']", location=STORED), Hold("model.cache", "joined", ends=True)], ids=str
+    "hold",
+    [StorageOwner("acts", item="['conv1']", location=STORED), StorageOwner("model.cache", "joined", ends=True)],
+    ids=str,
 )
 def test_what_is_left_alone_without_a_training(hold):
     """Items that have keys of their own; one tensor that no line makes from itself."""
@@ -118,7 +125,7 @@ def test_a_ring_that_overwrites_what_is_old():
 def test_a_tensor_that_is_joined_from_itself():
     """Each one replaces the one before: only the last is alive, but it is larger each time."""
     allocations = [(allocated_at, (at + 1) * MIB) for at, allocated_at in enumerate(range(5, 400, 10))]
-    memory = Stay(2, 40 * MIB, 395, hold=Hold("memory", "joined", location=LINES[2]))
+    memory = SurvivingStorage(2, 40 * MIB, 395, hold=StorageOwner("memory", "joined", location=LINES[2]))
     (leak,) = find_leaks([memory], RunFacts(LINES, TRAINING.backwards, {2: allocations}))
     assert (leak.form, leak.training, leak.each, leak.iterations, leak.kept) == ("joined", True, MIB, 39, 39 * MIB)
     (leak,) = find_leaks([memory], RunFacts(LINES, (), {2: allocations}))
@@ -129,13 +136,13 @@ def test_a_tensor_that_is_joined_from_itself():
 def test_joined_tensors_that_do_not_grow(sizes):
     """The same size each time, up and down, too few."""
     allocations = [(at, nbytes) for at, nbytes in enumerate(sizes)]
-    stay = Stay(2, sizes[-1], len(sizes) - 1, hold=Hold("memory", "joined", location=LINES[2]))
+    stay = SurvivingStorage(2, sizes[-1], len(sizes) - 1, hold=StorageOwner("memory", "joined", location=LINES[2]))
     assert find_leaks([stay], RunFacts(LINES, (), {2: allocations})) == ()
 
 
 def test_the_largest_first():
     """Devices apart."""
-    stays = items() + [Stay(1, 4 * MIB, stay.allocated_at, "cuda:0", hold=stay.hold) for stay in items()]
+    stays = items() + [SurvivingStorage(1, 4 * MIB, stay.allocated_at, "cuda:0", hold=stay.hold) for stay in items()]
     assert [(leak.device, leak.each) for leak in find_leaks(stays, INFERENCE)] == [("cuda:0", 4 * MIB), ("cpu", MIB)]
 
 
@@ -162,5 +169,5 @@ def test_what_was_alive_at_the_peak_and_is_no_growth(facts, rhythm):
 
 def test_a_queue_at_the_peak_is_freed_one_after_the_other():
     """It does not die all at once."""
-    stays = [Stay(0, MIB, allocated_at, freed_at=allocated_at + 95) for allocated_at in range(105, 200, 10)]
+    stays = [SurvivingStorage(0, MIB, allocated_at, freed_at=allocated_at + 95) for allocated_at in range(105, 200, 10)]
     assert find_ended(stays, TRAINING, 196) == ()

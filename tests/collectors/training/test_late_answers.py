@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.devices import Accelerator, Late
+from tensormagic.collectors.devices import Accelerator, DeferredWork
 
 
 def _trained(clear, *, steps=40, clip=False, passes=1, norm=False, before_step=lambda optimizer: None):
@@ -77,6 +77,6 @@ def test_many_norms_of_a_device_are_read_in_one_go(monkeypatch):
     norms, found = [torch.tensor(float(at or -1), dtype=torch.float64) for at in range(20_000)], []
     late = SimpleNamespace(sent=lambda together, put: put(together.tolist()), then=lambda _, keep: keep())
     began = time.perf_counter()
-    Late.read(late, norms, found.extend)
+    DeferredWork.read(late, norms, found.extend)
     assert time.perf_counter() - began < 0.7
     assert found == [-1.0, *map(float, range(1, 20_000))]

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.calls.call_watch import LoopNotes
-from tensormagic.collectors.devices import Late
+from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.children import is_kind, updated_by
@@ -127,7 +127,7 @@ class Followed:
         )  # fmt: skip
 
 
-class Elsewhere:
+class TrainedElsewhere:
     """Finds parameters that are trained by other means than the optimizers that stepped."""
 
     def __init__(self, leaves: Leaves) -> None:
@@ -263,7 +263,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 class ModelModes:
     """In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters."""
 
-    def __init__(self, name: str, model: nn.Module, late: Late) -> None:
+    def __init__(self, name: str, model: nn.Module, late: DeferredWork) -> None:
         self.reference = weakref.ref(model)
         every = list(model.modules())
         dropouts = [one for one in every if isinstance(one, nn.modules.dropout._DropoutNd) and one.p > 0]

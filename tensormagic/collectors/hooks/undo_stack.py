@@ -61,7 +61,7 @@ class SignalsWait:
             signal.raise_signal(self._came.pop())
 
 
-class Undoing:
+class UndoStack:
     """The steps by which a run began; ``with undoing:`` begins it, and what fails or is interrupted there is undone.
 
     A step that belongs to its thread (``of_thread``), as modes do, is left to that thread where another one ends the
@@ -73,7 +73,7 @@ class Undoing:
         self._thread = 0
         self._signals = SignalsWait()
 
-    def __enter__(self) -> Undoing:
+    def __enter__(self) -> UndoStack:
         self._thread = get_ident()
         for undo in _left.pop(self._thread, ()):
             undo()

@@ -16,7 +16,7 @@ import torch
 from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacements, followed_backward, without_dynamo
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.where.caller import Callers, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import Cell, State
@@ -120,7 +120,7 @@ NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
 """Yields the nodes of the graphs below some, each once, until there are too many."""
 
 
-class SteppingOff(OperationListener):
+class ModeSuspension(OperationListener):
     """Takes a mode, by which the run follows operations, off around calls and nodes that ask for it."""
 
     def __init__(self, mode: OperationFollower, walk: NodeWalk) -> None:
@@ -137,7 +137,7 @@ class SteppingOff(OperationListener):
         self.captures = Captures(None, self._replaced, beside=self._replaced, made=made)
         self.captures.dispatch.append(mode)
 
-    def enter(self, stack: Undoing) -> None:
+    def enter(self, stack: UndoStack) -> None:
         """Begin; ``stack`` ends it."""
         stack.callback(self._forget)
         stack.enter_context(followed_backward(self))
@@ -235,7 +235,7 @@ class SteppingOff(OperationListener):
 class RunState:
     """Where a run stands: what its listeners know of it, and what they share."""
 
-    stepping: SteppingOff | None = None  # where its dispatch mode steps off; None where no listener hears operations
+    stepping: ModeSuspension | None = None  # where its dispatch mode steps off; None where no listener hears operations
 
     def __init__(self, cell: Cell, clock: Callable[[], float]) -> None:
         self.cell, self.clock = cell, clock  # the source that runs, for the report, and seconds, monotonic
@@ -282,7 +282,7 @@ class Listener:
     def begin(self) -> None:
         """Look at what is there as the run begins."""
 
-    def enter(self, undoing: Undoing) -> None:
+    def enter(self, undoing: UndoStack) -> None:
         """Put into torch what follows the run."""
 
     def entered(self) -> None:

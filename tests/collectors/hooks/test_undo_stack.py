@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import tensormagic as tm
 from tensormagic.collectors.hooks import undoing
-from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
+from tensormagic.collectors.hooks.undo_stack import SignalsWait, UndoStack
 
 RUNS = (tm.trace, tm.track_memory, tm.watch_writes, tm.track_rng, tm.explain)
 
@@ -143,7 +143,7 @@ def test_every_step_is_undone_whatever_the_others_do():
         if interrupts:
             raise interrupts.pop()
 
-    steps = Undoing()
+    steps = UndoStack()
     with steps:
         steps.callback(done.append, "first")
         steps.callback(fails)
@@ -159,7 +159,7 @@ def test_what_fails_while_it_begins_is_undone():
     done = []
 
     def begin():
-        with Undoing() as steps:
+        with UndoStack() as steps:
             steps.callback(done.append, "first")
             raise KeyError("second")
 
