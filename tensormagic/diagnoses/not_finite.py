@@ -226,7 +226,9 @@ class _Born:
         """Return the clause that gives the reason, and the remedy."""
         if self._may_be_the_hook():
             received = f"{self.node.op} receives a finite gradient (norm {scientific(self.nonfinite.incoming_norm)})"
-            return f"{received}, a hook runs on what it sends, and ", HOOKED
+            put = self.report.location(self.graph.hooked.get(str(self.receiver.index)))
+            hook = f"a hook ({put.label})" if put else "a hook"
+            return f"{received}, {hook} runs on what it sends, and ", HOOKED
         certainty = "" if self.nonfinite.certain else "it is one of several that feed the same gradient; "
         known = SINGULARITIES.get(self.node.op)
         for clause, remedy in self._saved(known) if known else ():

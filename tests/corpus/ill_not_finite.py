@@ -312,3 +312,17 @@ def attention_masked_with_infinity_after_the_softmax():
         weights = score(value).squeeze(-1).softmax(-1).masked_fill(mask, float("-inf"))
         (weights.unsqueeze(-1) * value).sum(1).square().mean().backward()
     return trace.report
+
+
+@ill("TM402", line="loss = F.cross_entropy(net[1](hidden), classes)", says=(
+    "a hook (ill_not_finite.py, line", "runs on what it sends"))  # fmt: skip
+def a_hook_that_normalises_a_gradient_of_zero():
+    """Samples that are already right get a gradient of zero, and the hook divides by its norm."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.Linear(16, 10))
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(3):
+            hidden = net[0](images.flatten(1))
+            hidden.register_hook(lambda g: (g * 0) / (g * 0).norm())
+            loss = F.cross_entropy(net[1](hidden), classes)
+            loss.backward()
+    return trace.report

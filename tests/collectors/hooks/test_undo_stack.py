@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import tensormagic as tm
-from tensormagic.collectors.hooks import undoing
+from tensormagic.collectors.hooks import undo_stack
 from tensormagic.collectors.hooks.undo_stack import SignalsWait, UndoStack
 
 RUNS = (tm.trace, tm.track_memory, tm.watch_writes, tm.track_rng, tm.explain)
@@ -77,7 +77,7 @@ def test_a_run_that_another_thread_ends(run):
     with run(namespace={}):
         assert torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack() == functions + dispatch + 1
     assert (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()) == (functions, dispatch)
-    assert not undoing._left
+    assert not undo_stack._left
 
 
 def test_what_runs_after_another_thread_has_ended_the_run_is_not_followed():
@@ -94,7 +94,7 @@ def test_what_runs_after_another_thread_has_ended_the_run_is_not_followed():
     assert first.report.to_dict() == seen
     with tm.trace(namespace={}):
         pass
-    assert not undoing._left
+    assert not undo_stack._left
 
 
 def test_signals_come_afterwards():
