@@ -28,6 +28,11 @@ from tensormagic.reports.writes import Extent
 
 REPLAY_LIMIT = 2**20  # elements of what is written to; a larger write is not done again
 
+_OPERATORS = frozenset({
+    "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
+    "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+})  # fmt: skip
+
 
 # Through which name a line writes: what the user wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
 #
@@ -113,12 +118,19 @@ def _written_by_call(call: ast.Call) -> Iterator[ast.expr]:
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     if "out" in named:
         yield from named["out"].elts if isinstance(named["out"], ast.Tuple) else [named["out"]]
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    in_place = name.endswith("_") and not name.endswith("__")
-    if in_place and isinstance(call.func, ast.Attribute):
-        yield call.func.value
-    if call.args and (in_place or getattr(named.get("inplace"), "value", None)):
-        yield call.args[0]
+    function = call.func
+    if isinstance(function, ast.Attribute) and _is_in_place(getattr(function.value, "attr", "")):
+        function = function.value  # of ``torch.ops.aten.add_.Tensor`` the overload says nothing
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if _is_in_place(name) and isinstance(function, ast.Attribute):
+        yield function.value
+    if call.args and (_is_in_place(name) or getattr(named.get("inplace"), "value", None)):
+        yield from call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else [call.args[0]]
+
+
+def _is_in_place(name: str) -> bool:
+    """Return whether a function of this name writes to its first argument: ``add_``, ``__iadd__``, ``__setitem__``."""
+    return (name.endswith("_") and not name.endswith("__")) or name in _OPERATORS
 
 
 def through(frame: FrameType | None, written: torch.Tensor) -> tuple[Statement, WriteTarget | None]:
@@ -396,7 +408,8 @@ def effects(seen: WriteSeen, statement: Statement, via: WriteTarget | None) -> I
     for name, hits in lists.items():
         if seen.reached(hits[0].region).elements:
             yield seen.change(name, "item of a list", hits[0].item, items=len(hits))
-    base = seen.target._base if via is None else None
+    # Of a view without a name its base was written to; one that has a name changes its base, as any other name.
+    base = seen.target._base if via is None and written is not seen.target else None
     met = {id(each) for each in (written, seen.target, base)}  # what the line writes to in so many words
     for hit in seen.hits:
         name, item = hit.storage_alias.name, hit.item

@@ -45,8 +45,9 @@ def all_clear(report: WritesReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
     if not report.writes_seen:
         return "No operation of torch wrote in place; what NumPy writes is not seen."
+    some = "No write that was seen" if any(gap.section == "writes" for gap in report.gaps) else "No write"
     return (
-        f"No write changed another name ({count(report.names_searched)} names and attributes were searched), and none "
+        f"{some} changed another name ({count(report.names_searched)} names and attributes were searched), and none "
         "read what it wrote."
     )
 

@@ -522,3 +522,20 @@ def test_looking_for_unseen_writes_asks_no_class_for_its_hash_and_holds_no_weak_
         run_as_cell("references = weakref.getweakrefcount(x)", names)
     assert not watch.report.gaps
     assert names["references"] == 0
+
+
+@pytest.mark.parametrize("line", [
+    "w.add_(1)", "w += 1", "torch._foreach_add_([w], 1)", "torch._foreach_add_(held, 1)", "exec('w.add_(1)')",
+    "getattr(w, 'add_')(1)", "w.__iadd__(1)", "operator.iadd(w, 1)", "functools.partial(w.add_, 1)()",
+    "torch.ops.aten.add_.Scalar(w, 1)", "w.__setitem__(slice(None), 1.0)",
+])  # fmt: skip
+def test_a_view_with_a_name_changes_its_base_however_the_line_writes(line):
+    report = watched(f"import functools, operator\nbase = torch.zeros(3, 4)\nw = base[0]\nheld = [w]\n{line}")
+    assert [("w", "base", 4, 12)] == [change[1:] for change in changes(report)]
+
+
+@pytest.mark.parametrize(
+    "line", ["base[0].add_(1)", "torch._foreach_add_([base[0]], 1)", "nn.ReLU(inplace=True)(base[0])"]
+)
+def test_a_view_without_a_name_is_its_base(line):
+    assert not changes(watched(f"base = torch.zeros(3, 4)\n{line}"))
