@@ -68,6 +68,7 @@ def _asks(key: str, of_cell: str = "") -> Callable[[Callable[[Any, str], None]],
                 return frames.run_line(magics.shell, line, about.magic(key))
             return frames.run_cell(magics.shell, line, cell, about.magic(of_cell), live=magics.live)
 
+        del run.__wrapped__  # IPython 7 calls a magic by its signature: this one's, which has a cell
         return no_var_expand(output_can_be_silenced(line_cell_magic(run)) if of_cell else line_magic(run))
 
     return made

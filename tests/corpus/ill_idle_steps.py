@@ -265,7 +265,7 @@ def a_create_graph_that_was_left_in():
     return _second_order(mlp(64, 16, 10), lambda loss: loss.backward(create_graph=True))
 
 
-@ill("TM315", severity="warning", line="loss.backward(create_graph=True)", says=("circle of references",))
+@ill("TM315", severity="warning", line="loss.backward(create_graph=True)", says=("reference cycle",))
 def a_create_graph_in_a_loop_with_adam():
     net = mlp(64, 16, 10)
     optimizer = torch.optim.Adam(net.parameters())

@@ -171,7 +171,7 @@ class Anew(Classifier):
 
 
 @ill("TM602", severity="warning", line="optimizer.step()", subject="net.scale", says=(
-    "net.scale gets gradients but is in no optimizer", "in each call, make in `__init__`",
+    "net.scale gets gradients but is in no optimizer", "create in `__init__` what `forward` creates again",
 ))  # fmt: skip
 def a_parameter_that_forward_makes_anew():
     """It gets gradients in each step, and begins again at one."""

@@ -122,7 +122,7 @@ def a_centre_loss_whose_weight_does_nothing():
     return trace.report
 
 
-@ill("TM318", severity="note", line="return ctx.pull", subject="Centre", says=("right only as long as",))
+@ill("TM318", severity="note", line="return ctx.pull", subject="Centre", says=("right only if that gradient is 1",))
 def a_loss_of_its_own_that_is_right_by_chance():
     """The gradient that arrives is 1 here, and another as soon as a GradScaler or a weight comes in."""
     net = nn.Linear(4, 3)

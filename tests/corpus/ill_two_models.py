@@ -117,7 +117,7 @@ def micro_batches_of_which_the_last_counts():
     return trace.report
 
 
-@ill("TM315", severity="warning", line="loss.backward(create_graph=True)", says=("circle of references",))
+@ill("TM315", severity="warning", line="loss.backward(create_graph=True)", says=("reference cycle",))
 def a_create_graph_under_two_optimizers():
     """Body and head have an optimizer each."""
     body, head = nn.Linear(64, 16), nn.Linear(16, 10)

@@ -197,7 +197,7 @@ def a_code_that_is_drawn_with_torch_normal():
 
 
 @ill("TM405", line="loss = F.mse_loss(net(x), y)", subject="net.0.weight",
-     says=("tanh", "between -1 and 1 alone", "scale the targets"))  # fmt: skip
+     says=("tanh", "only makes numbers between -1 and 1", "scale the targets"))  # fmt: skip
 def a_tanh_before_a_loss_with_targets_beyond_one():
     """It grows towards what it cannot reach, until its slope is 0."""
     net, x, y = mlp(4, 8, 1), torch.randn(32, 4), 50 + 100 * torch.rand(32, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 
 import pytest
@@ -197,3 +198,9 @@ def test_an_ipython_without_silenced_output(monkeypatch, bare_shell):
     values = [bare_shell.run_cell_magic("tracegrad", "--text", body) for body in ("7", "7;", "7;  # seven\n", "'7;'")]
     assert values == [7, None, None, "7;"]
     assert bare_shell.run_cell_magic("tracegrad", "--text", "!true (\n7;") == 7  # no Python: nothing says where it ends
+
+
+@pytest.mark.parametrize("name", ["aliases", "gpumem", "rng", "tracegrad"])
+def test_a_cell_magic_takes_a_cell_by_its_signature(name):
+    """IPython 7 binds what it calls a magic with to the signature that `inspect` finds."""
+    inspect.signature(getattr(extension.TensorMagic, name)).bind(None, "", "pass")

@@ -128,7 +128,7 @@ def test_what_a_worker_process_cannot_be_given_is_named():
     options = {"num_workers": 1, "multiprocessing_context": "spawn"}
     rule = report_of(WORDS, collate_fn=lambda batch: batch, **options).mismatch.rule
     assert rule.startswith("Files and other processes refer to functions and classes by name, and a lambda cannot")
-    assert rule.endswith("write it with def or class at the top of a module.")
+    assert rule.endswith("define it with def or class at the top of a module.")
 
 
 def test_memory_that_ran_out_in_a_replica_is_memory_that_ran_out():
