@@ -91,6 +91,8 @@ def _remedy(first: SavedWrite | None, name: str, *, traced: bool) -> str:
             "Call every backward that uses this graph before the step, or compute the loss again after it: a step "
             "changes the parameters in place."
         )
+    if first.call == "embedding_renorm_":
+        return f"A lookup with `max_norm` rescales the rows it reads: before it, use a copy, `{name}.clone()`."
     if "." in name and first.call.endswith("_") and first.location is not None:  # a module's own parameter
         return f"Do it after the backward, which needs the values that the forward used: `{first.location.text}`"
     return instead_of_write(first)

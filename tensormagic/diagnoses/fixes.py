@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tensormagic.diagnoses import fixes_of_values as values
 from tensormagic.diagnoses.lines import (
+    ONLY_IN_PLACE,
     atom,
     call_on,
     called_function,
@@ -102,6 +103,9 @@ def _out_of_place(finding: Finding, report: Report, line: str) -> str:
             return without_out(ast.unparse(call))
         if not isinstance(call.func, ast.Attribute) or not call.func.attr.endswith("_"):
             return ""
+        if call.func.attr in ONLY_IN_PLACE:
+            made = next(iter(remedy_code(finding)), "")
+            return made if "zeros_like" in made else _before(finding, report, line)
         owner = call.func.value
         free = isinstance(owner, ast.Name) and owner.id in {"torch", "F"}
         target = call.args[0] if free and call.args else owner

@@ -286,6 +286,14 @@ _OPERATOR_CALLS = {
 }  # fmt: skip
 
 
+# Methods of which there is no other that makes a new tensor: ``x.zero()`` is none.
+ONLY_IN_PLACE = frozenset({
+    "apply_", "cauchy_", "copy_", "exponential_", "fill_", "fill_diagonal_", "geometric_", "log_normal_", "map2_", "map_",
+    "normal_", "random_", "resize_as_sparse_", "set_", "share_memory_", "sparse_resize_", "sparse_resize_and_clear_",
+    "uniform_", "zero_",
+})  # fmt: skip
+
+
 def statements_of(place: Location | None) -> list[ast.stmt]:
     """Return the statements of a line; none where it is not whole: of a longer one, the head is read."""
     text = text_of(place)
@@ -365,7 +373,11 @@ def instead_of_write(write: SavedWrite) -> str:
         plain = write.call.rstrip("_")
         if node is None and write.module:
             return f"Make {write.module} work on a new tensor: `{as_code(write.module)}.inplace = False`."
-        return f"Use `{plain}` instead of `{write.call}`: it makes a new tensor."
+        if write.call not in ONLY_IN_PLACE:
+            return f"Use `{plain}` instead of `{write.call}`: it makes a new tensor."
+        if write.call == "zero_" and (name := target_of(node)):
+            return f"Make a new tensor: `{name} = torch.zeros_like({name})`."
+        return _into_a_copy(target_of(node), node)
     return ""
 
 

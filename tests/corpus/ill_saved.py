@@ -358,3 +358,34 @@ def a_second_backward_that_is_tried():
         except RuntimeError:
             w.grad = None
     return trace.report
+
+
+@ill("TM301", line="sim.fill_diagonal_(0)", related=("sim = torch.exp(", "loss.backward()"), says=(
+    "`sim = sim.clone()` before it",))  # fmt: skip
+def a_diagonal_that_is_masked_in_place():
+    """There is no ``fill_diagonal`` that would make a new tensor."""
+    net = nn.Linear(8, 8)
+
+    def program():
+        for _ in range(3):
+            z = F.normalize(net(torch.randn(8, 8)), dim=1)
+            sim = torch.exp(z @ z.t() / 0.5)
+            sim.fill_diagonal_(0)
+            loss = sim.sum(1).log().mean()
+            loss.backward()
+
+    return refused(program, net=net)
+
+
+@ill("TM301", line="rows = words(torch.tensor([1, 2, 3]))", related=("words.weight @ mixing", "loss.backward()"), says=(
+    "`embedding_renorm_`", "rescales the rows it reads", "`words.weight.clone()`"))  # fmt: skip
+def a_lookup_with_a_largest_norm():
+    words, mixing = nn.Embedding(10, 4, max_norm=1.0), nn.Parameter(torch.randn(4, 4))
+
+    def program():
+        mixed = words.weight @ mixing
+        rows = words(torch.tensor([1, 2, 3]))
+        loss = (mixed[:3] * rows).sum()
+        loss.backward()
+
+    return refused(program, words=words, mixing=mixing)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 import pytest
+import torch
 
 from tensormagic.diagnoses import with_fix
+from tensormagic.diagnoses.lines import ONLY_IN_PLACE
 from tensormagic.reports import Finding, Location, TraceReport
 from tensormagic.reports.base import Report
 
@@ -126,3 +128,8 @@ def _saved():
         "tensormagic": "trace", "format": 1, "title": "", "state": "finished", "seconds": 0.0, "own_seconds": 0.0,
         "cell": {"filename": "", "count": None, "lines": []},
     }  # fmt: skip
+
+
+def test_methods_without_another_are_those_that_torch_has_none_of():
+    in_place = {name for name in dir(torch.Tensor) if name.endswith("_") and not name.startswith("_")}
+    assert {name for name in in_place if not hasattr(torch.Tensor, name[:-1])} == ONLY_IN_PLACE
